@@ -14,7 +14,7 @@ TOGETHER := -j2 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sy
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo quick test everything image programs lint types imports house unit coverage contract integration journey faults model property fuzz controlplane release bench packages prepared node browser docs lock clean
+.PHONY: help venv demo quick test touched everything image programs lint fix types imports house unit coverage contract integration oldest journey faults model property fuzz controlplane release bench packages prepared node kueue browser docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ help: ## this list
 demo: $(if $(wildcard .venv/ready),venv,.venv/tried) ## see it work in ten seconds, no cluster needed; OPTIONS="--keep" and the like
 	@$(BIN)/python -m dispatcher demo $(OPTIONS)
 
-quick: venv ## unit, contract and journey tests on the embedded cluster: under a minute
+quick: venv ## unit, contract and journey tests on the embedded cluster: about two minutes on two cores
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/unit
 	$(BIN)/python $(PYTEST) -n 3 --dist worksteal -m embedded tests/contract tests/journey
 
@@ -30,10 +30,15 @@ test: venv ## the gate: what every change must pass; on a fresh machine too
 	@$(MAKE) --no-print-directory $(TOGETHER) programs lint types imports house coverage
 	$(BIN)/python $(TOGETHER_TESTED) -m "not slow and not redundant" $(ON_SERVERS)
 
+touched: venv ## lint, types, and the tests of the folders that differ from main
+	@$(MAKE) --no-print-directory lint types imports
+	$(BIN)/python $(TOGETHER_TESTED) -m "not slow and not redundant" $$($(BIN)/python -m tests.rig.touched)
+
 everything: venv ## the gate with more examples, and what is slow or redundant, real nodes and the browser
 	@$(MAKE) --no-print-directory $(TOGETHER) prepared lint types imports house coverage
 	HYPOTHESIS_PROFILE=whole $(BIN)/python $(TOGETHER_TESTED) $(filter-out tests/model,$(ON_SERVERS))
 	$(BIN)/python $(PYTEST) tests/model
+	@$(MAKE) --no-print-directory oldest
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory node
 
@@ -44,6 +49,11 @@ ON_SERVERS := $(addprefix tests/,contract faults integration journey model prope
 lint: venv ## ruff: rules and format
 	$(BIN)/ruff check --output-format=concise .
 	$(BIN)/ruff format --check .
+
+fix: venv ## what ruff can mend: rules, order of imports, format
+	$(BIN)/ruff check --fix --exit-zero --quiet .
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --output-format=concise .
 
 types: venv ## mypy --strict
 	$(BIN)/mypy
@@ -63,7 +73,17 @@ coverage: venv ## the unit suite, which takes every branch of the pure files
 		--include="$$($(BIN)/python -m tests.house.tree)"
 
 integration: venv controlplane ## on a real Postgres: SQL, adapters, commands
-	$(BIN)/python $(PYTEST) tests/integration
+	$(BIN)/python $(PYTEST) -n 2 --dist loadfile tests/integration
+
+oldest: venv ## what stands in SQL again, on Postgres 15, the oldest version that we support; needs Debian 12 or POSTGRES_15=FOLDER
+	@test -x $(POSTGRES_15)/bin/postgres || { echo "no Postgres 15 in $(POSTGRES_15): make packages, as root"; test -z "$(CI)"; }
+	@! test -x $(POSTGRES_15)/bin/postgres || TEST_POSTGRES_BIN=$(POSTGRES_15)/bin \
+		$(BIN)/python -m pytest -q --durations=5 --durations-min=5 -n 2 --dist loadfile $(IN_SQL)
+
+POSTGRES_15 ?= /usr/lib/postgresql/15
+IN_SQL = $(addprefix tests/integration/,test_query_plans.py test_wall_attacks_surface.py) $(wildcard $(addprefix tests/integration/test_sql_, \
+	columns.py names.py batches.py insert_forms.py submit.py keyed_calls.py functions_*.py janitor*.py validation.py walls.py \
+	queue_view.py row_security.py notify.py))
 
 contract: venv controlplane ## fakes and the real thing, by the same tests; on a real Kubernetes control plane
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/contract
@@ -76,15 +96,17 @@ faults: venv controlplane ## lost answers, outages, kills: behind proxies, judge
 
 model: venv ## one row under every interleaving; each rule of the protocol removed is found
 	$(BIN)/python $(PYTEST) tests/model
+	@$(MAKE) --no-print-directory oldest
 
 property: venv ## many rows: caps, order, backlog, time
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/property
 
-fuzz: venv controlplane ## 100,000 hostile rows and requests, 2,000 rows with lost answers, 30 kills, 2,000 small clusters
+fuzz: venv controlplane ## 100,000 hostile rows and requests, 2,000 rows with lost answers, 30 kills, 2,000 small clusters, all walls
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python $(PYTEST) -s $(FUZZ)
 
 FUZZ = tests/contract/test_hostile_rows_fuzzed.py tests/contract/test_extender_fuzzed_requests.py \
-	tests/contract/test_room_agrees.py tests/faults/test_lost_answers.py tests/journey/test_kills.py
+	tests/contract/test_room_agrees.py tests/faults/test_lost_answers.py tests/journey/test_kills.py \
+	tests/integration/test_wall_differences.py tests/integration/test_wall_states.py tests/property/test_template_mutants.py
 
 programs: venv # those of the gate
 	@$(FIND_GO)
@@ -119,17 +141,23 @@ image: venv ## both container images, as OCI archives in build/image; needs dock
 release: venv controlplane ## VERSION=0.2.0: version, changelog, wheel, sdist, images, chart, checksums, tag; publishes nothing
 	$(BIN)/python -m deploy.release $(VERSION)
 
+kueue: venv controlplane ## beside a real Kueue, which is built first (ten minutes, once); not a part of `make test`
+	$(BIN)/python $(PYTEST) tests/kueue
+
 bench: venv controlplane ## what is promised, measured beside a raw client; RECORD=--record keeps the figures
 	$(BIN)/python -m benchmarks $(RECORD)
 
 docs: venv ## the reference pages, the board and deploy/rendered, from the code, a migrated database and the chart
 	$(BIN)/python -m docs.make_settings
+	$(BIN)/python -m docs.make_variables
+	$(BIN)/python -m docs.make_fields
 	$(BIN)/python -m docs.make_metrics
 	$(BIN)/python -m docs.make_faults
 	$(BIN)/python -m docs.make_reasons
 	$(BIN)/python -m docs.make_chart
 	$(BIN)/python -m docs.make_rendered
 	$(BIN)/python -m docs.make_doctor
+	$(BIN)/python -m docs.make_schema
 	$(BIN)/python -m docs.make_rights
 	$(BIN)/python -m docs.make_board
 

@@ -15,6 +15,7 @@ PROMISES = (
     "other_inserts",
     "batches",
     "known_templates",
+    "submitter_calls",
     "hostile_team",
     "requests_per_task",
     "extender_answers",

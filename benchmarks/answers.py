@@ -17,18 +17,18 @@ from benchmarks.figures import Figure, run, tell
 from benchmarks.machine import slowness
 from benchmarks.servers import Servers, launched
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.janitoring import Janitor
-from tests.postgres import Connection
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.janitoring import Janitor
+from tests.rig.postgres import Connection
 
 ROWS, STARTS, ASKED = 1_000_000, 1000, 60
 EXPLAIN_MS, QUEUES_MS, HTTP_MS, STATUS_MS = 20, 300, 100, 300
 WAITING = """
-INSERT INTO dispatch.tasks (submitted_by, kind)
-SELECT 'team_a', (SELECT dispatch.task_kind('default', '{}', NULL, '{}')) FROM generate_series(1, $1) AS n
+INSERT INTO dispatch_private.tasks (submitted_by, kind)
+SELECT 'team_a', (SELECT dispatch_private.task_kind('default', '{}', NULL, '{}')) FROM generate_series(1, $1) AS n
 """
 STARTED = """
-INSERT INTO dispatch.task_launches (task_id, attempt, launch, job_uid, started_at, ended_at, outcome, queue)
+INSERT INTO dispatch_private.task_launches (task_id, attempt, launch, job_uid, started_at, ended_at, outcome, queue)
 SELECT n, 1, 1, 'job', now() - interval '3 s' * n, now(), 'succeeded', 'default' FROM generate_series(1, $1) AS n
 """
 
@@ -50,10 +50,10 @@ async def timed(ask: Callable[[int], Awaitable[object]], last: int) -> list[floa
 
 async def fill(admin: Connection) -> int:
     """Inserts the rows without their triggers, which would take minutes. Returns the last id."""
-    await admin.execute("ALTER TABLE dispatch.tasks DISABLE TRIGGER USER")
+    await admin.execute("ALTER TABLE dispatch_private.tasks DISABLE TRIGGER USER")
     await admin.execute(WAITING, ROWS, timeout=300)
     await admin.execute(STARTED, STARTS)
-    await admin.execute("VACUUM (ANALYZE) dispatch.tasks", timeout=300)
+    await admin.execute("VACUUM (ANALYZE) dispatch_private.tasks", timeout=300)
     last: int = await admin.fetchval("SELECT max(id) FROM dispatch.tasks")
     return last
 
@@ -63,7 +63,7 @@ async def ask_in_sql(place: Place, last: int) -> tuple[float, float]:
     team = await place.database.session("team_a")
 
     async def explain(task_id: int) -> None:
-        row = await team.fetchrow("SELECT * FROM dispatch.task_explain WHERE id = $1", task_id)
+        row = await team.fetchrow("SELECT * FROM dispatch.task_explain($1)", task_id)
         assert row is not None
         assert row["position"] == 10_001
 

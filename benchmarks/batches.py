@@ -1,7 +1,7 @@
 """Promise: a batch of 10^5 rows among 10^6 is counted within 50 ms, and batches cost others nothing.
 
 A heartbeat with progress and a note takes at most 1.1 times as long as one without. The table takes at least 0.95 of
-the inserts that it takes without the two indexes that batches and labels brought.
+the inserts that it takes without the three indexes that batches and labels brought.
 
 Calls take turns, and the times are those of the client. Inserts come from pgbench, as in `other_inserts.py`, on the
 server of the tests, which flushes nothing.
@@ -14,24 +14,26 @@ from statistics import fmean, median
 
 from benchmarks.figures import Figure, run, tell
 from benchmarks.machine import slowness
-from benchmarks.other_inserts import KIND, inserts_a_second
+from benchmarks.other_inserts import inserts_a_second
 from dispatcher import __version__
-from tests.postgres import Connection, Database, PostgresServer
-from tests.rows import insert_row
+from tests.rig.postgres import Connection, Database, PostgresServer
+from tests.rig.rows import insert_row
 
 BATCHES, ROWS = 10, 100_000
 ASKED, BEATS, ROUNDS = 20, 1000, 4
 STATUS_MS, BEAT_SHARE, INSERT_SHARE = 50, 1.1, 0.95
 FILL = """
-INSERT INTO dispatch.tasks (submitted_by, batch, kind, status, started_at, finished_at)
+INSERT INTO dispatch_private.tasks (submitted_by, batch, kind, status, started_at, finished_at)
 SELECT 'team_a', 'batch-' || n % $1::int, '\\x00', one.status, now(),
        CASE one.status WHEN 'waiting' THEN NULL ELSE now() END
   FROM generate_series(1, $1::int * $2::int) AS n
  CROSS JOIN LATERAL (SELECT (ARRAY['waiting', 'succeeded', 'failed'])[1 + n / $1::int % 3] AS status) AS one
 """
-STATUS = "SELECT * FROM dispatch.batch_status WHERE queue = 'default' AND batch = 'batch-7'"
+STATUS = "SELECT * FROM dispatch.batch('default', 'batch-7')"
 PLAIN, TELLING = "SELECT dispatch.task_heartbeat($1)", "SELECT dispatch.task_heartbeat($1, 0.5, 'reading month 5')"
-WITHOUT = "DROP INDEX dispatch.tasks_of_batch, dispatch.tasks_labels"
+WITHOUT = """
+DROP INDEX dispatch_private.tasks_of_batch, dispatch_private.tasks_of_own_batch, dispatch_private.tasks_labels
+"""
 
 
 async def milliseconds(call: Callable[[], Awaitable[object]]) -> float:
@@ -44,11 +46,11 @@ async def milliseconds(call: Callable[[], Awaitable[object]]) -> float:
 async def count_a_batch(database: Database) -> float:
     """Median in milliseconds of the status of one batch."""
     admin, team = await database.session("admin"), await database.session("team_a")
-    await admin.execute("ALTER TABLE dispatch.tasks DISABLE TRIGGER USER")
+    await admin.execute("ALTER TABLE dispatch_private.tasks DISABLE TRIGGER USER")
     await admin.execute(FILL, BATCHES, ROWS, timeout=300)
     await admin.execute("CHECKPOINT")  # VACUUM marks pages as visible to all once their commits are on disk
-    await admin.execute("VACUUM (ANALYZE) dispatch.tasks", timeout=300)
-    await admin.execute("ALTER TABLE dispatch.tasks ENABLE TRIGGER USER")
+    await admin.execute("VACUUM (ANALYZE) dispatch_private.tasks", timeout=300)
+    await admin.execute("ALTER TABLE dispatch_private.tasks ENABLE TRIGGER USER")
 
     async def ask() -> None:
         row = await team.fetchrow(STATUS)
@@ -83,8 +85,7 @@ async def insert(with_marks: Database, without: Database) -> float:
 
 
 async def emptied(admin: Connection) -> None:
-    await admin.execute(KIND)
-    await admin.execute("TRUNCATE dispatch.tasks; CHECKPOINT")
+    await admin.execute("TRUNCATE dispatch_private.tasks; CHECKPOINT")
 
 
 async def main() -> int:
@@ -98,7 +99,7 @@ async def main() -> int:
     finally:
         await server.close()
     figures = [
-        Figure("batch_status of 10^5 of 10^6 rows, p50 (ms)", status, STATUS_MS * slow),
+        Figure("batch of 10^5 of 10^6 rows, p50 (ms)", status, STATUS_MS * slow),
         Figure("heartbeat with progress / without", share, BEAT_SHARE),
         Figure("inserts beside batches / without", inserts, INSERT_SHARE, at_least=True),
     ]

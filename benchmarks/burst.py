@@ -14,7 +14,7 @@ from benchmarks import raw, toy
 from benchmarks.figures import Figure, run, tell
 from benchmarks.servers import WITHOUT_LIMITS, Servers, cpu_seconds, launched
 from tests.controlplane.audit import AuditEvent
-from tests.dispatching import Dispatcher, Place
+from tests.rig.dispatching import Dispatcher, Place
 
 ROWS = 2000
 ROUNDS = 5
@@ -80,6 +80,7 @@ async def watching_turn(servers: Servers, place: Place) -> Round:
 async def our_turn(servers: Servers, place: Place) -> Round:
     async with Dispatcher(place, **WITHOUT_LIMITS) as dispatcher:
         await dispatcher.ready()
+        await servers.show_first_pod(place, dispatcher.check)
         return await insert(servers, place, dispatcher.process.pid, dispatcher.check)
 
 

@@ -18,11 +18,11 @@ from statistics import median
 from benchmarks.figures import Figure, run, tell
 from dispatcher import __version__
 from dispatcher.kube.reservations import RESERVATIONS
-from dispatcher.model.identity import WOKEN_AT
+from dispatcher.model.launches import WOKEN_AT
 from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.deployed import rendered
+from tests.rig.deployed import rendered
 from tests.scheduling.nodes_and_pods import NodeGroup, open_node_group
 from tests.scheduling.own_extender import OwnExtender, account
 from tests.scheduling.reservations import CPU, TARGET_META, ReservedNodes, reserved_nodes_of

@@ -11,11 +11,12 @@ from contextlib import suppress
 
 import asyncpg
 
-from dispatcher.programs.beginning import turn
+from dispatcher.commands.options import turn
 
 Connection = asyncpg.Connection
 CONNECTIONS = 20
-ROWS, POISON = 71_000, 1_000
+ROWS, POISON, LARGE = 70_000, 1_000, 1_000
+LARGE_ENV = f'{{"TEXT": "{"x" * 16_000}"}}'
 CANCELLED = 250
 STORMS = 4
 MANY_ROWS = """
@@ -35,6 +36,7 @@ async def prepare(one: Connection) -> None:
     The rows that fill the team's cap come last: a team at its cap gets no further look.
     """
     await one.execute(MANY_ROWS, POISON, "poison", 0, "{}")
+    await one.execute(MANY_ROWS, LARGE, "default", 1, LARGE_ENV)
     await one.execute(MANY_ROWS, ROWS, "default", 100, "{}")
 
 
@@ -79,6 +81,17 @@ async def storm(one: Connection) -> None:
             await one.fetchval(statement, task_id)
 
 
+async def roll_back(one: Connection) -> None:
+    """Inserts and cancels, and takes it back: what a rollback leaves must hold back no notification of others."""
+    own = await one.fetchval(ONE_ROW)
+    while True:
+        await one.execute("BEGIN")
+        await one.fetchval(ONE_ROW)
+        await one.fetchval(CANCEL, own)
+        await one.execute("ROLLBACK")
+        await asyncio.sleep(0.02)
+
+
 async def be_refused(one: Connection) -> None:
     """Inserts rows that their template refuses: of an unknown one, and with closed env names."""
     while True:
@@ -95,7 +108,7 @@ async def stay(one: Connection) -> None:
 
 
 ATTACKS: tuple[Callable[[Connection], Coroutine[None, None, None]], ...] = (
-    hold_cancels, hold_keys, listen, notify, be_refused, *[storm] * STORMS,
+    hold_cancels, hold_keys, listen, notify, be_refused, roll_back, *[storm] * STORMS,
 )  # fmt: skip
 
 

@@ -25,8 +25,8 @@ from benchmarks.hostile_attack import CONNECTIONS
 from benchmarks.servers import Servers, cpu_seconds, launched, program
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import moment, wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.janitoring import Janitor
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.janitoring import Janitor
 
 SECONDS = 60
 WARM_UP_SECONDS = 5

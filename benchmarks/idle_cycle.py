@@ -17,8 +17,8 @@ from benchmarks.figures import Figure, run, tell
 from benchmarks.machine import slowness
 from benchmarks.servers import Servers, cpu_seconds, launched, memory_mib
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.postgres import Connection, Record
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import Connection, Record
 
 JOBS = 5_000
 FEW, MANY = 10_000, 1_000_000
@@ -28,19 +28,19 @@ MOST_GROWTH = 1.25
 MOST_MIB = 200
 PAUSED_QUEUE = "INSERT INTO dispatch.queues (name, paused_until) VALUES ('paused', 'infinity')"
 TO_WAIT = """
-INSERT INTO dispatch.tasks (queue, submitted_by, kind)
+INSERT INTO dispatch_private.tasks (queue, submitted_by, kind)
 SELECT CASE WHEN n % 2 = 0 THEN 'paused' ELSE 'default' END, 'team_a',
-       (SELECT dispatch.task_kind('default', '{}', NULL, '{}'))
+       (SELECT dispatch_private.task_kind('default', '{}', NULL, '{}'))
 FROM generate_series(1, $1) AS n
 """
 FINISHED = """
-INSERT INTO dispatch.tasks (submitted_by, kind, status, launch, started_at, finished_at)
-SELECT 'team_a', (SELECT dispatch.task_kind('default', '{}', NULL, '{}')), 'succeeded', 1, now(), now()
+INSERT INTO dispatch_private.tasks (submitted_by, kind, status, launch, started_at, finished_at)
+SELECT 'team_a', (SELECT dispatch_private.task_kind('default', '{}', NULL, '{}')), 'succeeded', 1, now(), now()
 FROM generate_series(1, $1) AS n
 """
 HELD = """
-INSERT INTO dispatch.tasks (submitted_by, kind, status, launch, run_digest, started_at, heartbeat_at)
-SELECT 'team_a', (SELECT dispatch.task_kind('default', '{}', NULL, '{}')), 'processing', 1,
+INSERT INTO dispatch_private.tasks (submitted_by, kind, status, launch, run_digest, started_at, heartbeat_at)
+SELECT 'team_a', (SELECT dispatch_private.task_kind('default', '{}', NULL, '{}')), 'processing', 1,
        uuid_send(gen_random_uuid()), now(), now()
 FROM generate_series(1, $1) AS n
 RETURNING id, created_at
@@ -57,14 +57,14 @@ class Load:
     async def begin(self) -> Sequence[Record]:
         """Inserts the rows of the Jobs. Triggers are off from now on: with them 10^6 rows would take minutes."""
         await self.admin.execute(PAUSED_QUEUE)
-        await self.admin.execute("ALTER TABLE dispatch.tasks DISABLE TRIGGER USER")
+        await self.admin.execute("ALTER TABLE dispatch_private.tasks DISABLE TRIGGER USER")
         return await self.admin.fetch(HELD, JOBS)
 
     async def add(self, rows: int) -> None:
         """Adds `rows` waiting rows, and as many finished ones."""
         for statement in (TO_WAIT, FINISHED):
             await self.admin.execute(statement, rows, timeout=300)
-        await self.admin.execute("VACUUM (ANALYZE) dispatch.tasks", timeout=300)
+        await self.admin.execute("VACUUM (ANALYZE) dispatch_private.tasks", timeout=300)
 
 
 async def post_jobs(place: Place, rows: Sequence[Record], database_id: str) -> None:

@@ -14,7 +14,7 @@ from benchmarks import raw, toy
 from benchmarks.figures import Figure, percentile, run, tell
 from benchmarks.servers import WITHOUT_LIMITS, Servers, launched
 from tests.controlplane.waiting import moment
-from tests.dispatching import Dispatcher, Place
+from tests.rig.dispatching import Dispatcher, Place
 
 SAMPLES = 240
 WARM_UP = 10

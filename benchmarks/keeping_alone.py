@@ -16,12 +16,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from dispatcher.keeper.folder import CacheFolder
+from dispatcher.keeper.folder import CacheFolder, KeeperPace, Survey
 from dispatcher.keeper.keeping import Keeping
-from dispatcher.keeper.pace import Pace
-from dispatcher.keeper.plan import Marks
-from dispatcher.keeper.users import MountingPod
-from dispatcher.programs.cache_keeper import marks_of
+from dispatcher.keeper.plan import Marks, MountingPod
+from dispatcher.keeper.program import marks_of
 
 NEVER_FULL = Marks(0.999, 0.998, 0)
 IMPORTED = marks_of  # with all that the program needs
@@ -57,14 +55,17 @@ class Nobody:
 
 async def rounds(root: Path, wanted: Mapping[str, float]) -> Told:
     with closing(CacheFolder(str(root))) as folder:
-        keeping = Keeping(folder, str(root), Nobody(wanted), NEVER_FULL, Pace())
+        survey = Survey(folder, str(root), KeeperPace())
+        keeping = Keeping(folder, survey, Nobody(wanted), NEVER_FULL)
         for _ in range(2):
             await keeping.run_once()
+            await survey.measure(time.time())
         began = time.process_time()
         await keeping.run_once()
+        await survey.measure(time.time())
         cpu = time.process_time() - began
-        assert keeping.last is not None
-        return Told(cpu, status_mib("VmRSS"), status_mib("VmHWM"), len(keeping.last.directories))
+        assert keeping.found is not None
+        return Told(cpu, status_mib("VmRSS"), status_mib("VmHWM"), len(keeping.found.directories))
 
 
 def status_mib(name: str) -> float:

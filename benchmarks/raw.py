@@ -21,18 +21,18 @@ import yaml
 from msgspec import Struct
 
 from benchmarks.servers import program
-from dispatcher.jobs.manifest import Site, build_job
-from dispatcher.jobs.overrides import plan_shape
+from dispatcher.commands.options import turn
+from dispatcher.jobs.manifest import JobSite, build_job
+from dispatcher.jobs.row_check import plan_shape
 from dispatcher.jobs.submit import AT_A_TIME
 from dispatcher.jobs.templates import Template, parse_template
 from dispatcher.kube.job_api import SERVER_SECONDS, jobs_path
 from dispatcher.kube.objects import encode
-from dispatcher.model.launches import Launch, Offer, Order
+from dispatcher.model.launches import Launch, LaunchSpec, Offer
 from dispatcher.model.tasks import Request, Status, Task
-from dispatcher.programs.beginning import turn
 from dispatcher.settings.definition import PlacementSettings
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place
+from tests.rig.dispatching import Place
 
 PARAMS = {"fieldValidation": "Strict", "timeout": f"{SERVER_SECONDS}s"}
 
@@ -111,20 +111,20 @@ def bodies(place: Place, count: int) -> list[bytes]:
 def bodies_of(place: Place, rows: Iterable[Row], database_id: str) -> list[bytes]:
     """The bodies that the dispatcher would send for these rows, with the default template of the place."""
     template = parse_template("default", (place.templates / "default.yaml").read_text())
-    site = Site("dispatcher", place.namespace, 3600, PlacementSettings(), {})
+    site = JobSite("dispatcher", place.namespace, 3600, PlacementSettings(), {})
     return [encode(build_job(an_order(row, template, database_id), template, site)) for row in rows]
 
 
-def an_order(row: Row, template: Template, database_id: str) -> Order:
+def an_order(row: Row, template: Template, database_id: str) -> LaunchSpec:
     task = Task(
         id=row.id, queue="default", priority=100, run_at=None, timeout_seconds=None, max_failures=3,
-        template=template.name, status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None,
+        template=template.name, status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, pod_name=None,
         submitted_by="team_a", created_at=row.created_at, started_at=None, heartbeat_at=None, finished_at=None,
         cancel_requested_at=None, kind=b"",
     )  # fmt: skip
     offer = Offer(str(template.task_container["image"]), plan_shape(template, {}), template.name)
     request = Request(row.id, 1, {}, {}, None)
-    return Order(task, request, Launch(1), offer, database_id, start_key=row.start_key)
+    return LaunchSpec(task, request, Launch(1), offer, database_id, start_key=row.start_key)
 
 
 class Poster:

@@ -14,7 +14,7 @@ from benchmarks.figures import Figure, run, tell
 from benchmarks.servers import WITHOUT_LIMITS, Servers, launched
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
+from tests.rig.dispatching import Dispatcher, Place
 
 ROWS = 500
 MOST_WRITES = 2

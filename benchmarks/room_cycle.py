@@ -18,14 +18,12 @@ from benchmarks.figures import Figure, run, tell
 from benchmarks.machine import slowness
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.room import Room, room_of
-from dispatcher.admission.room_index import RoomIndex
+from dispatcher.admission.room import Room, RoomIndex, room_of
 from dispatcher.admission.snapshot import Allowance
-from dispatcher.model.capacity import BoundPod
-from dispatcher.model.cluster import Node
+from dispatcher.model.cluster import BoundPod, Node
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
-from dispatcher.model.needs import PodNeeds, Requirement, Term
-from tests.builders import NOW, a_queue, a_snapshot, a_task
+from dispatcher.model.needs import PodNeeds, Requirement, SelectorTerm
+from tests.rig.builders import NOW, a_queue, a_snapshot, a_task
 
 NODES, PODS, CANDIDATES, SHAPES, QUEUES = 5_000, 50_000, 1_000, 100, 100
 CORE, GIB = 1000, 2**30 * 1000
@@ -50,7 +48,7 @@ def needs_of(shape: int) -> PodNeeds:
     """A third of the shapes asks for more than any node has free, a third needs a zone, a sixth a team's nodes."""
     cores = 40 if shape % 3 == 0 else 1 + shape % 5
     asks = (("cpu", cores * CORE + shape), ("memory", (2 + shape % 7) * GIB), ("pods", 1000))
-    terms = (Term((Requirement("zone", "In", ("a", "b")),)),) if shape % 3 == 1 else None
+    terms = (SelectorTerm((Requirement("zone", "In", ("a", "b")),)),) if shape % 3 == 1 else None
     return PodNeeds(asks, terms=terms, selector=(("team", str(shape % 20)),) if shape % 6 == 2 else ())
 
 

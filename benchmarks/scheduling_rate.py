@@ -23,7 +23,7 @@ from statistics import median
 
 from benchmarks.figures import Figure, run, tell
 from dispatcher import __version__
-from dispatcher.placement.history import write_history
+from dispatcher.placement.placing import write_history
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.objects import is_ready, node

@@ -20,8 +20,8 @@ from dispatcher import __version__
 from tests.controlplane.audit import AuditEvent, parse
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import ROOT, Place
-from tests.postgres import PostgresServer
+from tests.rig.dispatching import ROOT, Place
+from tests.rig.postgres import PostgresServer
 
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler", "kwok")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -42,6 +42,7 @@ class Servers:
         self.postgres = postgres
         self.folder = folder
         self._places = 0
+        self._namespaces: list[str] = []
         self._read_to = 0
 
     async def add_nodes(self) -> None:
@@ -55,6 +56,7 @@ class Servers:
         folder.mkdir()
         place = Place(self.plane, await self.plane.create_namespace(), await self.postgres.create_database(), folder)
         await place.prepare()
+        self._namespaces.append(place.namespace)
         return place
 
     def stop_controllers(self) -> None:
@@ -62,6 +64,29 @@ class Servers:
 
     def let_controllers_go_on(self) -> None:
         self._signal(signal.SIGCONT)
+
+    async def show_first_pod(self, place: Place, check: Callable[[], None]) -> None:
+        """Lets the controllers make the Pod of one row. Until then the dispatcher launches few rows of its shape.
+
+        The Jobs of earlier turns are deleted first: the controllers would make thousands of Pods before this one.
+        """
+        for jobs in self._jobs_of_earlier(place):
+            await self.plane.admin("DELETE", jobs, params={"propagationPolicy": "Background"})
+        self.let_controllers_go_on()
+        await (await place.database.session("team_a")).execute("INSERT INTO dispatch.tasks DEFAULT VALUES")
+        pods = f"/api/v1/namespaces/{place.namespace}/pods"
+
+        async def is_there() -> bool:
+            return bool((await self.plane.admin("GET", pods))["items"])
+
+        await wait_for(is_there, "the first Pod", 120, check=check)
+        self.stop_controllers()
+        await self.made(place, 1)
+
+    def _jobs_of_earlier(self, place: Place) -> list[str]:
+        earlier = [name for name in self._namespaces if name != place.namespace]
+        self._namespaces = [place.namespace]
+        return [f"/apis/batch/v1/namespaces/{name}/jobs" for name in earlier]
 
     async def versions(self) -> dict[str, str]:
         """The versions of the dispatcher and of the servers."""
@@ -129,7 +154,8 @@ async def program(module: str, *arguments: object) -> AsyncIterator[asyncio.subp
         assert await process.stdout.readline() == b"ready\n", f"{module} did not start"
         yield process
     finally:
-        process.kill()
+        if process.returncode is None:
+            process.kill()
         await process.wait()
 
 

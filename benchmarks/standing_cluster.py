@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dispatcher.runtime.listening import Site
+from dispatcher.runtime.health import Site
 from tests.controlplane.ports import free_ports
 
 Json = dict[str, Any]

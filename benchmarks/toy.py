@@ -24,17 +24,17 @@ import asyncpg
 import yaml
 
 from benchmarks.servers import program
-from dispatcher.model.identity import start_key
-from dispatcher.programs.beginning import turn
-from tests.dispatching import Place
+from dispatcher.commands.options import turn
+from dispatcher.model.launches import start_key
+from tests.rig.dispatching import Place
 
 AT_A_TIME = 16
 POLL_SECONDS = 2
 ROWS = """
-SELECT id, attempt, created_at FROM dispatch.tasks
+SELECT id, attempt, created_at FROM dispatch_private.tasks
 WHERE status = 'waiting' AND run_at IS NULL AND NOT id = ANY ($1::bigint[]) ORDER BY id LIMIT 1000
 """
-SECRET = "SELECT start_inner, start_outer FROM dispatch.secrets ORDER BY generation DESC LIMIT 1"
+SECRET = "SELECT start_inner, start_outer FROM dispatch_private.secrets ORDER BY generation DESC LIMIT 1"
 LABELS = {"app.kubernetes.io/managed-by": "dispatcher", "dispatcher.internal/installation": "toy"}
 
 

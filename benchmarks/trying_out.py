@@ -3,8 +3,8 @@ and the demo at most 10 from then on. 1,000 rows on the embedded cluster take at
 
 Each demo is the real command in a pipe, from its start until its process is gone. The first one has empty caches of uv
 and pip, so its time is also that of the package index and of the line to it. The rows are timed from their INSERT until
-the last Job is swept. Their containers take no time (`tests/instant.py`). Cluster, containers and stopwatch share one
-process here, so the dispatcher has one core for itself and all else has the other.
+the last Job is swept. Their containers take no time (`tests/rig/instant.py`). Cluster, containers and stopwatch share
+one process here, so the dispatcher has one core for itself and all else has the other.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from benchmarks.figures import Figure, run, tell
 from benchmarks.requests_per_task import ALL_OVER
 from tests.controlplane.embedded import EmbeddedPlane
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import ROOT, Dispatcher, Place
-from tests.instant import instant_node
-from tests.postgres import PostgresServer
+from tests.rig.dispatching import ROOT, Dispatcher, Place
+from tests.rig.instant import instant_node
+from tests.rig.postgres import PostgresServer
 
 ROWS = 1000
 SECONDS = 15

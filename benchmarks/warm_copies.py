@@ -1,8 +1,8 @@
 """Promise: with CACHE_COPIES and cache keepers, more tasks start warm, and they end sooner, than by history alone and
 than on random nodes.
 
-A simulation in virtual time. Real are the choice of nodes (`admission/drawing.py`, `placement/drawing.py`) and the room
-(`admission/room_index.py`). Simulated are the tasks (`traces.py`), the disks, which have room for CACHES_A_NODE caches
+A simulation in virtual time. Real are the choice of nodes (`admission/launch_inputs.py`) and the room
+(`admission/room.py`). Simulated are the tasks (`traces.py`), the disks, which have room for CACHES_A_NODE caches
 and lose the one that was used least recently, and kube-scheduler: it takes the first preferred node that has room, else
 a random one. Tasks that find no room wait in line.
 
@@ -23,13 +23,10 @@ from msgspec import Struct
 from benchmarks.figures import Figure, run, tell
 from benchmarks.traces import MEAN_SECONDS, Arrival, trace
 from dispatcher import __version__
-from dispatcher.admission.drawing import Draw
-from dispatcher.admission.room import Room
-from dispatcher.admission.room_index import RoomIndex
-from dispatcher.model.capacity import BoundPod
-from dispatcher.model.cluster import Node
+from dispatcher.admission.launch_inputs import Draw, Drawing
+from dispatcher.admission.room import Room, RoomIndex
+from dispatcher.model.cluster import BoundPod, Node
 from dispatcher.model.needs import PodNeeds
-from dispatcher.placement.drawing import Drawing
 
 NODES, SLOTS, CACHES_A_NODE = 40, 8, 20
 TASKS, SEEDS, COPIES, HISTORY = 12_000, (1, 2, 3), 3, 3

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, run, tell
 from dispatcher import __version__
-from dispatcher.placement.history import write_history
+from dispatcher.placement.placing import write_history
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.scheduling.kube_scheduler import KubeScheduler

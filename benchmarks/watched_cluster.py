@@ -19,9 +19,9 @@ from benchmarks.machine import slowness
 from benchmarks.servers import Servers, launched, memory_mib
 from benchmarks.standing_cluster import StandingCluster
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.faults.http_proxy import Exchange, KubeProxy
-from tests.postgres import Connection
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import Connection
 
 NODES, PODS, SHAPES, QUEUES = 5_000, 50_000, 100, 100
 FEW, MANY = 10_000, 1_000_000
@@ -29,8 +29,8 @@ MOST_MIB, LONGEST_START, MOST_GROWTH = 250, 15, 1.2
 STANDING = frozenset({"/api/v1/nodes", "/api/v1/pods"})
 TO_SHARE = f"INSERT INTO dispatch.queues (name) SELECT 'queue-' || n FROM generate_series(0, {QUEUES - 1}) AS n"
 WAITING = f"""
-INSERT INTO dispatch.tasks (queue, submitted_by, spec, kind)
-SELECT 'queue-' || n % {QUEUES}, 'team_a', made.spec, dispatch.task_kind('default', made.spec, NULL, '{{}}')
+INSERT INTO dispatch_private.tasks (queue, submitted_by, spec, kind)
+SELECT 'queue-' || n % {QUEUES}, 'team_a', made.spec, dispatch_private.task_kind('default', made.spec, NULL, '{{}}')
 FROM generate_series(1, $1) AS n,
 LATERAL (SELECT jsonb_build_object('cpu', (33 + n / 7 % {SHAPES})::text)) AS made (spec)
 """
@@ -38,7 +38,7 @@ LATERAL (SELECT jsonb_build_object('cpu', (33 + n / 7 % {SHAPES})::text)) AS mad
 
 async def add(admin: Connection, rows: int) -> None:
     await admin.execute(WAITING, rows, timeout=600)
-    await admin.execute("VACUUM (ANALYZE) dispatch.tasks", timeout=300)
+    await admin.execute("VACUUM (ANALYZE) dispatch_private.tasks", timeout=300)
     await admin.execute("CHECKPOINT", timeout=300)
 
 
@@ -51,8 +51,10 @@ async def measure_in(place: Place, proxy: KubeProxy) -> tuple[float, Mapping[int
     place.template("default", row_may_set="cpu", max_cpu="1000")
     admin = await place.database.session("admin")
     await admin.execute(TO_SHARE)
-    await admin.execute("ALTER TABLE dispatch.tasks DISABLE TRIGGER USER")
-    await admin.execute("ALTER TABLE dispatch.tasks SET (autovacuum_enabled = off)")  # `add` does it, at a known time
+    await admin.execute("ALTER TABLE dispatch_private.tasks DISABLE TRIGGER USER")
+    await admin.execute(
+        "ALTER TABLE dispatch_private.tasks SET (autovacuum_enabled = off)"
+    )  # `add` does it, at a known time
     config = proxy.kubeconfig(place.folder / "kubeconfig")
     began = time.monotonic()
     async with Dispatcher(place, KUBECONFIG=config, MAX_PENDING=0, POLL_SECONDS=0.1) as dispatcher:

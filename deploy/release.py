@@ -23,6 +23,8 @@ VERSION_FILE: Final = Path("dispatcher") / "__init__.py"
 ASSIGNED: Final = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
 UNRELEASED: Final = "## [Unreleased]\n"
 WHAT_TO_DO: Final = "### What you must do"
+DEMO: Final = Path("demo")
+"""A distribution of its own. Each version of it needs the same version of the dispatcher."""
 EXAMPLE: Final = Path("docs") / "examples" / "without-python.yaml"
 PYTEST: Final = ("-m", "pytest", "-q", "-p", "tests.house.no_skips")
 UPGRADES: Final = (
@@ -74,6 +76,8 @@ def prepare(root: Path, version: str, day: dt.date) -> None:
     changes.write_text(released(changes.read_text(encoding="utf-8"), version, day), encoding="utf-8")
     for name, before, after in (
         (VERSION_FILE, f'__version__ = "{last}"', f'__version__ = "{version}"'),
+        (DEMO / "dispatcher_demo" / "__init__.py", f'__version__ = "{last}"', f'__version__ = "{version}"'),
+        (DEMO / "pyproject.toml", f"pg-job-dispatcher[demo]=={last}", f"pg-job-dispatcher[demo]=={version}"),
         (EXAMPLE, f"/dispatcher-exec:{last}\n", f"/dispatcher-exec:{version}\n"),
     ):
         text = (root / name).read_text(encoding="utf-8")
@@ -116,9 +120,10 @@ def build(root: Path, to: Path) -> None:
 
 
 def build_packages(root: Path, to: Path) -> None:
-    """Wheel, sdist and the package of the chart. The same commit gives the same wheel and sdist."""
+    """Wheels, sdists and the package of the chart. The same commit gives the same wheel and sdist."""
     seconds = run(root, "git", "log", "-1", "--format=%ct").strip()
-    run(root, sys.executable, "-m", "hatchling", "build", "--directory", str(to), SOURCE_DATE_EPOCH=seconds)
+    for folder in (root, root / DEMO):
+        run(folder, sys.executable, "-m", "hatchling", "build", "--directory", str(to), SOURCE_DATE_EPOCH=seconds)
     run(root, str(programs(HELM)["helm"]), "package", "deploy/chart", "--destination", str(to))
 
 

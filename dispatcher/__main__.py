@@ -10,12 +10,12 @@ def main() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036  # a start from a checkout ends with a message, not with a trace
         sys.exit("dispatcher needs Python 3.11 or later; this is " + sys.version.split()[0])
     if sys.argv[1:2] == ["exec"]:
-        from dispatcher.programs.exec_isolated import start_isolated
+        from dispatcher.container.isolated import start_isolated
 
         # PID 1 has no default action for SIGTERM, and the driver takes a while to load.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         start_isolated()
-        from dispatcher.programs.exec import main as run_command
+        from dispatcher.container.exec import main as run_command
 
         sys.exit(run_command(sys.argv[2:]))
     # While modules are loaded, KeyboardInterrupt may be raised in a callback of the interpreter and get lost.

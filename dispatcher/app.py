@@ -1,57 +1,151 @@
 """The composition root: builds adapters and stages, joins them, and runs them in one TaskGroup.
 
-pg.listen ─ wake ─┐                      ┌─ kube.mirror (Jobs, Pods, nodes) ─ wake ─┐
+pg.connect ─ wake ┐                      ┌─ kube.capacity (Jobs, Pods, nodes) ─ wake ─┐
                   ▼                      ▼                                          ▼
-pg.tasks ──▶ admission.dispatch ──▶ jobs.launcher ──▶ kube.job_api        sweep.collect ──▶ kube.job_api
+pg.tasks ──▶ admission.dispatch ──▶ jobs.submit ───▶ kube.job_api        sweep.sweep ────▶ kube.job_api
   rows          one cycle           judge, launch       POST, GET          finished Jobs       DELETE
+
+Everything that `dispatcher run` watches: Jobs, Pods, ResourceQuotas and, with CHECK_ROOM, nodes and their room.
+
+Joins rows, Prometheus and memory to learn the real use of cache keys. Without a Prometheus URL it does nothing.
 """
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 from msgspec.structs import replace
 
-from dispatcher.admission.dispatch import Dispatch
-from dispatcher.admission.ports import DispatchPorts
-from dispatcher.dashboard.about import Condition, stale_after
-from dispatcher.dashboard.asking import Place
-from dispatcher.dashboard.asking_row import RowSite
-from dispatcher.jobs.launcher import Launcher
+from dispatcher.admission.dispatch import Dispatch, DispatchPorts
+from dispatcher.admission.room import ReservedRoom, RoomIndex
+from dispatcher.admission.room_view import RoomView
+from dispatcher.commands.render import previews_of
 from dispatcher.jobs.memory import Memory
-from dispatcher.jobs.submit import Submitter
+from dispatcher.jobs.submit import Launcher, Submitter
 from dispatcher.kube.access import Access
+from dispatcher.kube.capacity import Mirror, QuotaMirror, RoomMirror, pods_of_all
 from dispatcher.kube.client import KubeClient
+from dispatcher.kube.config_maps import node_caches
 from dispatcher.kube.credentials import log_in
-from dispatcher.kube.job_api import JobApi
+from dispatcher.kube.events import PodRefusals
+from dispatcher.kube.job_api import JobApi, ScaleAnswers, Suspensions
 from dispatcher.kube.lease import Lease, lease_of
-from dispatcher.kube.listing import Resource
-from dispatcher.kube.pod_refusals import PodRefusals
-from dispatcher.kube.reflectors import Reflectors
-from dispatcher.model.capacity import BoundPod
+from dispatcher.kube.reflector import Reflectors, Resource
+from dispatcher.kube.reservations import RESERVATIONS, ClaimObjects
+from dispatcher.model.caches import CacheRun, Use
+from dispatcher.model.cluster import BoundPod
 from dispatcher.model.snapshot import ClusterView, StoreAge
-from dispatcher.pg.connect import Session
-from dispatcher.pg.listen import Listener
+from dispatcher.pg.connect import Listener, Session
 from dispatcher.pg.tasks import Look, look
-from dispatcher.programs.render import previews_of
-from dispatcher.programs.startup import catalog_of, database_of, planner_of, rules_of, site_of
-from dispatcher.programs.telling import SelfTold, Telling
-from dispatcher.programs.usage import Usage
-from dispatcher.programs.watching import Watching
+from dispatcher.placement.placing import Key, Warmth
+from dispatcher.placement.uses import Uses
+from dispatcher.prometheus.client import Prometheus
+from dispatcher.row_calls import NewestServer
 from dispatcher.runtime import health
-from dispatcher.runtime.clock import elapsed
-from dispatcher.runtime.metrics import OF_KEEPER
-from dispatcher.runtime.precedence import Precedence
-from dispatcher.runtime.rate import Bucket
-from dispatcher.runtime.rounds import Rounds, Wake, calm_collector
-from dispatcher.runtime.signals import stop_on_signals
+from dispatcher.runtime.clock import Bucket, elapsed
+from dispatcher.runtime.metrics import OF_JANITOR, OF_KEEPER
+from dispatcher.runtime.rounds import Precedence, Rounds, Wake, calm_collector, stop_on_signals
 from dispatcher.settings.definition import Settings
-from dispatcher.settings.loading import Source
-from dispatcher.sweep.collect import Sweep, SweepPorts
-from dispatcher.sweep.remove import Remover
+from dispatcher.settings.loading import SettingSource
+from dispatcher.startup import catalog_of, database_of, planner_of, rules_of, site_of
+from dispatcher.sweep.sweep import Remover, Sweep, SweepPorts
+from dispatcher.views.about import ReplicaCondition, stale_after
+from dispatcher.views.page_reads import RowSite
+from dispatcher.views.reads import CacheContext
+from dispatcher.views.surfaces import ReplicaSurfaces, SelfTold
+
+OF_OUR_CONFIGURATION: Final = 100
+"""percentageOfNodesToScore of the scheduler that `extender --print-scheduler-config` configures."""
+
+
+class Watching:
+    """The mirror of our Jobs and Pods, and the room of all nodes.
+
+    all_pods: the resource that follows Pods of all namespaces; None: only ours are followed.
+    warmth: which nodes have the directory of a cache key.
+    quotas: the ResourceQuotas of the namespace of Jobs; none if they are not known.
+    """
+
+    def __init__(self, reflectors: Reflectors, namespace: str, settings: Settings, *, with_all_pods: bool) -> None:
+        kube, scheduler = settings.kube, settings.placement.scheduler_name
+        with_all_pods = with_all_pods or kube.check_room
+        self.all_pods = pods_of_all(namespace, kube.installation, scheduler) if with_all_pods else None
+        self.mirror = Mirror(
+            reflectors, namespace, kube.installation, with_nodes=kube.check_room, all_pods=self.all_pods
+        )
+        self.warmth = Warmth(kube.installation, self.mirror.has_shown, time.monotonic)
+        if settings.placement.cache_root:
+            told = node_caches(reflectors.client.own_namespace or namespace, kube.installation)
+            reflectors.of(told).store.on_each(self.warmth.hear)
+        self._reflectors = reflectors
+        self._reserved = bool(scheduler)
+        self._index = RoomIndex([])
+        if scheduler:
+            reserved = ReservedRoom(namespace, kube.installation)
+            self._index = RoomIndex([scheduler], OF_OUR_CONFIGURATION, reserved)
+        self._room: RoomMirror | None = None
+        if kube.check_room and self.all_pods:
+            self._room = RoomMirror(reflectors, self._index, self.all_pods, with_reservations=self._reserved)
+        self._quotas = QuotaMirror(reflectors, namespace)
+        self.quotas = self._quotas.quotas
+
+    def room(self) -> RoomView | None:
+        """The room at this moment; None: it is not judged."""
+        return self._index.view(self._reflectors.client.now().timestamp()) if self._room else None
+
+    def claims(self, namespace: str, installation: str, may_write: Callable[[], bool]) -> ClaimObjects | None:
+        """Claims as NodeReservations; None: no extender enforces them."""
+        if self._room is None or not self._reserved:
+            return None
+        reservations = self._reflectors.of(RESERVATIONS)
+        return ClaimObjects(self._reflectors.client, reservations, namespace, installation, may_write)
+
+    def on_gain(self, gained: Callable[[], None]) -> None:
+        """Calls `gained` when a Pod of anybody, a reservation or a ResourceQuota goes or changes."""
+        self._quotas.on_change(gained)
+        if self._room and self.all_pods:
+            pods = self._reflectors.of(self.all_pods)
+            pods.store.on_each(lambda before, _: gained() if before is not None else None)
+        if self._room and self._reserved:
+            self._reflectors.of(RESERVATIONS).store.on_each(lambda before, _: gained() if before is not None else None)
+
+    def stale(self) -> str:
+        """The stores that are too old to decide by, with reasons; empty if all are fresh."""
+        return self.mirror.stale() or (self._room.stale() if self._room else "")
+
+
+class Usage:
+    """`session`: a database session of its own, so that its queries do not delay a cycle."""
+
+    def __init__(self, prometheus_url: str, session: Session, namespace: str) -> None:
+        self._session = session
+        self._namespace = namespace
+        self._prometheus = Prometheus(prometheus_url) if prometheus_url else None
+        wake = Wake()
+        self._uses = Uses(self._runs, self._ask, wake.soon)
+        self.rounds = (Rounds("usage", self._uses.run_once, wake),) if self._prometheus else ()
+
+    async def close(self) -> None:
+        await self._session.close()
+        if self._prometheus:
+            await self._prometheus.close()
+
+    def of(self, key: Key) -> tuple[Use, ...]:
+        """The known uses of a key, from memory. Empty: not known yet."""
+        return self._uses.of(key) if self._prometheus else ()
+
+    async def _runs(self, keys: Sequence[Key]) -> Mapping[Key, Sequence[CacheRun]]:
+        async with look(self._session) as rows:
+            return await rows.runs(keys)
+
+    async def _ask(self, run: CacheRun) -> Use | None:
+        assert self._prometheus is not None  # the rounds run only with a Prometheus
+        return await self._prometheus.use_of(self._namespace, run.pod, run.began, run.ended)
+
 
 log = structlog.get_logger(component="app")
 
@@ -72,7 +166,9 @@ CompanionOf = Callable[[Settings, Reflectors, Resource[BoundPod]], Companion]
 """Builds the other program. It shares our reflectors, and takes its bound Pods from the given resource."""
 
 
-async def run(settings: Settings, companion_of: CompanionOf | None = None, sources: Sequence[Source] = ()) -> None:
+async def run(
+    settings: Settings, companion_of: CompanionOf | None = None, sources: Sequence[SettingSource] = ()
+) -> None:
     """`dispatcher run`: runs until SIGTERM or SIGINT, then ends within 30 s. `sources`: where the settings are from."""
     client = KubeClient(await log_in(settings.kube))
     app = App(settings, client, companion_of, sources)
@@ -88,7 +184,7 @@ class App:
 
     def __init__(
         self, settings: Settings, client: KubeClient,
-        companion_of: CompanionOf | None = None, sources: Sequence[Source] = (),
+        companion_of: CompanionOf | None = None, sources: Sequence[SettingSource] = (),
     ) -> None:  # fmt: skip
         self.settings, self.sources = settings, sources
         kube = settings.kube
@@ -103,30 +199,43 @@ class App:
         self.lease = Lease(client, named, kube.lease_seconds)
         self.lease.on_winning(self.begin_term)
         job_api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)
-        self.wake, ask_again, self.memory, self.deciding = Wake(), Wake(), Memory(), Precedence()
+        self.wake, ask_again, self.memory, self.deciding = Wake(), Wake(), Memory(kube.writes_per_second), Precedence()
         remover = Remover(job_api, ask_again)
-        self.session = Session(database_url)
-        self.listener = Listener(database_url, self.when_leading(self.wake))
+        newest = NewestServer()
+        self.session = Session(database_url, newest=newest)
+        self.listener = Listener(database_url, self.when_leading(self.wake), newest)
         self.mirror = self.watching.mirror
         self.mirror.on_change(self.when_leading(self.wake.soon))
         self.access = Access(client, namespace, named, with_nodes=kube.check_room)
         self.catalog = catalog_of(settings, self.site.passed)
         self.catalog.refresh()
         self.launcher = Launcher(
-            Submitter(job_api, self.site, self.memory, ask_again), self.memory, self.catalog, rules_of(settings.jobs)
+            Submitter(job_api, self.site, self.memory, ask_again),
+            self.memory,
+            self.catalog,
+            rules_of(settings.jobs),
         )
         self.pod_refusals = PodRefusals(client, namespace, self.mirror.view)
-        self.usage = Usage(settings.placement.prometheus_url, Session(database_url), namespace)
-        sweep_ports = SweepPorts(
-            self.mirror.view, self.rows, self.may_sweep, self.memory.creates.unanswered, remover.remove
-        )
-        self.telling = Telling(settings, client, namespace, (self.lease, named), partial(missing_in, self))
-        self._dispatch = Dispatch(self._ports(remover, namespace), self.launcher, settings.admission, bucket)
-        self.dispatching = Rounds("dispatch", self._dispatch.run_once, self.wake)
-        self.sweeping = Rounds("sweep", Sweep(sweep_ports, settings.sweep, bucket).run_once, Wake())
+        self.suspensions = Suspensions(client, namespace, self.mirror.view)
+        self.scale_answers = ScaleAnswers(client, namespace, lambda: self.dispatch.demands.asking)
+        self.usage = Usage(settings.placement.prometheus_url, Session(database_url, newest=newest), namespace)
+        self.telling = ReplicaSurfaces(settings, client, newest, (self.lease, named), partial(missing_in, self))
+        self.dispatch = Dispatch(self._ports(remover, namespace), self.launcher, settings.admission, bucket)
+        self.dispatching = Rounds("dispatch", self.dispatch.run_once, self.wake)
+        self.sweeping = Rounds("sweep", Sweep(self._sweep_ports(remover), settings.sweep, bucket).run_once, Wake())
         self.leading = Rounds("lease", self.lease.run_once, Wake())
         self.asking = Rounds("access", self.ask_access, ask_again)
-        self.asking_events = Rounds("events", self.find_refusals, Wake())
+        self.asking_events = Rounds("events", self.read_events, Wake())
+
+    def _sweep_ports(self, remover: Remover) -> SweepPorts:
+        return SweepPorts(
+            self.mirror.view,
+            self.rows,
+            self.may_sweep,
+            self.memory.creates.unanswered,
+            remover.remove,
+            quotas=self.watching.quotas,
+        )
 
     def _ports(self, remover: Remover, namespace: str) -> DispatchPorts:
         return DispatchPorts(
@@ -139,6 +248,7 @@ class App:
             planner=planner_of(self.settings, self.usage.of, self.watching.warmth.nodes),
             room=self.watching.room,
             quotas=self.watching.quotas,
+            answers=lambda: self.scale_answers.known,
             tell=self.telling.overview.tell,
             claims=self.watching.claims(namespace, self.settings.kube.installation, self.lease.is_trusted),
         )
@@ -166,10 +276,10 @@ class App:
         """Serves health, metrics and the API. Raises SettingsError if it cannot listen."""
         address = self.settings.service.listen_address
         async with contextlib.AsyncExitStack() as servers:
-            server = await health.serve(health.build_app(checks_of(self), OF_KEEPER), address)
+            server = await health.serve(health.build_app(checks_of(self), (*OF_KEEPER, *OF_JANITOR)), address)
             servers.push_async_callback(server.cleanup)
             server = await self.telling.serve(
-                self._dispatch, self.deciding, row_site_of(self), SelfTold(self.sources, partial(condition_of, self))
+                self.dispatch, self.deciding, row_site_of(self), SelfTold(self.sources, partial(condition_of, self))
             )
             servers.push_async_callback(server.cleanup)
             log.info("started", installation=self.settings.kube.installation, address=address)
@@ -184,7 +294,7 @@ class App:
             self.dispatching,
             self.sweeping,
             *self.usage.rounds,
-            *self.telling.rounds(self._dispatch, self.catalog.offered),
+            *self.telling.rounds(self.dispatch, self.catalog.offered),
         )
         stages = [asyncio.create_task(one.run(stop)) for one in rounds]
         stopped = asyncio.create_task(stop.wait())
@@ -228,13 +338,22 @@ class App:
     def view(self) -> ClusterView:
         """The cluster as a cycle sees it."""
         view = self.mirror.view()
-        return replace(view, refusals=self.pod_refusals.known, stale=view.stale or self.watching.stale())
+        jobs = {**self.memory.strays, **view.jobs} if self.memory.strays else view.jobs
+        stale = view.stale or self.watching.stale()
+        refusals, suspensions = self.pod_refusals.known, self.suspensions.known
+        return replace(view, jobs=jobs, refusals=refusals, suspensions=suspensions, stale=stale)
 
-    async def find_refusals(self) -> float:
-        """Finds the Jobs whose Pods are refused. Only the leader acts on it, so only the leader asks."""
+    async def read_events(self) -> float:
+        """Asks about Jobs whose Pods are refused, that are suspended, whose Pods ask for nodes, or without our labels.
+
+        Only the leader acts on it, and asks.
+        """
         if self.lease.is_trusted():
-            return await self.pod_refusals.run_once()
+            await self.launcher.follow()
+            asked = (self.pod_refusals.run_once, self.scale_answers.run_once, self.suspensions.run_once)
+            return min([await ask() for ask in asked])
         self.pod_refusals.forget()
+        self.suspensions.forget()
         return ACCESS_AGAIN_SECONDS
 
     def begin_term(self) -> None:
@@ -248,7 +367,7 @@ class App:
 
     def room_gained(self) -> None:
         """A node may have more room. A row that waits for room need not wait for the next poll."""
-        if self._dispatch.waits_for_room:
+        if self.dispatch.waits_for_room:
             self.wake.soon()
 
     def may_sweep(self) -> bool:
@@ -271,6 +390,7 @@ def checks_of(app: App) -> Mapping[str, health.Check]:
         "leader": app.lease.vacancy,
         "templates": lambda: app.catalog.fault or ("" if app.catalog.templates else NO_TEMPLATE),
         "api": lambda: hold.detail if (hold := app.memory.api.hold(elapsed())) else "",
+        "tasks": lambda: last.tasks_refused if (last := app.dispatch.last) else "",
     }
     return {**checks, **(app.companion.checks if app.companion else {})}
 
@@ -278,10 +398,10 @@ def checks_of(app: App) -> Mapping[str, health.Check]:
 def row_site_of(app: App) -> RowSite:
     """What the pages of rows need to know."""
     preview = previews_of(app.settings, lambda: app.catalog.templates, app.site)
-    return RowSite(Place(app.site.namespace, app.watching.warmth), app.settings.jobs.max_launches, preview)
+    return RowSite(CacheContext(app.site.namespace, app.watching.warmth), app.settings.jobs.max_launches, preview)
 
 
-def condition_of(app: App) -> Condition:
+def condition_of(app: App) -> ReplicaCondition:
     """How this replica is, for the page About."""
     now, poll_seconds = elapsed(), app.settings.admission.poll_seconds
     most = stale_after(poll_seconds)
@@ -292,7 +412,7 @@ def condition_of(app: App) -> Condition:
         StoreAge("templates", now - app.catalog.looked_at, most, app.catalog.fault),
         *app.reflectors.ages(),
     ]
-    return Condition(checks, app.access.missing, stores)
+    return ReplicaCondition(checks, app.access.missing, stores)
 
 
 NO_TEMPLATE = "none: set DISPATCHER_IMAGE for the built-in one, or DISPATCHER_TEMPLATES_DIR"

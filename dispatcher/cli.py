@@ -5,22 +5,34 @@ Each command imports its program when it runs: all of them together take a third
 
 import sys
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
 from dispatcher import __version__
+from dispatcher.commands.options import (
+    as_document,
+    begin,
+    coloured,
+    how_to_render_a_file,
+    how_to_try,
+    how_to_wait,
+    how_to_write_a_row,
+    load_settings,
+    place,
+    to_json,
+    turn,
+    where_it_runs,
+)
 from dispatcher.model.errors import DispatcherError, SettingsError
-from dispatcher.model.texts import printable
-from dispatcher.programs.beginning import begin, load_settings, turn
-from dispatcher.programs.options import how_to_render_a_file, how_to_try, place, where_it_runs
-from dispatcher.programs.words import as_document, coloured, to_json
+from dispatcher.model.tasks import printable
 
 if TYPE_CHECKING:
-    from dispatcher.programs.asking_api import Api
-    from dispatcher.programs.reaching import Where
+    from dispatcher.commands.reaching import DispatcherApi, Where
 
 AN_ID = click.IntRange(1, 2**63 - 1)
 A_FILE = click.Path(path_type=Path, dir_okay=False)
@@ -61,7 +73,7 @@ def commands() -> None:
 def run(with_extender: bool) -> None:
     """Dispatch until SIGTERM."""
     from dispatcher import app
-    from dispatcher.programs import extender
+    from dispatcher.extender import program as extender
 
     loaded = load_settings()
     for warning in loaded.warnings:
@@ -73,7 +85,7 @@ def run(with_extender: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Run one round, print what it would do, change nothing.")
 def janitor_command(dry_run: bool) -> None:
     """End parked rows, return runs whose container is gone, delete old rows. Until SIGTERM."""
-    from dispatcher.programs import janitor
+    from dispatcher.janitor import janitor
 
     turn(janitor.run(load_settings().settings, dry_run=dry_run))
 
@@ -82,8 +94,8 @@ def janitor_command(dry_run: bool) -> None:
 @click.option("--print-scheduler-config", is_flag=True, help="Print the KubeSchedulerConfiguration that it needs.")
 def extender_command(print_scheduler_config: bool) -> None:
     """Tell kube-scheduler which nodes a Pod may use, and which of them have its cache. Until SIGTERM."""
+    from dispatcher.extender import program as extender
     from dispatcher.extender.configuration import build_configuration
-    from dispatcher.programs import extender
 
     settings = load_settings().settings
     if print_scheduler_config:
@@ -97,7 +109,7 @@ def extender_command(print_scheduler_config: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Print what a round would remove, and change nothing.")
 def cache_keeper_command(dry_run: bool) -> None:
     """Keep the cache directories of this node below the marks of its disk. Until SIGTERM."""
-    from dispatcher.programs import cache_keeper
+    from dispatcher.keeper import program as cache_keeper
 
     turn(cache_keeper.run(load_settings().settings, dry_run=dry_run))
 
@@ -114,7 +126,7 @@ def cache_commands() -> None:
 @click.option("--namespace", metavar="NAME", help="Namespace of our programs; default: that of the account.")
 def cache_drop(queue: str, key: str, node: str | None, namespace: str | None) -> None:
     """Order the cache keepers to remove the directory of a cache key, once no Pod uses it."""
-    from dispatcher.programs.cache_orders import drop
+    from dispatcher.keeper.program import drop
 
     click.echo(turn(drop(load_settings().settings, (queue, key), node, namespace)))
 
@@ -122,6 +134,7 @@ def cache_drop(queue: str, key: str, node: str | None, namespace: str | None) ->
 @commands.command("demo", context_settings={"allow_interspersed_args": False})
 @click.option("--tasks", default=20, show_default=True, type=click.IntRange(1, 5000), help="How many sample tasks.")
 @click.option("--keep", is_flag=True, help="Run until Ctrl-C, so that you can insert rows of your own.")
+@click.option("--grows", is_flag=True, help="Nodes come while Pods wait, as in a cluster with an autoscaler.")
 @click.option("--plain", is_flag=True, help="Print lines instead of a picture.")
 @click.option("--sql", type=A_FILE, help="Your own INSERTs, instead of the samples.")
 @click.option("--template", type=A_FILE, help="Your own Job manifest, as template `default`.")
@@ -132,19 +145,26 @@ def demo_command(psql: tuple[str, ...], **asked: Any) -> None:
 
     `demo psql` opens psql on the demo that runs, as a submitter. ARGS go to psql.
     """
-    from dispatcher.programs import demo  # its packages are an extra
-
+    demo = find_demo()
     if psql[:1] not in {(), ("psql",)}:
         raise click.UsageError(f"the demo has no command {psql[0]!r}; it has one command, psql")
     begin()
-    sys.exit(demo.connect(psql[1:]) if psql else demo.run(asked))
+    sys.exit(demo.connect(psql[1:]) if psql else demo.run_demo(asked))
+
+
+def find_demo() -> ModuleType:
+    """The package of the demo. It is no part of what clusters run, so it is a distribution of its own."""
+    try:
+        return import_module("dispatcher_demo")
+    except ModuleNotFoundError as fault:
+        raise DispatcherError("the demo is a package of its own: pip install pg-job-dispatcher-demo") from fault
 
 
 @commands.command("exec", context_settings={"ignore_unknown_options": True})
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
 def exec_command(cmd: tuple[str, ...]) -> None:
     """Run a task's command in its container and report its outcome: `dispatcher exec [OPTIONS] -- CMD…`."""
-    from dispatcher.programs.exec import main as run_command
+    from dispatcher.container.exec import main as run_command
 
     sys.exit(run_command(cmd))  # only for calls of this module: `__main__` runs `exec` before these imports
 
@@ -158,7 +178,7 @@ def try_command(cmd: tuple[str, ...], **asked: Any) -> None:
     Heartbeats are shown each second; `exec` sends one each 15 s. SIGTERM and Ctrl-C reach CMD as SIGTERM. The exit
     status is the one of `exec`.
     """
-    from dispatcher.programs.trying import asked_of, try_command
+    from dispatcher.container.trying import asked_of, try_command
 
     begin()
     sys.exit(try_command(asked_of(cmd, **asked)))
@@ -170,7 +190,7 @@ def try_command(cmd: tuple[str, ...], **asked: Any) -> None:
 def migrate(check: bool, queues: Path | None) -> None:
     """Migrate the database to this version's schema."""
     from dispatcher.pg.migrate import migrate as apply_migrations
-    from dispatcher.pg.queue_rows import declare_queues, read_queues
+    from dispatcher.pg.tasks import declare_queues, read_queues
 
     if check and queues:
         raise click.UsageError("give --check or --queues, not both")
@@ -193,9 +213,7 @@ def migrate(check: bool, queues: Path | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of YAML.")
 def render(task_id: int | None, template: str | None, file: Path | None, row: str | None, as_json: bool) -> None:
     """Show the Job of a row, or of a template. For a row, stderr tells whether a node has room for it now."""
-    from dispatcher.programs.render import preview_row, preview_template
-    from dispatcher.programs.render_file import show_file
-    from dispatcher.programs.room_now import tell_room
+    from dispatcher.commands.render import preview_row, preview_template, show_file, tell_room
 
     if [task_id, template, file].count(None) != 2 or (row is not None and file is None):
         raise click.UsageError("give the ID of a row, or --template NAME, or --file FILE with or without --row JSON")
@@ -208,6 +226,64 @@ def render(task_id: int | None, template: str | None, file: Path | None, row: st
         click.echo(told, err=True)  # beside the Job, so that the output can be applied
 
 
+@commands.command("adopt")
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Folder of the templates.")
+@click.option("--check", is_flag=True, help="Write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+def adopt_command(files: tuple[Path, ...], out: Path | None, check: bool, as_json: bool) -> None:
+    """Make templates of Jobs, CronJobs, ScaledJobs, Pods and Argo workflows; a FILE may be a folder.
+
+    Tells what became of each field. Exits with 1 if something is left to a person.
+    """
+    from dispatcher.commands.adopt import adopt_files
+
+    sys.exit(adopt_files(files, out, check=check, as_json=as_json))
+
+
+@commands.command("wait")
+@click.argument("ids", metavar="[ID…]", nargs=-1, type=AN_ID)
+@click.option("--batch", metavar="NAME", help="Wait for all rows of a batch.")
+@click.option("--queue", metavar="NAME", help="With --batch: of this queue alone.")
+@how_to_wait
+def wait_command(
+    ids: tuple[int, ...], batch: str | None, queue: str | None, limit: float | None, as_json: bool
+) -> None:
+    """Wait until rows have ended, with a submitter's DISPATCHER_DATABASE_URL.
+
+    Exit status: 0 all succeeded; 1 not all; 3 the time is over; 4 the database could not be asked.
+    """
+    from dispatcher.commands.wait import WaitOptions, wait
+
+    if bool(ids) == (batch is not None) or (queue and batch is None):
+        raise click.UsageError("give ids, or --batch NAME with or without --queue NAME")
+    options = WaitOptions(database_url(), limit, as_json)
+    sys.exit(turn(wait(ids, batch, queue, options)))
+
+
+@commands.command("submit")
+@how_to_write_a_row
+@click.option(
+    "--wait", "waits", is_flag=True, help="Wait until the row has ended; the exit status tells how, as for wait."
+)
+@how_to_wait
+def submit_command(waits: bool, limit: float | None, as_json: bool, **columns: Any) -> None:
+    """Insert one row with a submitter's DISPATCHER_DATABASE_URL, and print its id."""
+    from dispatcher.commands.wait import WaitOptions, columns_of, submit
+
+    if limit is not None and not waits:
+        raise click.UsageError("--timeout needs --wait")
+    env, label = columns.pop("env"), columns.pop("label")
+    options = WaitOptions(database_url(), limit, as_json)
+    sys.exit(turn(submit(columns_of(env, label, columns), options, waits=waits)))
+
+
+def database_url() -> Callable[[], str | None]:
+    """Reads the setting at each connect: a file may hold the URL, with a password that changes."""
+    load_settings("error")
+    return lambda: load_settings("error").settings.database.url
+
+
 @commands.command("explain")
 @click.argument("ids", metavar="ID…", nargs=-1, required=True, type=AN_ID)
 @click.option("--watch", "is_watching", is_flag=True, help="Go on, and print what changes, until the rows are over.")
@@ -215,7 +291,7 @@ def render(task_id: int | None, template: str | None, file: Path | None, row: st
 @where_it_runs
 def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, **where: str | None) -> None:
     """Tell why rows wait, whose turn it is, and what would change it."""
-    from dispatcher.programs import explaining
+    from dispatcher.commands import explain as explaining
 
     tell = to_json if as_json else lambda found: coloured(explaining.in_words(found))
     if is_watching:
@@ -231,12 +307,12 @@ def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, **wh
 @where_it_runs
 def status_command(parked: bool, is_watching: bool, as_json: bool, **where: str | None) -> None:
     """Show queues, caps, parked rows, and what is missing."""
-    from dispatcher.programs import status
+    from dispatcher.commands import explain as status
 
-    words = status.parked_only if parked else status.in_words
+    words = status.parked_only if parked else status.status_in_words
     tell = to_json if as_json else lambda found: coloured(words(found))
     if is_watching:
-        ask(place(**where), lambda api: status.watch(api, tell, click.echo))
+        ask(place(**where), lambda api: status.watch_status(api, tell, click.echo))
     else:
         click.echo(tell(ask(place(**where), status.ask_status)))
 
@@ -250,9 +326,9 @@ def status_command(parked: bool, is_watching: bool, as_json: bool, **where: str 
 @where_it_runs
 def logs_command(task: int, url: str | None, namespace: str | None, **which: Any) -> None:
     """Show the output of a row's container; if its Pod is gone, what is known of its end."""
-    from dispatcher.programs.logs import Wanted, logs
+    from dispatcher.commands.logs import LogSelection, logs
 
-    sys.exit(turn(logs(Wanted(task, **which), place(url, namespace), load_settings().settings)))
+    sys.exit(turn(logs(LogSelection(task, **which), place(url, namespace), load_settings().settings)))
 
 
 @commands.command("doctor")
@@ -260,8 +336,8 @@ def logs_command(task: int, url: str | None, namespace: str | None, **which: Any
 @click.option("--namespace", metavar="NAME", help="Namespace of our programs; default: that of the account.")
 def doctor_command(as_json: bool, namespace: str | None) -> None:
     """Ask whether this installation is right, and tell what is wrong with it. Changes nothing."""
-    from dispatcher.doctor.report import exit_status, in_words
-    from dispatcher.programs import doctor
+    from dispatcher.doctor import program as doctor
+    from dispatcher.doctor.program import exit_status, in_words
 
     found = turn(doctor.examine(load_settings(), doctor.Around(namespace)))
     click.echo(to_json(found) if as_json else in_words(found.findings))
@@ -282,9 +358,9 @@ def config(as_json: bool) -> None:
         raise SettingsError(loaded.warnings)
 
 
-def ask(where: "Where", question: Callable[["Api"], Awaitable[T]]) -> T:
+def ask(where: "Where", question: Callable[["DispatcherApi"], Awaitable[T]]) -> T:
     """Asks a running dispatcher."""
-    from dispatcher.programs.reaching import reached
+    from dispatcher.commands.reaching import reached
 
     settings = load_settings().settings
 

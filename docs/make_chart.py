@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from dispatcher import __version__
-from dispatcher.pg.queue_rows import Queue
+from dispatcher.pg.tasks import QueueRow
 from dispatcher.settings.loading import PREFIX, known_names
 
 CHART: Final = Path(__file__).parents[1] / "deploy" / "chart"
@@ -24,7 +24,19 @@ CIDR: Final = {"pattern": r"^$|^[0-9a-fA-F.:]+/[0-9]{1,3}$"}
 NAMES: Final = {"items": {"type": "string", "pattern": f"^{NAME}$"}}
 OBJECTS: Final = {"items": {"type": "object"}}
 SCALAR: Final = {"type": ["string", "number", "boolean"]}
-QUEUE: Final = msgspec.json.schema_components([Queue])[1]["Queue"]
+QUEUE: Final = msgspec.json.schema_components([QueueRow])[1]["QueueRow"]
+FOLDERS: Final = {"items": {"type": "string", "pattern": "^/[^'\"\\\\]+$"}}
+KINDS_OF_VOLUMES: Final = {"items": {"type": "string", "pattern": "^[a-zA-Z]+$"}}
+NAMED: Final = ("serviceAccounts", "secrets", "configMaps", "priorityClasses", "runtimeClasses", "schedulers")
+MORE_OF_A_TEMPLATE: Final[Mapping[str, Any]] = {
+    **{name: {"type": "array", **NAMES} for name in NAMED},
+    "volumeKinds": {"type": "array", **KINDS_OF_VOLUMES},
+    "hostPathPrefixes": {"type": "array", **FOLDERS},
+    "capabilities": {"type": "array", "items": {"type": "string", "pattern": "^[A-Z_]+$"}},
+    "hostPorts": {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}},
+    "privileged": {"type": "boolean"},
+}
+"""What `policy.templates` may have for one template."""
 RULES: Final[Mapping[str, Mapping[str, Any]]] = {
     "image.digest": {"pattern": "^$|^sha256:[0-9a-f]{64}$"},
     "imagePullSecrets": NAMES,
@@ -38,8 +50,15 @@ RULES: Final[Mapping[str, Mapping[str, Any]]] = {
     "policy.serviceAccounts": NAMES,
     "policy.secrets": NAMES,
     "policy.configMaps": NAMES,
-    "policy.volumeKinds": {"items": {"type": "string", "pattern": "^[a-zA-Z]+$"}},
-    "policy.hostPathPrefixes": {"items": {"type": "string", "pattern": "^/[^'\"\\\\]+$"}},
+    "policy.priorityClasses": NAMES,
+    "policy.runtimeClasses": NAMES,
+    "policy.schedulers": NAMES,
+    "policy.volumeKinds": KINDS_OF_VOLUMES,
+    "policy.hostPathPrefixes": FOLDERS,
+    "policy.templates": {
+        "propertyNames": {"pattern": f"^{LABEL}$"},
+        "additionalProperties": {"type": "object", "additionalProperties": False, "properties": MORE_OF_A_TEMPLATE},
+    },
     "networkPolicy.from": OBJECTS,
     "networkPolicy.egress": OBJECTS,
     "networkPolicy.databaseCidr": CIDR,
@@ -123,7 +142,8 @@ def groups_of(path: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Mappi
 
 def is_closed(path: str) -> bool:
     """Whether its names are those of values.yaml."""
-    return path not in {"settings", "templates"} and path.rpartition(".")[2] not in RULES_OF_PROGRAMS
+    is_open = path in {"settings", "templates", "policy.templates"}
+    return not is_open and path.rpartition(".")[2] not in RULES_OF_PROGRAMS
 
 
 def meanings_of(text: str) -> dict[str, str]:

@@ -8,12 +8,12 @@ from msgspec import structs
 from rich.console import Console, Group
 from rich.terminal_theme import DIMMED_MONOKAI
 
-from dispatcher.programs.demo import keys
-from dispatcher.programs.demo.asked import Options
-from dispatcher.programs.demo.picture import Shown, draw
-from dispatcher.programs.demo.run import DemoRun
-from dispatcher.programs.demo.view import DemoView
 from dispatcher.runtime.logs import configure_logs
+from dispatcher_demo import run as keys
+from dispatcher_demo.observe import DemoView
+from dispatcher_demo.picture import Shown, draw
+from dispatcher_demo.run import DemoRun
+from dispatcher_demo.samples import Options
 
 WIDTH = 96
 HEIGHT = 26

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dispatcher.doctor.check import Part
-from dispatcher.doctor.checks import CHECKS
-from dispatcher.doctor.finding import State
+from dispatcher.doctor.checks import CHECKS, Part
+from dispatcher.doctor.finding import FindingState
 
 PAGE: Final = Path(__file__).with_name("doctor.md")
 HEAD: Final = """\
@@ -30,10 +29,10 @@ filled in.
 |---|---|
 """
 STATES: Final = {
-    State.FAULT: "it is wrong, and the exit status is 1",
-    State.WARNING: "it is slower or less guarded than it could be; the exit status is 0",
-    State.NOT_CHECKED: "the account may not read it, or there is nothing to judge; the message says which",
-    State.GOOD: "the answer is yes",
+    FindingState.FAULT: "it is wrong, and the exit status is 1",
+    FindingState.WARNING: "it is slower or less guarded than it could be; the exit status is 0",
+    FindingState.NOT_CHECKED: "the account may not read it, or there is nothing to judge; the message says which",
+    FindingState.GOOD: "the answer is yes",
 }
 
 

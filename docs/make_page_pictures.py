@@ -16,7 +16,7 @@ from playwright.async_api import Browser
 from tests.browser.looks import Look
 from tests.browser.showing import shown, started
 from tests.controlplane.waiting import moment, wait_for
-from tests.demoing import Demo, demo
+from tests.rig.demoing import Demo, demo
 
 FOLDER: Final = Path(__file__).with_name("pictures")
 TASKS: Final = 60

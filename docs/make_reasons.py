@@ -1,20 +1,30 @@
-"""Writes `docs/reasons.md` from `dispatcher/explain/reasons.py`. See `make docs`."""
+"""Writes `docs/reasons.md` and `sql/functions/13_reasons.sql` from `dispatcher/views/reasons.py`. See `make docs`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dispatcher.explain.reasons import ADVICE, NOT_READY, STAGES, Detail
 from dispatcher.model.verdicts import PARKED, HoldReason
+from dispatcher.views.reasons import ADVICE, DETAILS
 
 PAGE: Final = Path(__file__).with_name("reasons.md")
+ROWS: Final = PAGE.parents[1] / "sql" / "functions" / "13_reasons.sql"
+STATEMENTS: Final = """\
+-- The rows of dispatch.reasons, and those of details (REASON: BEGINNING). Made from dispatcher/views/reasons.py by
+-- `make docs`. Change it there.
+INSERT INTO dispatch_private.reasons (reason, whose_turn, meaning, next_step) VALUES
+{rows}
+ON CONFLICT (reason) DO UPDATE
+    SET whose_turn = excluded.whose_turn, meaning = excluded.meaning, next_step = excluded.next_step;
+DELETE FROM dispatch_private.reasons WHERE reason NOT IN ({names});
+"""
 HEAD: Final = """\
-<!-- Made from dispatcher/explain/reasons.py by `make docs`. Change it there. -->
+<!-- Made from dispatcher/views/reasons.py by `make docs`. Change it there. -->
 # Why a row waits: all reasons
 
 `SELECT reason, whose_turn, message FROM dispatch.task_explain WHERE id = …` tells the reason of a row, and in `message`
 its details. `dispatcher explain ID` also tells what each node lacks, and when the row may start. A row has one reason
-at a time. The table `dispatch.reasons` has the same texts. Pod, Job and node are those of Kubernetes. A launch is one
+at a time. The view `dispatch.reasons` has the same texts. Pod, Job and node are those of Kubernetes. A launch is one
 Job of the row, with one Pod.
 
 | whose turn | who this is |
@@ -44,13 +54,9 @@ DETAILS_HEAD: Final = """\
 
 Its detail begins with one of these, and often goes on with the words of Kubernetes.
 
-| detail | what it means | what to do |
-|---|---|---|
+| detail | what it means | whose turn | what to do |
+|---|---|---|---|
 """
-DETAILS: Final[Mapping[HoldReason, Mapping[str, Detail]]] = {
-    HoldReason.LAUNCHED: {stage.value: detail for stage, detail in STAGES.items()},
-    HoldReason.DISPATCHER_NOT_READY: {why.value: detail for why, detail in NOT_READY.items()},
-}
 
 
 def reasons_page() -> str:
@@ -70,9 +76,28 @@ def rows(reasons: list[HoldReason]) -> Iterator[str]:
 def details(reason: HoldReason) -> str:
     """The table of what a reason may say in its detail."""
     told = DETAILS[reason].items()
-    lines = (f"| `{words}` | {one.meaning} | {one.next_step} |\n" for words, one in told)
+    lines = (f"| `{words}` | {one.meaning} | {one.whose_turn} | {one.next_step} |\n" for words, one in told)
     return DETAILS_HEAD.format(reason) + "".join(lines)
 
 
+def reason_rows() -> str:
+    """The statements that bring the table of reasons in step."""
+    told = {
+        **ADVICE,
+        **{f"{reason}: {words}": one for reason, found in DETAILS.items() for words, one in found.items()},
+    }
+    lines = (
+        f"    ({', '.join(map(quoted, (words, one.whose_turn, one.meaning, one.next_step)))})"
+        for words, one in told.items()
+    )
+    return STATEMENTS.format(rows=",\n".join(lines), names=", ".join(map(quoted, told)))
+
+
+def quoted(words: str) -> str:
+    """A literal of SQL."""
+    return "'" + words.replace("'", "''") + "'"
+
+
 if __name__ == "__main__":
+    ROWS.write_text(reason_rows(), encoding="utf-8")
     PAGE.write_text(reasons_page(), encoding="utf-8")

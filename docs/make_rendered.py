@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.deployed import RENDERED, VARIANTS, template
+from tests.rig.deployed import RENDERED, VARIANTS, template
 
 HEAD: Final = "# Made from deploy/chart and values/{variant}.yaml by `make docs`. Change them instead.\n"
 

@@ -18,8 +18,8 @@ from dispatcher.pg.queries import query
 from docs.rights_of_accounts import accounts_part
 from docs.rights_of_roles import Catalog, Default, Function, Grant, Policy, Relation, Role, roles_part
 from tests.controlplane.api import Json
-from tests.deployed import VARIANTS, rendered
-from tests.postgres import PostgresServer
+from tests.rig.deployed import VARIANTS, rendered
+from tests.rig.postgres import PostgresServer
 
 PAGE: Final = Path(__file__).with_name("rights.md")
 HEAD: Final = """\
@@ -34,19 +34,19 @@ page with a real database and a real API server: a right that is missing here fa
 async def read_catalog(connection: asyncpg.Connection[asyncpg.Record]) -> Catalog:
     """The catalog; `search_path` names no schema of ours. Sorted here: the server's order depends on its collation."""
 
-    async def rows(name: str, *arguments: object) -> list[dict[str, Any]]:
-        found = [ordered(row) for row in await connection.fetch(query(name, "rights"), *arguments)]
+    async def rows(statement: str, *arguments: object) -> list[dict[str, Any]]:
+        found = [ordered(row) for row in await connection.fetch(statement, *arguments)]
         return sorted(found, key=lambda row: [str(value) for value in row.values()])
 
     names = list(ROLES)
     return Catalog(
-        [Role(**row) for row in await rows("roles", names)],
-        [Relation(**row) for row in await rows("relations")],
-        [Function(**row) for row in await rows("functions")],
-        [Policy(**row) for row in await rows("policies")],
-        [Grant(**row) for row in await rows("grants")],
-        [Default(**row) for row in await rows("defaults")],
-        [row["what"] for row in await rows("others", names)],
+        [Role(**row) for row in await rows(query("roles", "rights"), names)],
+        [Relation(**row) for row in await rows(query("relations", "rights"))],
+        [Function(**row) for row in await rows(query("functions", "rights"))],
+        [Policy(**row) for row in await rows(query("policies", "rights"))],
+        [Grant(**row) for row in await rows(query("grants", "rights"))],
+        [Default(**row) for row in await rows(query("defaults", "rights"))],
+        [row["what"] for row in await rows(query("others", "rights"), names)],
     )
 
 

@@ -3,7 +3,9 @@
 A right without a letter in this file has its full name on the page, so no right is left out.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from string import ascii_uppercase
 from typing import Final, NamedTuple
 
 PREFIX: Final = "dispatch_"
@@ -28,6 +30,10 @@ NOTHING: Final = "—"
 HEAD: Final = """\
 ## Database
 
+Schema `dispatch` has the views and functions for everybody, `dispatch_private` has the tables. A right in a schema is
+of use to roles with USAGE of the schema. Others reach what is granted to them in `dispatch_private` only through a view
+or function of `dispatch`, which names it for them.
+
 `dispatch_owner` owns everything and is left out below. Column heads name roles without `dispatch_`. The letters for
 columns are S SELECT, I INSERT, U UPDATE, F REFERENCES. A capital letter is a right on the whole table and on columns
 that come later. A small letter is a right on that column alone. The letters for the whole table are D DELETE, T
@@ -43,7 +49,7 @@ class Role(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A table, a view or a sequence; `row_security` is on, off or forced."""
+    """A table, a view or a sequence. `name`: with its schema. `row_security` is on, off or forced."""
 
     name: str
     kind: str
@@ -118,21 +124,29 @@ def holders_of(grants: Iterable[Grant]) -> tuple[str, ...]:
 
 
 def role_section(catalog: Catalog) -> str:
+    schemas = schemas_of(catalog.grants)
     rows = [
         (
             code([role.name]),
             listed(role.attributes),
             code(role.member_of),
             code(role.settings),
-            schema_of(role, catalog),
+            *(rights_on(schema, role, catalog.grants) for schema in schemas),
         )
         for role in catalog.roles
     ]
-    return section("Roles", ("role", "attributes", "member of", "settings", "schema `dispatch`"), rows)
+    heads = ("role", "attributes", "member of", "settings", *(f"schema `{schema}`" for schema in schemas))
+    return section("Roles", heads, rows)
 
 
-def schema_of(role: Role, catalog: Catalog) -> str:
-    found = [grant.privilege for grant in catalog.grants if (grant.kind, grant.grantee) == ("schema", role.name)]
+def schemas_of(grants: Iterable[Grant]) -> list[str]:
+    """The schemas on which somebody has a right."""
+    return sorted({grant.name for grant in grants if grant.kind == "schema"})
+
+
+def rights_on(schema: str, role: Role, grants: Iterable[Grant]) -> str:
+    wanted = ("schema", schema, role.name)
+    found = [grant.privilege for grant in grants if (grant.kind, grant.name, grant.grantee) == wanted]
     return "owner" if role.name == OWNER else listed(sorted(found))
 
 
@@ -174,11 +188,25 @@ def sequence_section(catalog: Catalog) -> str:
 
 
 def function_section(catalog: Catalog) -> str:
+    sets = shared_settings(catalog.functions)
     rows = [
-        (f"`{one.signature}`", whose_rights(one), code(one.settings), listed(callers(catalog.grants, one.signature)))
+        (
+            f"`{one.signature}`",
+            whose_rights(one),
+            f"set {sets[tuple(one.settings)]}" if tuple(one.settings) in sets else code(one.settings),
+            listed(callers(catalog.grants, one.signature)),
+        )
         for one in catalog.functions
     ]
-    return section("Functions", ("function", "runs with the rights of", "settings", "may be called by"), rows)
+    made = section("Functions", ("function", "runs with the rights of", "settings", "may be called by"), rows)
+    named = section("Settings of functions", ("set", "settings"), [(name, code(one)) for one, name in sets.items()])
+    return f"{made}\n{named}"
+
+
+def shared_settings(functions: Iterable[Function]) -> dict[tuple[str, ...], str]:
+    """A letter for each set of several settings that several functions have."""
+    found = Counter(tuple(one.settings) for one in functions if len(one.settings) > 1)
+    return dict(zip(sorted(one for one, number in found.items() if number > 1), ascii_uppercase, strict=False))
 
 
 def callers(grants: Iterable[Grant], signature: str) -> list[str]:
@@ -208,13 +236,17 @@ def policy_section(policies: Sequence[Policy]) -> str:
 
 def rest_section(catalog: Catalog) -> str:
     """Kinds of rights that most installations do not have."""
+    strangers = [one for one in catalog.grants if one.grantee not in ROLES]
     named: Mapping[str, Sequence[str]] = {
         "Rights on types": told(catalog.grants, "type"),
         "Rights on the database beyond those of a new one": told(catalog.grants, "database"),
-        "Rights on schema `dispatch` of others than the roles above": told(
-            [one for one in catalog.grants if one.grantee not in ROLES], "schema"
-        ),
-        "Rights of these roles outside of schema `dispatch`, and its objects that are not the owner's": catalog.others,
+        **{
+            f"Rights on schema `{schema}` of others than the roles above": told(
+                [one for one in strangers if one.name == schema], "schema"
+            )
+            for schema in schemas_of(catalog.grants)
+        },
+        "Rights of these roles outside of both schemas, and objects in them that are not the owner's": catalog.others,
     }
     rows = [(what, listed(found)) for what, found in named.items()]
     rows += [

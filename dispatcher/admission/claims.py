@@ -5,8 +5,14 @@ free. So a row that has waited for room for ten minutes claims the node that wil
 gets that node until the row has it (Slurm's backfill makes such reservations). Small rows go on elsewhere.
 
 A queue has at most one claim, and there are at most five in all: a claim leaves room unused for a while.
+
+Nodes whose kubelet rejects Pods: a device plugin that failed, a broken runtime, too little of what it counts.
+
+Such a node is always empty, so kube-scheduler sends it every Pod. What we know of it comes from our own Pods, as long
+as they are there. So it is forgotten by itself, and tried again.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -14,10 +20,10 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from dispatcher.admission.room_view import RoomView, fits
-from dispatcher.model.amounts import Amounts, added
-from dispatcher.model.cluster import LONG_AGO
-from dispatcher.model.launches import PodKind, Probe, Run
+from dispatcher.model.cluster import LONG_AGO, Pod
+from dispatcher.model.launches import PodKind, PodRun, Probe
 from dispatcher.model.needs import PodNeeds, is_selected, untolerated
+from dispatcher.model.resources import Amounts, added
 
 GUARD: Final = timedelta(minutes=10)
 MOST_CLAIMS: Final = 5
@@ -31,7 +37,7 @@ class Pods(Protocol):
     """Our Pods: those that wait for a node, and those on nodes."""
 
     def probes(self) -> Iterable[Probe]: ...
-    def runs(self) -> Iterable[Run]: ...
+    def runs(self) -> Iterable[PodRun]: ...
 
 
 class Waiter(Struct, frozen=True):
@@ -86,9 +92,9 @@ class Claims:
             if pod.needs is not None
         ]
         waiters += [
-            Waiter(one.job.task_id, one.job.queue, one.job.needs, one.pod.unschedulable_since or now)
+            Waiter(one.job.task_id, one.job.queue, one.needs, one.pod.unschedulable_since or now)
             for one in picture.probes()
-            if one.job.needs is not None
+            if one.needs is not None
         ]
         if now - self._planned_at >= ROUND:
             self._planned_at = now
@@ -101,7 +107,7 @@ class Claims:
 def plan_claims(
     known: Mapping[int, str],
     waiters: Iterable[Waiter],
-    runs: Callable[[], Iterable[Run]],
+    runs: Callable[[], Iterable[PodRun]],
     view: RoomView,
     now: datetime,
 ) -> tuple[Claim, ...]:
@@ -135,22 +141,24 @@ def in_turns(late: Sequence[Waiter], now: datetime) -> list[Waiter]:
     return [*late[begin:], *late[:begin]][:SEARCHES]
 
 
-def runs_by_node(runs: Iterable[Run]) -> dict[str, list[Run]]:
+def runs_by_node(runs: Iterable[PodRun]) -> dict[str, list[PodRun]]:
     """Our Pods on each node, those first that end first."""
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[PodRun]] = {}
     for run in sorted(runs, key=lambda run: run.ends_at):
         found.setdefault(run.node, []).append(run)
     return found
 
 
-def soonest(needs: PodNeeds, runs: Mapping[str, Sequence[Run]], view: RoomView, now: datetime, taken: set[str]) -> str:
+def soonest(
+    needs: PodNeeds, runs: Mapping[str, Sequence[PodRun]], view: RoomView, now: datetime, taken: set[str]
+) -> str:
     """The node that fits the Pod soonest. Empty: no node does."""
     found = ((will_fit(needs, node, runs, view, now), node) for node in runs if node not in taken)
     return min(((at, node) for at, node in found if at is not None), default=(now, ""))[1]
 
 
 def will_fit(
-    needs: PodNeeds, node: str, runs: Mapping[str, Sequence[Run]], view: RoomView, now: datetime
+    needs: PodNeeds, node: str, runs: Mapping[str, Sequence[PodRun]], view: RoomView, now: datetime
 ) -> datetime | None:
     """When the node fits the Pod, as our own Pods there end by their run limits. None: never.
 
@@ -181,3 +189,45 @@ def is_free(claim: Claim, view: RoomView) -> bool:
     """Whether the claimed node fits the row now."""
     threshold = view.threshold(claim.needs)
     return threshold is None or fits(claim.needs.asks, view.level(threshold).free.get(claim.node, {}))
+
+
+REJECTIONS: Final = 3
+WITHIN: Final = timedelta(minutes=10)
+LOOKED_AT_AGAIN: Final = timedelta(seconds=30)
+MOST_AVOIDED: Final = 20
+"""A Pod's affinity names as many of them at most."""
+
+
+class Rejections:
+    """What was found last. `nodes`: the nodes that reject Pods, with the kubelet's word."""
+
+    def __init__(self) -> None:
+        self.nodes: Mapping[str, str] = {}
+        self._looked_at: tuple[Mapping[str, Pod], datetime] | None = None
+
+    def look(self, pods: Mapping[str, Pod], now: datetime) -> Mapping[str, str]:
+        """Looks again if a Pod has changed, or time has passed. An equal answer is the same object."""
+        last = self._looked_at
+        if last is None or last[0] is not pods or now - last[1] > LOOKED_AT_AGAIN:
+            self._looked_at = pods, now
+            found = rejecting_nodes(pods.values(), now)
+            self.nodes = self.nodes if found == self.nodes else found
+        return self.nodes
+
+
+def rejecting_nodes(pods: Iterable[Pod], now: datetime) -> Mapping[str, str]:
+    """The nodes that have rejected our newest Pods, at least REJECTIONS within WITHIN, with the kubelet's word."""
+    rejected: dict[str, list[Pod]] = defaultdict(list)
+    ran_at: dict[str, datetime] = {}
+    for pod in pods:
+        if pod.is_rejected and now - pod.created_at < WITHIN:
+            rejected[pod.node_name].append(pod)
+        elif pod.had_begun and pod.created_at > ran_at.get(pod.node_name, datetime.min.replace(tzinfo=now.tzinfo)):
+            ran_at[pod.node_name] = pod.created_at
+    found = {}
+    for node, its in rejected.items():
+        newest = max(its, key=lambda pod: pod.created_at)
+        has_healed = node in ran_at and ran_at[node] > newest.created_at
+        if len(its) >= REJECTIONS and not has_healed and newest.end is not None:
+            found[node] = f"{newest.end.reason} ({len(its)} Pods)"
+    return found

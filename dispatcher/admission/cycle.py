@@ -1,15 +1,160 @@
-"""The decision of one cycle: judges the candidates in their order, each after the admissions before it."""
+"""The decision of one cycle: judges the candidates in their order, each after the admissions before it.
 
-from collections.abc import Iterable, Mapping
+The order of launches: fair between queues, then by priority (lower first), then by id.
+
+The queue with the least share of the cluster for its weight comes first (`Shares`). In a queue with `fair_submitters`,
+so does the submitter with the least share. Each admission changes the shares, so the order is decided anew after it (as
+in kueue's fair sharing).
+
+Jobs that are taken back while their Pods wait for a node: demand that is not wanted any more.
+
+* Its queue is paused, or has more Jobs than its cap.
+* It could take a node that is claimed for another row.
+* Its shape gives its place to another one, or falls back to one Pod (`demand`).
+* It takes the place of a row that could run now.
+
+Such a Job is taken back in two writes. First the Job is marked as unplaced. Then its Pod is deleted, in the version in
+which it had no node. The Job fails and stays, so its launch number is not used again. The launch counts as nothing
+(docs/protocol.md, section 6). A stop between the two writes is harmless: the mark alone says what to do next.
+"""
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.gates import Candidate, judge
-from dispatcher.admission.order import LaunchOrder
-from dispatcher.admission.snapshot import ClusterSnapshot
+from dispatcher.admission.room import Room
+from dispatcher.admission.snapshot import ClusterSnapshot, GrowingShares, Shares
 from dispatcher.model.jobs import End
-from dispatcher.model.verdicts import Admit, Hold
+from dispatcher.model.launches import PodKind, Probe
+from dispatcher.model.tasks import Queue
+from dispatcher.model.verdicts import Admit, Hold, HoldReason, own_fault
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Rank = tuple[int, int]
+"""(priority, id)."""
+
+
+class RowLine(Protocol[T_co]):
+    """Rows of which only the first may move."""
+
+    def first(self, shares: Shares) -> T_co | None: ...
+    def pop(self, shares: Shares) -> T_co: ...
+
+
+class Sorted(Generic[T]):
+    """Rows in a fixed order."""
+
+    def __init__(self, rows: Iterable[T]) -> None:
+        self._rows = deque(rows)
+
+    def first(self, _: Shares) -> T | None:
+        return self._rows[0] if self._rows else None
+
+    def pop(self, _: Shares) -> T:
+        return self._rows.popleft()
+
+
+class Fair(Generic[T]):
+    """Several lines. The line with the least share is first; of equal shares, the line whose first row ranks best."""
+
+    def __init__(
+        self, lines: Mapping[str, RowLine[T]], share: Callable[[str, Shares], float], rank: Callable[[T], Rank]
+    ) -> None:
+        self._lines = lines
+        self._share = share
+        self._rank = rank
+        self._heap: list[tuple[float, Rank, str]] = []
+        self._moved = list(lines)
+        """Lines that are not in the heap. The share of the line that moved last may have changed."""
+
+    def first(self, shares: Shares) -> T | None:
+        self._settle(shares)
+        return self._lines[self._heap[0][2]].first(shares) if self._heap else None
+
+    def pop(self, shares: Shares) -> T:
+        self._settle(shares)
+        *_, name = heapq.heappop(self._heap)
+        self._moved.append(name)
+        return self._lines[name].pop(shares)
+
+    def _settle(self, shares: Shares) -> None:
+        for name in self._moved:
+            if (first := self._lines[name].first(shares)) is not None:
+                heapq.heappush(self._heap, (self._share(name, shares), self._rank(first), name))
+        self._moved.clear()
+
+
+class LaunchOrder:
+    """Candidates in their order. `pop` gives the next one, after the decision about the one before."""
+
+    def __init__(self, candidates: Iterable[Candidate], snapshot: ClusterSnapshot) -> None:
+        """While one create at a time is sent, the row with the latest failed create comes last."""
+        rows = list(candidates)
+        self._line: RowLine[Candidate]
+        if snapshot.is_probing:
+            self._line = Sorted(sorted(rows, key=retried_last))
+        else:
+            queues = split(sorted(rows, key=rank_of), lambda row: row.task.queue)
+            lines = {name: line_of(name, own, snapshot.queue(name)) for name, own in queues.items()}
+            self._line = between_queues(lines, snapshot.queue, rank_of)
+
+    def pop(self, snapshot: ClusterSnapshot) -> Candidate | None:
+        """The next candidate; None: no candidate is left."""
+        return self._line.pop(snapshot.shares) if self._line.first(snapshot.shares) is not None else None
+
+
+def between_queues(
+    lines: Mapping[str, RowLine[T]], queue: Callable[[str], Queue], rank: Callable[[T], Rank]
+) -> Fair[T]:
+    """Fair between queues by their weights. `lines`: the rows of each queue."""
+    return Fair(lines, lambda name, shares: shares.of_queue(name) / queue(name).weight, rank)
+
+
+def between_submitters(
+    queue: str, ordered: Iterable[T], pod_of: Callable[[T], PodKind], rank: Callable[[T], Rank]
+) -> Fair[T]:
+    """Fair between the submitters of one queue. `pod_of`: the Pod that a row's launch would have."""
+    lines = {who: Sorted(own) for who, own in split(ordered, lambda row: pod_of(row).submitted_by).items()}
+    return Fair(lines, lambda who, shares: shares.of_submitter(queue, who), rank)
+
+
+def split(rows: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+def first_of(line: RowLine[T], pod_of: Callable[[T], PodKind], shares: Shares, most: int) -> list[T]:
+    """The rows that come first if every one of them is launched."""
+    growing, found = GrowingShares(shares), list[T]()
+    while len(found) < most and line.first(growing.shares) is not None:
+        found.append(line.pop(growing.shares))
+        growing.add(pod_of(found[-1]))
+    return found
+
+
+def line_of(name: str, ordered: Sequence[Candidate], queue: Queue) -> RowLine[Candidate]:
+    return between_submitters(name, ordered, pod_of, rank_of) if queue.fair_submitters else Sorted(ordered)
+
+
+def pod_of(candidate: Candidate) -> PodKind:
+    return candidate.pod
+
+
+def rank_of(candidate: Candidate) -> Rank:
+    return candidate.task.priority, candidate.task.id
+
+
+def retried_last(candidate: Candidate) -> tuple[float, int, int]:
+    return candidate.tried_at, candidate.task.priority, candidate.task.id
 
 
 class Plan(Struct, frozen=True):
@@ -31,19 +176,148 @@ class Plan(Struct, frozen=True):
 
 
 def plan_cycle(snapshot: ClusterSnapshot, candidates: Iterable[Candidate]) -> Plan:
-    """Judges every candidate once. Each admission changes the snapshot for the candidates after it."""
-    launches: list[Candidate] = []
-    holds: dict[int, Hold] = {}
-    ends: list[End] = []
+    """Judges every candidate. Each admission changes the snapshot for the candidates after it.
+
+    Rows whose Pods would wait without room come last, so that they never take the place of a row that could run.
+    """
     order = LaunchOrder(candidates, snapshot)
-    while (candidate := order.pop(snapshot)) is not None:
-        ends.extend(candidate.jobs.ends)
+    planning = Planning(snapshot)
+    while (candidate := order.pop(planning.snapshot)) is not None:
+        planning.take(candidate)
+    return planning.whole()
+
+
+class Planning:
+    """A plan in the making."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self.snapshot = snapshot
+        self._launches: list[Candidate] = []
+        self._holds: dict[int, Hold] = {}
+        self._ends: list[End] = []
+        self._later: list[Candidate] = []
+
+    def take(self, candidate: Candidate) -> None:
+        """Judges the candidate, or leaves it for the end."""
+        self._apart(self._take, candidate)
+
+    def _apart(self, judge_one: Callable[[Candidate], None], candidate: Candidate) -> None:
+        """A candidate that cannot be judged is held. It ends no cycle, which launches the rows of all teams."""
+        try:
+            judge_one(candidate)
+        except Exception as bug:  # noqa: BLE001  # whatever is wrong with one row
+            self._holds[candidate.task.id] = own_fault(bug)
+
+    def _take(self, candidate: Candidate) -> None:
+        self._ends.extend(candidate.jobs.ends)
         if candidate.jobs.verdict is None:
-            continue
-        verdict = judge(candidate, snapshot)
-        if isinstance(verdict, Admit):
-            launches.append(candidate)
-            snapshot = snapshot.with_launch(candidate.group, candidate.pod, is_new=not candidate.is_repeat)
+            return
+        room = self.snapshot.room
+        if room is None or candidate.is_repeat or room.has_room(candidate.pod.needs):
+            self._judge(candidate)
         else:
-            holds[candidate.task.id] = verdict
-    return Plan(tuple(launches), holds, tuple(ends), snapshot)
+            self._later.append(candidate)
+
+    def whole(self) -> Plan:
+        for candidate in self._later:
+            self._apart(self._judge, candidate)
+        return Plan(tuple(self._launches), self._holds, tuple(self._ends), self.snapshot)
+
+    def _judge(self, candidate: Candidate) -> None:
+        verdict = judge(candidate, self.snapshot)
+        if isinstance(verdict, Admit):
+            self.snapshot = self.snapshot.with_launch(candidate.group, candidate.pod, is_new=not candidate.is_repeat)
+            self._launches.append(candidate)  # last: a launch that was not counted would break a cap
+        else:
+            self._holds[candidate.task.id] = verdict
+
+
+PAUSE_GRACE: Final = timedelta(seconds=60)
+"""A pause that ends soon takes no probe back."""
+PAUSED: Final = "its queue is paused"
+OVER_CAP: Final = "its queue has more Jobs than its max_jobs"
+YIELDS: Final = "a row that could run now needs its place"
+MOST_YIELDS: Final = 20
+"""Places that one cycle gives back for rows that could run."""
+CAPS: Final = frozenset({HoldReason.SUBMITTER_CAP, HoldReason.QUEUE_CAP, HoldReason.JOB_CAP})
+CLAIMED: Final = "it could take a node that is kept for another row"
+
+
+def plan_pauses(known: Mapping[str, datetime], queues: Iterable[Queue], now: datetime) -> dict[str, datetime]:
+    """When the pause of each paused queue was first seen. `known`: the same, of the cycle before."""
+    return {
+        queue.name: known.get(queue.name, now)
+        for queue in queues
+        if queue.paused_until is not None and queue.paused_until > now
+    }
+
+
+def plan_taken_back(
+    probes: Iterable[Probe], snapshot: ClusterSnapshot, paused_since: Mapping[str, datetime]
+) -> list[End]:
+    """The next write for each probe that is not wanted, and for each that is marked already."""
+    by_queue: dict[str, list[Probe]] = defaultdict(list)
+    ends = []
+    for probe in probes:
+        if probe.job.is_unplaced:
+            ends.append(End("unplaced-pods", probe.pod.name, probe.pod.uid, "its launch is taken back"))
+        elif could_take_claimed(probe, snapshot.room):
+            ends.append(mark(probe, CLAIMED))
+        else:
+            by_queue[probe.job.queue].append(probe)
+    for queue, waiting in by_queue.items():
+        since = paused_since.get(queue)
+        if since is not None and snapshot.now - since >= PAUSE_GRACE:
+            ends += [mark(probe, PAUSED) for probe in waiting]
+        else:
+            ends += [mark(probe, OVER_CAP) for probe in beyond_cap(queue, waiting, snapshot)]
+    return ends
+
+
+def could_take_claimed(probe: Probe, room: Room | None) -> bool:
+    needs = probe.needs
+    return room is not None and needs is not None and room.could_take_claimed(probe.job.task_id, needs)
+
+
+def beyond_cap(queue: str, waiting: list[Probe], snapshot: ClusterSnapshot) -> list[Probe]:
+    """As many of the queue's probes as it has Jobs beyond its cap, the newest first."""
+    cap = snapshot.queue(queue).max_jobs
+    excess = 0 if cap is None else max(0, snapshot.load.by_queue.get(queue, 0) - cap)
+    return newest_first(waiting)[:excess]
+
+
+def plan_yields(
+    capped: Iterable[tuple[PodKind, HoldReason]], probes: Iterable[Probe], snapshot: ClusterSnapshot
+) -> list[End]:
+    """The marks of waiting Pods whose places in a cap rows need that could run now, the newest Pods first.
+
+    capped: the rows that a cap holds, with the cap. A Pod that is marked already makes place for one of them.
+    """
+    room, ends, left = snapshot.room, list[End](), newest_first(probes)
+    for pod, cap in capped:
+        if room is None or not left or len(ends) == MOST_YIELDS:
+            break
+        if not room.has_room(pod.needs):
+            continue
+        found = next((one for one in left if makes_place(one, pod, cap)), None)
+        if found is not None:
+            left.remove(found)
+            room = room.with_launches(pod)
+            ends += [] if found.job.is_unplaced else [mark(found, YIELDS)]
+    return ends
+
+
+def makes_place(probe: Probe, pod: PodKind, cap: HoldReason) -> bool:
+    """Whether the cap has a place for the Pod when this one is taken back."""
+    of_queue = probe.job.queue == pod.queue
+    if cap is HoldReason.SUBMITTER_CAP:
+        return of_queue and probe.job.submitted_by == pod.submitted_by
+    return of_queue or cap is HoldReason.JOB_CAP
+
+
+def newest_first(probes: Iterable[Probe]) -> list[Probe]:
+    return sorted(probes, key=lambda probe: (probe.job.created_at, probe.job.name), reverse=True)
+
+
+def mark(probe: Probe, cause: str) -> End:
+    return End("mark", probe.job.name, probe.job.uid, cause, resource_version=probe.job.resource_version)

@@ -6,53 +6,172 @@ other order would launch a task again that has just reported. All decisions are 
 Failure story: if the rows cannot be read (the database is away, is a standby or does not fit), the cycle ends with a
 fault and writes nothing. If the view of the cluster is too old, the cycle still judges rows, so that their reasons are
 known, but launches and deletes nothing.
+
+The ports of a cycle: the cluster, the rows, the Jobs stage, the lease.
 """
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from itertools import count
-from typing import Final, Generic
+from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dispatcher.admission.claims import Claim, Claims
-from dispatcher.admission.cycle import Plan, plan_cycle
-from dispatcher.admission.gates import Candidate
-from dispatcher.admission.heads import Index
-from dispatcher.admission.kinds import learn_kinds
-from dispatcher.admission.last_cycle import LastCycle, QueueReason, candidate_of, held_since, tell
-from dispatcher.admission.orders import NodesNow, make_orders
-from dispatcher.admission.ports import DispatchPorts, Jobs, P, Picture, RestingRow, Rows
-from dispatcher.admission.probes import plan_pauses, plan_taken_back
+from dispatcher.admission.claims import MOST_AVOIDED, Claim, Claims, Rejections
+from dispatcher.admission.cycle import CAPS, Plan, mark, plan_cycle, plan_pauses, plan_taken_back, plan_yields
+from dispatcher.admission.demand import Demand, Demands, Patience
+from dispatcher.admission.gates import Candidate, wants_place
+from dispatcher.admission.heads import CycleOffers, Index, learn_kinds
+from dispatcher.admission.last_cycle import (
+    AskedPicture,
+    LastCycle,
+    QueueReason,
+    candidate_of,
+    held_since,
+    is_running,
+    tell,
+)
+from dispatcher.admission.launch_inputs import NO_ROW, Histories, NodesNow, PlacementPlanner, make_orders
 from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_view import RoomView
-from dispatcher.admission.scan import Found, Scan
-from dispatcher.admission.shares import holders, plan_shares
+from dispatcher.admission.scan import Scan, ScanResult
 from dispatcher.admission.snapshot import (
     Allowance,
     ClusterSnapshot,
     effective_queues,
+    holders,
     plan_load,
     plan_pending,
     plan_quotas,
+    plan_shares,
 )
-from dispatcher.model.amounts import NOTHING
-from dispatcher.model.jobs import End
-from dispatcher.model.launches import InFlight, Order, PodKind, ToCome
-from dispatcher.model.snapshot import ClusterView
+from dispatcher.model.cluster import Quota, ScaleAnswer
+from dispatcher.model.jobs import End, LaunchGroup
+from dispatcher.model.launches import InFlight, JobsVerdict, LaunchSpec, PodKind, PodRun, Probe, ToCome
+from dispatcher.model.resources import NOTHING
+from dispatcher.model.snapshot import Brakes, ClusterView, Frame
 from dispatcher.model.tasks import Request, Status, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason, NotReady
-from dispatcher.runtime.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, QUEUE_SHARE
-from dispatcher.runtime.rate import Bucket
+from dispatcher.runtime.clock import Bucket, Clock, elapsed
+from dispatcher.runtime.metrics import (
+    CYCLE_SECONDS,
+    CYCLE_TASKS,
+    DEMAND_PODS,
+    DEMAND_UNANSWERED,
+    PARKED_TASKS,
+    QUEUE_SHARE,
+    REJECTING_NODES,
+)
 from dispatcher.settings.definition import AdmissionSettings
+
+
+class RowSnapshot(Index, Histories, Protocol):
+    """The rows in one snapshot of the database."""
+
+    now: datetime
+    frame: Frame
+
+    async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
+    async def still_waiting(self, ids: Sequence[int]) -> list[int]: ...
+    async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]: ...
+
+
+class RestingRow(Protocol):
+    """A row that need not be read."""
+
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def is_waiting(self) -> bool: ...
+
+
+class Picture(CycleOffers, AskedPicture, Protocol):
+    """The Jobs stage's immutable picture of one cycle: judges rows by their Jobs."""
+
+    @property
+    def brakes(self) -> Brakes: ...
+    def rows_to_read(self) -> set[int]: ...
+    def resting(self) -> Mapping[int, RestingRow]: ...
+    def in_flight(self) -> InFlight: ...
+    def to_come(self) -> ToCome: ...
+    def probes(self) -> Iterable[Probe]: ...
+    def runs(self) -> Iterable[PodRun]: ...
+    def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]: ...
+
+
+P = TypeVar("P", bound=Picture)
+"""The type of picture that the Jobs stage makes and gets back."""
+
+
+class JobsStage(Protocol[P]):
+    """The Jobs stage: makes the picture of a cycle, and sends the orders that were decided by it."""
+
+    def picture(self, view: ClusterView, now: datetime, database_id: str) -> P: ...
+    async def launch(
+        self, picture: P, judged: Sequence[tuple[Task, JobsVerdict]], orders: Sequence[LaunchSpec]
+    ) -> int: ...
+
+
+class Lead(Protocol):
+    """The lease, as far as a cycle uses it."""
+
+    def term(self) -> int: ...
+    def vacancy(self) -> str: ...
+
+
+class ClaimStore(Protocol):
+    """Claims as objects of the cluster, so that other people's Pods keep away from the nodes, too."""
+
+    def known(self) -> Mapping[int, str]: ...
+    async def keep(self, claims: Sequence[Claim]) -> int: ...
+
+
+class DispatchPorts(Struct, frozen=True):
+    """The adapters that a cycle uses.
+
+    view: the view of the cluster.
+    rows: a snapshot of the rows. Its argument bounds the number of rows that a container holds or held.
+    not_allowed: rights that our account lacks; empty: none.
+    is_listening: whether the database notifies us of new rows.
+    lead: the lease.
+    remove: deletes objects; returns the number of writes.
+    planner: placement of launches.
+    room: nodes and their free amounts now; None: room is not judged.
+    quotas: the ResourceQuotas of the namespace of Jobs; none if they are not known.
+    claims: the claims as NodeReservations; None: nobody enforces them.
+    answers: what autoscalers said of our Pods, by UID.
+    tell: hears of each cycle after it has acted.
+    clock: this process's clock, in seconds.
+    """
+
+    view: Callable[[], ClusterView]
+    rows: Callable[[int], AbstractAsyncContextManager[RowSnapshot]]
+    not_allowed: Callable[[], str]
+    is_listening: Callable[[], bool]
+    lead: Lead
+    remove: Callable[[Sequence[End]], Awaitable[int]]
+    planner: PlacementPlanner
+    room: Callable[[], RoomView | None] = lambda: None
+    quotas: Callable[[], tuple[Quota, ...]] = tuple
+    claims: ClaimStore | None = None
+    answers: Callable[[], Mapping[str, ScaleAnswer]] = dict
+    tell: Callable[[LastCycle], None] = lambda _: None
+    clock: Clock = elapsed
+
 
 log = structlog.get_logger(component="admission.dispatch")
 
 BATCH: Final = 100
+RoomInputs = tuple[Mapping[PodKind, int], Sequence[Claim], Demand, Mapping[str, str]]
+"""What `room_of` is given beside the nodes."""
 SPARE: Final = 200
 TAIL_SECONDS: Final = 0.05
 """Pause after a cycle that found work. The notify for further rows may be delayed."""
@@ -76,10 +195,10 @@ class Decision(Struct, frozen=True):
 
     candidates: Sequence[Candidate]
     plan: Plan
-    found: Found
+    found: ScanResult
     resting: Sequence[int]
-    orders: Sequence[Order]
-    held: Mapping[QueueReason, int]
+    orders: Sequence[LaunchSpec]
+    held: Counter[QueueReason]
     parked: Mapping[HoldReason, int]
     due: float
     shares: Mapping[str, float] = {}
@@ -97,7 +216,7 @@ class Dispatch(Generic[P]):
     last: the last cycle, for those who ask why a row waits; None: there was none.
     """
 
-    def __init__(self, ports: DispatchPorts, jobs: Jobs[P], settings: AdmissionSettings, bucket: Bucket) -> None:
+    def __init__(self, ports: DispatchPorts, jobs: JobsStage[P], settings: AdmissionSettings, bucket: Bucket) -> None:
         self._ports = ports
         self._jobs = jobs
         self._settings = settings
@@ -105,8 +224,11 @@ class Dispatch(Generic[P]):
         self._scan = Scan(BATCH)
         self.waits_for_room = False
         self.last: LastCycle | None = None
-        self._last_room: tuple[RoomView, Mapping[PodKind, int], Sequence[Claim], Room] | None = None
+        self._last_room: tuple[RoomView, RoomInputs, Room] | None = None
+        self._rejections = Rejections()
         self._claims = Claims()
+        self.demands = Demands(settings.demand, settings.pending_grace_seconds)
+        self._patience = Patience()
         self._paused_since: Mapping[str, datetime] = {}
         self._empty = 0
         self._without_job = 0
@@ -126,7 +248,7 @@ class Dispatch(Generic[P]):
             leads = term != 0 and self._ports.lead.term() == term
             self.last = last_cycle(decision, picture, self.last, leads=leads)
             await self._act(picture, decision, leads=leads, deletes=leads and not view.stale)  # 5 act
-            report(decision)
+            report(decision, view.now)
             self._ports.tell(self.last)
             return self._pause(decision)  # 6 when to run again
 
@@ -147,8 +269,11 @@ class Dispatch(Generic[P]):
     async def _remove(self, ends: Sequence[End]) -> None:
         self._bucket.take(await self._ports.remove(ends))
 
-    async def _decide(self, view: ClusterView, room: RoomView | None, rows: Rows, picture: P) -> Decision:
+    async def _decide(self, view: ClusterView, room: RoomView | None, rows: RowSnapshot, picture: P) -> Decision:
         known, resting, in_flight = picture.rows_to_read(), picture.resting(), picture.in_flight()
+        probes = list(picture.probes())
+        if room is not None and not view.stale:
+            self.demands.update(probes, room.young_nodes(), self._ports.answers(), view.now)
         snapshot = self._snapshot(view, room, rows, (picture, in_flight))
         without_job = set(rows.frame.held) - known - resting.keys()
         # Parked rows stay in this number from cycle to cycle, and must not hide other rows.
@@ -156,11 +281,12 @@ class Dispatch(Generic[P]):
         tasks = await rows.tasks(sorted(known | without_job))
         snapshot = snapshot.with_groups(*picture.launch_groups(tasks))
         at = {id_: row.attempt for rows_ in (resting, tasks) for id_, row in rows_.items()}
-        found = await self._scan.run(rows, picture, snapshot, at)
+        found = await self._scan.run(rows, picture, snapshot.without_demand(), at)
         waiting, requests = await rows.waiting(found.ids)
         tasks |= waiting
-        candidates = await self._candidates(rows, picture, tasks)
-        plan = plan_cycle(snapshot, candidates).with_ends(self._taken_back(picture, snapshot))
+        candidates = readable(await self._candidates(rows, picture, tasks), requests)
+        plan = plan_cycle(snapshot, candidates)
+        plan = plan.with_ends(self._taken_back(probes, snapshot, plan, (candidates, found)))
         self._plan_claims(found.roomless, view, room, picture)
         orders = await self._orders(rows, plan, requests, snapshot.room)
         holds = [(tasks[id_], hold.reason) for id_, hold in plan.holds.items()]
@@ -172,9 +298,27 @@ class Dispatch(Generic[P]):
         shares = {name: snapshot.shares.of_queue(name) for name in snapshot.queues}
         return Decision(candidates, plan, found, list(rests), orders, held, parked, due, shares)
 
-    def _taken_back(self, picture: Picture, snapshot: ClusterSnapshot) -> Sequence[End]:
+    def _taken_back(
+        self,
+        probes: Sequence[Probe],
+        snapshot: ClusterSnapshot,
+        plan: Plan,
+        judged: tuple[Sequence[Candidate], ScanResult],
+    ) -> Sequence[End]:
+        """What is written to take demand back."""
         self._paused_since = plan_pauses(self._paused_since, snapshot.queues.values(), snapshot.now)
-        return plan_taken_back(picture.probes(), snapshot, self._paused_since)
+        if not probes:
+            return ()
+        candidates, found = judged
+        held = [(one.pod, plan.holds[one.task.id].reason) for one in candidates if one.task.id in plan.holds]
+        lacking = [*found.wanting, *(pod for pod, reason in held if reason in FOR_ROOM)]
+        wanting = [pod for pod in lacking if wants_place(pod, plan.after)]
+        ends = [
+            *plan_taken_back(probes, snapshot, self._paused_since),
+            *plan_yields([one for one in held if one[1] in CAPS], probes, plan.after),
+            *(mark(probe, cause) for probe, cause in self.demands.given_back(probes, wanting)),
+        ]
+        return list({end.name: end for end in ends}.values())
 
     def _plan_claims(
         self, roomless: Mapping[int, PodKind], view: ClusterView, room: RoomView | None, picture: Picture
@@ -184,44 +328,52 @@ class Dispatch(Generic[P]):
             self._claims.update(roomless, picture, room, view.now, known)
 
     def _snapshot(
-        self, view: ClusterView, room: RoomView | None, rows: Rows, jobs: tuple[Picture, InFlight]
+        self, view: ClusterView, room: RoomView | None, rows: RowSnapshot, jobs: tuple[Picture, InFlight]
     ) -> ClusterSnapshot:
         """The snapshot that the gates use."""
         picture, in_flight = jobs
-        settings, brakes = self._settings, picture.brakes
-        quotas = self._ports.quotas()
+        settings, brakes, quotas = self._settings, picture.brakes, self._ports.quotas()
+        REJECTING_NODES.set(len(self._rejections.look(view.pods, view.now)))
+        left = self._room(room, in_flight.unplaced) if room is not None and not view.stale else None
         return ClusterSnapshot(
             now=rows.now,
             queues=effective_queues(rows.frame.queues),
             max_jobs=settings.max_jobs,
             max_pending=settings.max_pending,
             is_strict=settings.pending_mode == "any",
-            load=plan_load(holders(in_flight.every)),
-            shares=plan_shares(in_flight.with_room, room.size if room is not None else NOTHING),
+            load=plan_load(holders(in_flight.every)).sparing(in_flight.held, settings.max_jobs),
+            held=plan_load(holders(in_flight.held)).by_queue,
+            shares=plan_shares(
+                in_flight.with_room, room.size if room is not None else NOTHING, left.waiting.every if left else {}
+            ),
             pending=plan_pending(view, in_flight, settings.pending_grace_seconds),
             allowance=Allowance(self._bucket.left(self._ports.clock()), brakes.places(BATCH)),
-            not_ready=self._not_ready(view) or brakes.api,
+            not_ready=self._not_ready(view, rows.frame) or brakes.api,
             is_blind=bool(view.stale),
             is_probing=brakes.is_probing,
             quota=brakes.quota,
             quotas=plan_quotas(quotas, picture.to_come() if quotas else ToCome()),
-            room=self._room(room, in_flight.unplaced) if room is not None and not view.stale else None,
+            room=left,
+            first=self._patience.look(in_flight.unplaced, view.made, view.now) if left is not None else None,
         )
 
     def _room(self, view: RoomView, unplaced: Mapping[PodKind, int]) -> Room:
         """The room that Pods without a node leave. It is the last one if nothing has changed."""
-        claims, last = self._claims.current, self._last_room
-        if last is None or last[0] is not view or last[1:3] != (unplaced, claims):
-            last = self._last_room = view, unplaced, claims, room_of(view, unplaced, claims)
-        return last[3]
+        given = unplaced, self._claims.current, self.demands.current, self._rejections.nodes
+        last = self._last_room
+        if last is None or last[0] is not view or last[1] != given:
+            last = self._last_room = view, given, room_of(view, *given)
+        return replace(last[2], refusals={})  # the bounds of queues may have changed
 
-    def _not_ready(self, view: ClusterView) -> Hold | None:
+    def _not_ready(self, view: ClusterView, frame: Frame) -> Hold | None:
         if view.stale:
             return Hold(HoldReason.DISPATCHER_NOT_READY, f"{NotReady.STALE_CACHE}: {view.stale}")
         if missing := self._ports.not_allowed():
             return Hold(HoldReason.DISPATCHER_NOT_READY, f"{NotReady.FORBIDDEN}: {missing}")
         if vacancy := self._ports.lead.vacancy():
             return Hold(HoldReason.DISPATCHER_NOT_READY, f"{NotReady.NO_LEADER}: {vacancy}")
+        if frame.tasks_refused:
+            return Hold(HoldReason.DISPATCHER_NOT_READY, f"{NotReady.TASKS_REFUSED}: {frame.tasks_refused}")
         return None
 
     async def _candidates(self, rows: Index, picture: Picture, tasks: Mapping[int, Task]) -> list[Candidate]:
@@ -230,11 +382,14 @@ class Dispatch(Generic[P]):
         ordered = sorted(tasks.values(), key=lambda task: (picture.tried_at(task.id), task.priority, task.id))
         return [candidate_of(task, picture) for task in ordered]
 
-    async def _orders(self, rows: Rows, plan: Plan, requests: Mapping[int, Request], room: Room | None) -> list[Order]:
+    async def _orders(
+        self, rows: RowSnapshot, plan: Plan, requests: Mapping[int, Request], room: Room | None
+    ) -> list[LaunchSpec]:
         """The orders for the planned launches. A replica that does not lead only plans."""
         if not plan.launches or not self._ports.lead.term():
             return []
-        now = NodesNow(room, self._claims.nodes())
+        rejecting = dict.fromkeys(sorted(self._rejections.nodes)[:MOST_AVOIDED], NO_ROW)
+        now = NodesNow(room, {**rejecting, **self._claims.nodes()})
         return await make_orders(rows, plan.launches, requests, self._ports.planner, now)
 
     def _pause(self, decision: Decision) -> float:
@@ -247,7 +402,7 @@ class Dispatch(Generic[P]):
         return max(0.001, min(TAIL_SECONDS if self._empty < TAIL_LOOKS else longest, longest, decision.due))
 
 
-async def still_waiting(rows: Rows, resting: Mapping[int, RestingRow], read: Set[int]) -> dict[int, str]:
+async def still_waiting(rows: RowSnapshot, resting: Mapping[int, RestingRow], read: Set[int]) -> dict[int, str]:
     """The queues of the resting rows that wait, by id. A row that was not read may have ended before its Job."""
     ids = [id_ for id_, row in resting.items() if row.is_waiting and id_ not in read]
     return {id_: resting[id_].queue for id_ in await rows.still_waiting(ids)}
@@ -261,6 +416,15 @@ FOR_ROOM: Final = frozenset({HoldReason.NEVER_FITS, HoldReason.NO_ROOM_NOW, Hold
 COMES_AGAIN: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
 
 
+def readable(candidates: Sequence[Candidate], requests: Mapping[int, Request]) -> list[Candidate]:
+    """The candidates. Those of which no Job can be made are held: what one row holds must stop no other row."""
+    faults = {request.task_id: request.fault for request in requests.values() if request.fault}
+    return [
+        replace(one, offer=Hold(HoldReason.POLICY_DENIED, faults[one.task.id])) if one.task.id in faults else one
+        for one in candidates
+    ]
+
+
 def last_cycle(decision: Decision, picture: Picture, before: LastCycle | None, *, leads: bool) -> LastCycle:
     """The cycle, as it is kept for those who ask."""
     plan, found, rows = (
@@ -268,24 +432,29 @@ def last_cycle(decision: Decision, picture: Picture, before: LastCycle | None, *
         decision.found,
         {candidate.task.id: candidate.task for candidate in decision.candidates},
     )
-    holds = ((rows[id_], hold) for id_, hold in plan.holds.items() if not runs(rows[id_], hold))
+    holds = ((rows[id_], hold) for id_, hold in plan.holds.items() if not is_running(rows[id_], hold, plan.after.now))
     last = before.told if before else {}
     told = {id_: last[id_] for id_ in decision.resting if id_ in last}
     told |= {id_: one for id_, one in last.items() if one.queue in found.unread and one.hold.reason in PARKED}
     told |= tell([*found.told, *holds], last, plan.after.now)
-    launched = frozenset(candidate.task.id for candidate in plan.launches)
-    since = held_since(decision.held, plan.after, before.since if before else {})
-    return LastCycle(plan.after, picture, told, launched, decision.held, since, leads, found.whole)
+    launched = [candidate.task for candidate in plan.launches]
+    reason = HoldReason.LAUNCHED if leads else HoldReason.IN_LINE
+    # They wait until their containers start. A create may take long, and the next cycle comes after it.
+    held = decision.held + Counter((task.queue, reason) for task in launched if task.status is Status.WAITING)
+    since = held_since(held, plan.after, before.since if before else {})
+    ids = frozenset(task.id for task in launched)
+    return LastCycle(plan.after, picture, told, ids, held, since, leads, found.whole)
 
 
-def runs(task: Task, hold: Hold) -> bool:
-    """Whether the row is held because its container runs. Such a row does not wait."""
-    return task.status is Status.PROCESSING and hold.reason is HoldReason.LAUNCHED
-
-
-def report(decision: Decision) -> None:
-    """Sets the gauges for the rows that this cycle judged: the heads of the queues."""
+def report(decision: Decision, now: datetime) -> None:
+    """Sets the gauges for the rows that this cycle judged: the heads of the queues. `now`: the API server's clock."""
     plan = decision.plan
+    if (room := plan.after.room) is not None:
+        waiting, since = room.waiting, room.waiting.demand.unanswered_since()
+        asking = sum(waiting.asking.values())
+        DEMAND_PODS.labels("asking").set(asking)
+        DEMAND_PODS.labels("grown").set(waiting.total - asking)
+        DEMAND_UNANSWERED.set((now - since).total_seconds() if since else 0)
     QUEUE_SHARE.clear()
     PARKED_TASKS.clear()
     for reason, number in decision.parked.items():

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.admission.room import Room
+from dispatcher.admission.demand import IN_TURN, DemandBounds, why_not_ask
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
@@ -49,7 +49,6 @@ class Candidate(Struct, frozen=True):
 
 NO_OFFER: Final = Offer("", "", "")
 UNDER_WAY: Final = frozenset({HoldReason.LAUNCHED, HoldReason.NODE_LOST, HoldReason.FINISHING})
-MOST_PROBES: Final = 10
 Gate = Callable[[Candidate, ClusterSnapshot], Hold | None]
 
 
@@ -58,6 +57,17 @@ def under_way(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     verdict = candidate.jobs.verdict
     is_launched = isinstance(verdict, Hold) and verdict.reason in UNDER_WAY
     return verdict if isinstance(verdict, Hold) and is_launched and not snapshot.is_blind else None
+
+
+def declared(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
+    return undeclared_queue(candidate.task.queue, snapshot)
+
+
+def undeclared_queue(name: str, snapshot: ClusterSnapshot) -> Hold | None:
+    """Only an owner who switches triggers off can write such a row. No scan reads it."""
+    if name in snapshot.queues:
+        return None
+    return Hold(HoldReason.POLICY_DENIED, f"its queue {name[:63]!r} is not declared")
 
 
 def template(candidate: Candidate, _: ClusterSnapshot) -> Hold | None:
@@ -123,6 +133,18 @@ def over_queue_cap(queue: str, snapshot: ClusterSnapshot) -> Hold | None:
     return over(HoldReason.QUEUE_CAP, snapshot.load.by_queue.get(queue, 0), snapshot.queue(queue).max_jobs)
 
 
+def held_jobs(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
+    return too_many_held(candidate.task.queue, snapshot)
+
+
+def too_many_held(queue: str, snapshot: ClusterSnapshot) -> Hold | None:
+    """Too many Jobs of the queue are kept from running. More of them would only wait as well."""
+    most, held = max(1, snapshot.max_jobs // 10), snapshot.held.get(queue, 0)
+    if held < most:
+        return None
+    return Hold(HoldReason.PENDING_PODS, f"{held} Jobs of its queue are suspended or get no Pod, {most} may be")
+
+
 def job_cap(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return over_job_cap(snapshot)
 
@@ -171,33 +193,39 @@ def no_room(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def without_room(task_id: int, pod: PodKind, snapshot: ClusterSnapshot) -> Hold | None:
-    """The hold of a row for whose Pod no node has room, unless the Pod may wait as a probe.
+    """The hold of a row for whose Pod no node has room, unless the Pod may wait as demand.
 
-    No probe is made that could take a claimed node.
+    No Pod waits so that could take a claimed node.
     """
     room = snapshot.room
-    if room is None or pod.needs is None or room.is_kept_for(task_id):
+    if room is None or pod.needs is None or room.is_kept_for(task_id) or room.has_room(pod.needs):
         return None
-    if room.has_room(pod.needs) or (may_probe(pod, room, snapshot) and not room.could_take_claimed(task_id, pod.needs)):
+    refusal = room.refusals.get(pod)
+    if refusal is None:
+        refusal = room.refusals[pod] = why_not_ask(pod, room.waiting, bounds_of(pod.queue, snapshot))
+    if not refusal and not room.could_take_claimed(task_id, pod.needs):
         return None
-    could_fit, detail = room.view.why_not(pod.needs)
-    return Hold(HoldReason.NO_ROOM_NOW if could_fit else HoldReason.NEVER_FITS, detail)
+    could_fit, why = room.view.why_not(pod.needs)
+    more = IN_TURN if refusal == IN_TURN else room.waiting.demand.told(pod.shape)
+    detail = f"{why}; {more}" if more else why
+    return Hold(HoldReason.NO_ROOM_NOW if could_fit or refusal == IN_TURN else HoldReason.NEVER_FITS, detail)
 
 
-def may_probe(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> bool:
-    """Whether one more Pod may wait without room, so that an autoscaler sees it.
+def wants_place(pod: PodKind, snapshot: ClusterSnapshot) -> bool:
+    """Whether a Pod of this kind would wait as demand, and finds no place among the shapes that ask."""
+    room = snapshot.room
+    return room is not None and why_not_ask(pod, room.waiting, bounds_of(pod.queue, snapshot)) == IN_TURN
 
-    One submitter gets at most a third of all probes. Otherwise shapes that fit nowhere would keep the shapes of others
-    from the autoscaler.
-    """
-    waiting, of_queue = room.waiting, snapshot.queue(pod.queue).max_pending
-    in_all = max(1, min(MOST_PROBES, snapshot.max_jobs // 10))
-    return (
-        waiting.total < in_all
-        and waiting.by_shape.get(pod.shape, 0) < snapshot.max_pending
-        and (of_queue is None or waiting.by_queue.get((pod.queue, pod.shape), 0) < of_queue)
-        and waiting.by_submitter.get(pod.submitted_by, 0) < max(1, in_all // 3)
-    )
+
+def bounds_of(queue: str, snapshot: ClusterSnapshot) -> DemandBounds:
+    return DemandBounds(snapshot.max_pending, snapshot.queue(queue).max_pending, snapshot.max_jobs)
+
+
+def first_pods(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
+    """Until a Pod of its shape is seen, only a few rows of it are launched."""
+    if snapshot.first is None or not snapshot.first.must_wait(candidate.pod.shape):
+        return None
+    return Hold(HoldReason.NEXT_CYCLE, "the first Pods of its shape show what it needs")
 
 
 def rate(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
@@ -210,6 +238,7 @@ def batch(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 GATES: Final[tuple[Gate, ...]] = (
     under_way,
+    declared,
     template,
     due,
     paused,
@@ -222,8 +251,10 @@ GATES: Final[tuple[Gate, ...]] = (
     queue_cap,
     job_cap,
     quota,
+    held_jobs,
     pending,
     no_room,
+    first_pods,
     rate,
     batch,
 )
@@ -248,8 +279,8 @@ def every_hold(candidate: Candidate, snapshot: ClusterSnapshot) -> Iterator[Hold
 def holds_of_queue(name: str, snapshot: ClusterSnapshot) -> Iterator[Hold]:
     """What holds all rows of a queue alike, in the order of the gates."""
     holds = (
-        paused_queue(snapshot.queue(name), snapshot.now), snapshot.not_ready, over_queue_cap(name, snapshot),
-        over_job_cap(snapshot),
+        undeclared_queue(name, snapshot), paused_queue(snapshot.queue(name), snapshot.now), snapshot.not_ready,
+        over_queue_cap(name, snapshot), over_job_cap(snapshot),
     )  # fmt: skip
     return (hold for hold in holds if hold is not None)
 

@@ -2,6 +2,8 @@
 
 The index has each row's kind, and all rows of a kind get the same verdict. So ten thousand bad rows cost ten thousand
 look-ups in a dictionary.
+
+Reads kinds of rows that were never judged, and judges each kind once by the templates.
 """
 
 from collections import Counter, defaultdict
@@ -10,14 +12,41 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
-from dispatcher.admission.gates import group_failing, over_quota, over_submitter_cap, too_many_stuck, without_room
-from dispatcher.admission.kinds import Kinds, KnownOffers, learn_kinds
+from dispatcher.admission.gates import (
+    group_failing,
+    over_quota,
+    over_submitter_cap,
+    too_many_held,
+    too_many_stuck,
+    wants_place,
+    without_room,
+)
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Offer, PodKind
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.tasks import IndexedRow
+from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
+
+
+class Kinds(Protocol):
+    """The query for kinds."""
+
+    async def kinds(self, ids: Sequence[int]) -> list[Kind]: ...
+
+
+class KnownOffers(Protocol):
+    """The templates' offers to kinds. A kind is judged once, until a template changes."""
+
+    def offer(self, kind: Kind) -> Offer | Hold: ...
+    def known_offer(self, digest: bytes) -> Offer | Hold | None: ...
+
+
+async def learn_kinds(rows: Kinds, offers: KnownOffers, ids: Sequence[int]) -> None:
+    """Judges the kinds of these rows. `ids`: one row of each kind."""
+    for kind in await rows.kinds(ids) if ids else ():
+        offers.offer(kind)
+
 
 K = TypeVar("K")
 FIRST_WINDOW: Final = 200
@@ -50,7 +79,7 @@ class Index(Kinds, Protocol):
     async def indexed_rows_of(self, windows: Mapping[QueueSubmitter, int]) -> list[IndexedRow]: ...
 
 
-class Offers(KnownOffers, Protocol):
+class CycleOffers(KnownOffers, Protocol):
     """The templates' offers, and the rows that the API server refused."""
 
     def refused(self, row: IndexedRow) -> Hold | None: ...
@@ -76,7 +105,7 @@ class Head(Struct, frozen=True):
 class Judge:
     """Judges the rows of one cycle."""
 
-    def __init__(self, offers: Offers, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> None:
+    def __init__(self, offers: CycleOffers, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> None:
         """`known`: attempts of rows that are judged in any case, or need not be judged."""
         self.snapshot = snapshot
         self._offers = offers
@@ -84,6 +113,8 @@ class Judge:
         self.told_of_a_queue = max(LEAST_TOLD, TOLD_ROWS // max(1, len(snapshot.queues)))
         self._unjudged = KINDS_A_LOOK
         self._roomless: dict[QueueSubmitter, set[PodNeeds]] = defaultdict(set)
+        self.wanting: dict[str, PodKind] = {}
+        """Kinds of Pods that find no place to wait as demand, by shape."""
 
     async def learn(self, index: Index, groups: Iterable[Sequence[IndexedRow]]) -> None:
         """Judges kinds that were never seen, by one row of each. The groups take turns, up to KINDS_A_LOOK kinds."""
@@ -155,6 +186,8 @@ class Judge:
             if room.has_room(needs):
                 return None
             roomless.add(needs)
+            if wants_place(pod_of(row, offer), self.snapshot):
+                self.wanting[offer.shape] = pod_of(row, offer)
         return without_room(row.id, pod_of(row, offer), self.snapshot)
 
 
@@ -199,7 +232,8 @@ def take_turns(groups: Iterable[Sequence[IndexedRow]]) -> list[IndexedRow]:
 
 def shared_hold(queue: str, offer: Offer, snapshot: ClusterSnapshot) -> Hold | None:
     """A hold that all rows of a queue with equal needs share."""
-    return over_quota(offer.needs, snapshot) or too_many_stuck(queue, offer.shape, snapshot)
+    held = over_quota(offer.needs, snapshot) or too_many_held(queue, snapshot)
+    return held or too_many_stuck(queue, offer.shape, snapshot)
 
 
 def pod_of(row: IndexedRow, offer: Offer | Hold | None) -> PodKind:

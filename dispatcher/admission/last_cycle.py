@@ -1,21 +1,20 @@
 """What the last cycle decided, for those who ask afterwards why a row waits."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from datetime import datetime
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.gates import Candidate, every_hold, holds_of_queue
-from dispatcher.admission.heads import NOT_JUDGED
-from dispatcher.admission.kinds import KnownOffers
+from dispatcher.admission.heads import NOT_JUDGED, KnownOffers
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job
-from dispatcher.model.launches import JobsVerdict
-from dispatcher.model.tasks import IndexedRow, Task
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.launches import JobsVerdict, Offer
+from dispatcher.model.tasks import IndexedRow, Status, Task
+from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
 
 QueueReason = tuple[str, HoldReason]
 
@@ -41,13 +40,18 @@ class AskedPicture(KnownOffers, Protocol):
     def judge_row(self, task: Task) -> JobsVerdict: ...
 
 
-class Told(Struct, frozen=True):
-    """Why one row waits, and since when for this reason. `attempt`: the attempt that was judged."""
+class RowReason(Struct, frozen=True):
+    """Why one row waits, and since when for this reason.
+
+    attempt: the attempt that was judged.
+    has_started: whether it has started, and waits to run again.
+    """
 
     queue: str
     attempt: int
     hold: Hold
     since: datetime
+    has_started: bool = False
 
 
 class LastCycle(Struct, frozen=True):
@@ -57,7 +61,7 @@ class LastCycle(Struct, frozen=True):
     picture: the Jobs stage's picture.
     told: the holds of the rows that were judged one by one, by task.
     launched: the rows that were launched.
-    held: number of held waiting rows by queue and reason, as far as rows were judged.
+    held: number of waiting rows by queue and reason, as far as rows were judged. It has the launched ones.
     since: since when rows of a queue have been held for a reason, without a break.
     leads: whether this replica launched them.
     whole: queues of which every due row was judged.
@@ -65,12 +69,18 @@ class LastCycle(Struct, frozen=True):
 
     snapshot: ClusterSnapshot
     picture: AskedPicture
-    told: Mapping[int, Told]
+    told: Mapping[int, RowReason]
     launched: frozenset[int]
     held: Mapping[QueueReason, int]
     since: Mapping[QueueReason, datetime]
     leads: bool
     whole: Set[str] = frozenset()
+
+    @property
+    def tasks_refused(self) -> str:
+        """Why nothing is launched, if it is because the database would refuse what containers report."""
+        hold = self.snapshot.not_ready
+        return hold.detail if hold is not None and hold.detail.startswith(NotReady.TASKS_REFUSED) else ""
 
     @property
     def at(self) -> datetime:
@@ -85,15 +95,42 @@ class LastCycle(Struct, frozen=True):
 def candidate_of(task: Task, picture: AskedPicture) -> Candidate:
     """The row with all that the gates judge it by."""
     offer = picture.known_offer(task.kind) or NOT_JUDGED
+    if isinstance(offer, Offer) and offer.template != task.template:  # an administrator has changed the row
+        offer = Hold(HoldReason.POLICY_DENIED, "its kind is that of other rows: kind does not fit the other columns")
     return Candidate(task, offer, picture.judge_row(task), picture.tried_at(task.id))
 
 
-def tell(holds: Iterable[tuple[Task | IndexedRow, Hold]], before: Mapping[int, Told], now: datetime) -> dict[int, Told]:
+UNHEARD: Final = timedelta(seconds=60)
+"""A container tells each 15 s that it is alive (view task_explain has the same bound)."""
+AT_WORK: Final = (Stage.RUNNING, Stage.EXITED, Stage.EXIT_CODE, Stage.ENDING)
+
+
+def is_running(task: Task, hold: Hold, now: datetime) -> bool:
+    """Whether the row is held because its container runs, or has just ended. Such a row does not wait.
+
+    A row that has started waits again while its Job has no Pod, or while the Pod of its next launch waits.
+    """
+    if task.status is not Status.PROCESSING or hold.reason is not HoldReason.LAUNCHED:
+        return False
+    is_heard = task.heartbeat_at is not None and now - task.heartbeat_at <= UNHEARD
+    return is_heard or hold.detail.startswith(AT_WORK)
+
+
+def tell(
+    holds: Iterable[tuple[Task | IndexedRow, Hold]], before: Mapping[int, RowReason], now: datetime
+) -> dict[int, RowReason]:
     """The holds of a cycle by task. A reason that the last cycle told as well keeps its time."""
-    return {row.id: told_again(before.get(row.id), Told(row.queue, row.attempt, hold, now)) for row, hold in holds}
+    return {
+        row.id: told_again(before.get(row.id), RowReason(row.queue, row.attempt, hold, now, has_started(row)))
+        for row, hold in holds
+    }
 
 
-def told_again(before: Told | None, told: Told) -> Told:
+def has_started(row: Task | IndexedRow) -> bool:
+    return isinstance(row, Task) and row.status is Status.PROCESSING
+
+
+def told_again(before: RowReason | None, told: RowReason) -> RowReason:
     if before is None or (before.attempt, before.hold.reason) != (told.attempt, told.hold.reason):
         return told
     return before if before.hold is told.hold else msgspec.structs.replace(told, since=before.since)

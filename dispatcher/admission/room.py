@@ -6,44 +6,42 @@
 
 kube-scheduler alone judges claims and volumes, affinity between Pods, topology spread, host ports, the defaults of a
 LimitRange, and the overhead of a RuntimeClass. Here they hold no row.
+
+NodeReservations, as far as they make nodes smaller for our Pods.
+
+A reservation begins when it is made. It ends when a Pod of its target gets a node (it has landed), when its time is
+over, or when it is deleted. The extender keeps all other Pods from the reserved amount.
+
+A row that is itself a target is not judged by room: what is reserved for it is more than others see.
+
+Free amounts of all nodes for Pods of each priority, updated with every change. A cycle gets an unchanging copy.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Final, TypeVar
+from itertools import chain
+from typing import Final
 
 from msgspec import Struct
 
 from dispatcher.admission.claims import Claim, is_free, may_have
-from dispatcher.admission.room_view import LevelOfRoom, RoomView
-from dispatcher.model.amounts import NOTHING, Amounts, added
+from dispatcher.admission.demand import AUTO, Demand, DemandPods
+from dispatcher.admission.room_view import (
+    KnownSizes,
+    LevelOfRoom,
+    RoomView,
+    SortedAmounts,
+    free_for,
+    is_lasting,
+    nodes_to_find,
+)
+from dispatcher.model.cluster import LONG_AGO, BoundPod, Node, PriorityClass
 from dispatcher.model.launches import PodKind
-from dispatcher.model.needs import PodNeeds
+from dispatcher.model.needs import PodNeeds, is_of_the_start
+from dispatcher.model.reservations import Reservation, key_of
+from dispatcher.model.resources import NOTHING, Amounts, add_to, added, take_from
 
-K = TypeVar("K")
 ANY_NUMBER: Final = 2**31
-
-
-class Waiting(Struct, frozen=True):
-    """Numbers of our Pods for which no node has room. They wait as probes, which a cluster autoscaler sees.
-
-    by_shape: over all queues.
-    by_queue: by (queue, shape).
-    by_submitter: over all queues.
-    total: in all.
-    """
-
-    by_shape: Mapping[str, int] = {}
-    by_queue: Mapping[tuple[str, str], int] = {}
-    by_submitter: Mapping[str, int] = {}
-    total: int = 0
-
-    def with_pods(self, pod: PodKind, count: int = 1) -> "Waiting":
-        return Waiting(
-            more(self.by_shape, pod.shape, count),
-            more(self.by_queue, (pod.queue, pod.shape), count),
-            more(self.by_submitter, pod.submitted_by, count),
-            self.total + count,
-        )
 
 
 class Room(Struct, frozen=True):
@@ -51,20 +49,27 @@ class Room(Struct, frozen=True):
 
     view: nodes and free amounts at the beginning of the cycle.
     taken: amounts that our Pods without a node will take, by node.
-    waiting: our Pods for which there was no node.
+    waiting: our Pods for which there was no node: the demand.
     turn: by needs, the place in the list of nodes with room from which the next node is taken.
     witness: by needs, a node that has room; empty if there is none.
     closed: claimed nodes, with the task of each. Nothing is counted on them.
     ready: rows whose claimed node fits them now.
+    refusals: why Pods may not wait as demand, as far as it was asked; empty: they may.
+    rejecting: nodes whose kubelet rejects Pods, with its word. Nothing is counted on them, either.
     """
 
     view: RoomView
     taken: Mapping[str, Amounts] = {}
-    waiting: Waiting = Waiting()
+    waiting: DemandPods = DemandPods()
     turn: Mapping[PodNeeds, int] = {}
     witness: dict[PodNeeds, str] = {}
     closed: Mapping[str, int] = {}
     ready: Set[int] = frozenset()
+    refusals: dict[PodKind, str] = {}
+    rejecting: Mapping[str, str] = {}
+
+    def is_usable(self, node: str) -> bool:
+        return node not in self.closed and node not in self.rejecting
 
     def is_kept_for(self, task_id: int) -> bool:
         """Whether a node, or a part of one, is kept for the row. Then it is not held for room."""
@@ -75,7 +80,7 @@ class Room(Struct, frozen=True):
         return any(other != task_id and may_have(needs, node, self.view) for node, other in self.closed.items())
 
     def has_room(self, needs: PodNeeds | None) -> bool:
-        """Whether a node has room now. True for a Pod of which nothing can be said."""
+        """Whether a node has room now, or will when it has started. True for a Pod of which nothing can be said."""
         if needs is None:
             return True
         if needs not in self.witness:
@@ -85,10 +90,11 @@ class Room(Struct, frozen=True):
 
     def _first(self, needs: PodNeeds, level: LevelOfRoom) -> str:
         """The first node with room; empty: there is none."""
+        coming = self.view.coming(needs)
         return next(
             (
-                name for name in self.view.fitting(needs, level)
-                if name not in self.closed and is_left(needs.asks, level.free[name], self.taken.get(name, NOTHING))
+                name for name in chain(self.view.fitting(needs, level), coming)
+                if self.is_usable(name) and is_left(needs.asks, level.free[name], self.taken.get(name, NOTHING))
             ),
             "",
         )  # fmt: skip
@@ -100,11 +106,14 @@ class Room(Struct, frozen=True):
             return self
         charging = Charging(self, pod.needs, self.view.level(threshold))
         placed = charging.place(count)
+        placed += charging.place_on(self.view.coming(pod.needs), count - placed) if placed < count else 0
         # Room only shrinks within a cycle: an answer stays true unless its node was taken.
         witness = {needs: node for needs, node in self.witness.items() if node not in charging.nodes}
         waiting = self.waiting.with_pods(pod, count - placed) if placed < count else self.waiting
         turn = {**self.turn, pod.needs: charging.turn}
-        return Room(self.view, charging.taken, waiting, turn, witness, self.closed, self.ready)
+        return Room(
+            self.view, charging.taken, waiting, turn, witness, self.closed, self.ready, rejecting=self.rejecting
+        )
 
 
 class Charging:
@@ -116,7 +125,7 @@ class Charging:
         self.nodes: set[str] = set()
         self._asks = dict(needs.asks)
         self._free = level.free
-        self._closed = room.closed
+        self._is_usable = room.is_usable
         self._found = room.view.nodes_with_room(needs, level)
 
     def place(self, count: int) -> int:
@@ -125,6 +134,20 @@ class Charging:
         while left and (placed := self._round(left)):
             left -= placed
         return count - left
+
+    def place_on(self, names: Iterable[str], count: int) -> int:
+        """Fills these nodes one by one. Returns for how many Pods there was room."""
+        left = count
+        for name in names:
+            if left and (placed := min(left, self._left(name))) > 0:
+                self._take(name, placed)
+                left -= placed
+        return count - left
+
+    def _take(self, name: str, count: int) -> None:
+        more = self._asks if count == 1 else {resource: n * count for resource, n in self._asks.items()}
+        self.taken[name] = added(self.taken.get(name, NOTHING), more)
+        self.nodes.add(name)
 
     def _round(self, most: int) -> int:
         """The same number of Pods for each node that has room for so many, at most `most` in all.
@@ -136,9 +159,7 @@ class Charging:
             name = self._found.names[at]
             count = min(each, most - placed, self._left(name))
             if count > 0:
-                more = self._asks if count == 1 else {resource: n * count for resource, n in self._asks.items()}
-                self.taken[name] = added(self.taken.get(name, NOTHING), more)
-                self.nodes.add(name)
+                self._take(name, count)
                 placed, self.turn = placed + count, at + 1
                 if placed == most:
                     break
@@ -146,15 +167,23 @@ class Charging:
 
     def _left(self, name: str) -> int:
         """For how many of the Pods the node has room."""
-        if name in self._closed:
+        if not self._is_usable(name):
             return 0
         return pods_left(self._asks.items(), self._free[name], self.taken.get(name, NOTHING))
 
 
-def room_of(view: RoomView, unplaced: Mapping[PodKind, int], claims: Sequence[Claim] = ()) -> Room:
-    """The room that Pods without a node, and claims, leave. `unplaced`: how many there are of each."""
+def room_of(
+    view: RoomView, unplaced: Mapping[PodKind, int], claims: Sequence[Claim] = (), demand: Demand = AUTO,
+    rejecting: Mapping[str, str] = {},
+) -> Room:  # fmt: skip
+    """The room that Pods without a node, and claims, leave.
+
+    unplaced: how many there are of each.
+    rejecting: nodes that reject Pods.
+    """
     ready = frozenset(claim.task_id for claim in claims if is_free(claim, view))
-    room = Room(view, closed={claim.node: claim.task_id for claim in claims}, ready=ready)
+    closed = {claim.node: claim.task_id for claim in claims}
+    room = Room(view, waiting=DemandPods(demand), closed=closed, ready=ready, rejecting=rejecting)
     for pod, count in unplaced.items():
         room = room.with_launches(pod, count)
     return room
@@ -173,5 +202,262 @@ def pods_left(asks: Iterable[tuple[str, int]], free: Amounts, taken: Amounts) ->
     return left
 
 
-def more(counts: Mapping[K, int], key: K, count: int) -> dict[K, int]:
-    return {**counts, key: counts.get(key, 0) + count}
+CRITICAL: Final = 2_000_000_000
+"""Pods of this priority or a higher one may use what is reserved, as with the extender."""
+
+
+class ReservedRoom:
+    """The active reservations of all nodes. Each method for a change returns the nodes where it changes the amounts."""
+
+    def __init__(self, namespace: str, installation: str) -> None:
+        """`namespace`, `installation`: of our Jobs."""
+        self._jobs = key_of("jobName", namespace, f"{installation}-")
+        self._tasks = key_of("taskId", namespace, "")
+        self._claims = f"{namespace}/{installation}-claim-"
+        self._active: dict[str, Reservation] = {}
+        self._by_target: dict[str, set[str]] = defaultdict(set)
+        self._landed: set[str] = set()
+        """UIDs of reservations whose target has a node."""
+        self._next_end = float("inf")
+
+    def hear_reservation(self, before: Reservation | None, after: Reservation | None) -> set[str]:
+        nodes = self._end(before.name) if before is not None else set()
+        if before is not None and (after is None or before.uid != after.uid):
+            self._landed.discard(before.uid)
+        if after is not None and self._counts(after):
+            self._active[after.name] = after
+            self._by_target[after.target].add(after.name)
+            self._next_end = min(self._next_end, after.ends_at)
+            nodes.add(after.node)
+        return nodes
+
+    def hear_bound(self, pod: BoundPod) -> set[str]:
+        """Ends the reservations for this Pod, which has a node."""
+        if not self._by_target:
+            return set()
+        names = set(chain.from_iterable(self._by_target.get(key, ()) for key in pod.keys))
+        self._landed |= {self._active[name].uid for name in names}
+        return set().union(*(self._end(name) for name in names))
+
+    def pass_time(self, now: float) -> set[str]:
+        """Ends the reservations whose time is over. `now`: seconds of the API server's clock."""
+        if now < self._next_end:
+            return set()
+        over = [one.name for one in self._active.values() if one.ends_at <= now]
+        nodes = set().union(*(self._end(name) for name in over))
+        self._next_end = min((one.ends_at for one in self._active.values()), default=float("inf"))
+        return nodes
+
+    def active(self) -> tuple[Reservation, ...]:
+        """The reservations that take room now."""
+        return tuple(self._active.values())
+
+    def by_node(self) -> Mapping[str, Amounts]:
+        """The sum of what is reserved on each node."""
+        found: dict[str, Amounts] = {}
+        for one in self._active.values():
+            found[one.node] = added(found.get(one.node, NOTHING), one.amounts)
+        return found
+
+    def tasks(self) -> Set[int]:
+        """Our tasks for which something is reserved: as a task, or as a Job by its name."""
+        return frozenset(chain(numbers(self._by_target, self._tasks), numbers(self._by_target, self._jobs)))
+
+    def _counts(self, one: Reservation) -> bool:
+        """Whether it takes room. The room gate knows our own claims already."""
+        return not (one.has_landed or one.uid in self._landed or one.name.startswith(self._claims))
+
+    def _end(self, name: str) -> set[str]:
+        one = self._active.pop(name, None)
+        if one is None:
+            return set()
+        self._by_target[one.target].discard(name)
+        if not self._by_target[one.target]:
+            del self._by_target[one.target]
+        return {one.node}
+
+
+def numbers(targets: Iterable[str], prefix: str) -> Iterable[int]:
+    """The numbers that follow the prefix in these targets."""
+    for target in targets:
+        number = target.removeprefix(prefix).partition("-")[0]
+        if target.startswith(prefix) and number.isdecimal():
+            yield int(number)
+
+
+MOST_THRESHOLDS: Final = 20
+YOUNG_SECONDS: Final = 900
+"""A node that has not started so long after it came will not (the default of `max-node-provision-time`)."""
+Asked = Mapping[int, Amounts]
+"""Requested amounts on one node, by priority."""
+
+
+class RoomIndex:
+    """Nodes, requests and PriorityClasses, from their changes in any order."""
+
+    def __init__(
+        self, schedulers: Iterable[str], percentage: int = 0, reserved: ReservedRoom | None = None
+    ) -> None:  # fmt: skip
+        """`schedulers`: names of further kube-schedulers. `percentage`: their percentageOfNodesToScore; 0: default.
+
+        `reserved`: NodeReservations; None: nobody enforces them.
+        """
+        self._schedulers = frozenset(schedulers)
+        self._percentage = percentage
+        self._nodes: dict[str, Node] = {}
+        self._sums: dict[str, dict[int, dict[str, int]]] = {}
+        """All that Pods ask for, by node and priority. Changed in place."""
+        self._asked: dict[str, Asked] = {}
+        """The part of it that the nodes have. Anybody may bind Pods with thousands of other resources."""
+        self._classes: dict[str, PriorityClass] = {}
+        self._levels: dict[int, LevelIndex] = {}
+        self._changed: set[str] = set()
+        self._young: dict[str, float] = {}
+        self._reserved = reserved or ReservedRoom("", "")
+        self._is_reserving = reserved is not None
+        self._sizes = KnownSizes()
+        self._last: RoomView | None = None
+
+    def hear_node(self, before: Node | None, after: Node | None) -> None:
+        if before is not None:
+            self._nodes.pop(before.name, None)
+            self._changed.add(before.name)
+            self._young.pop(before.name, None)
+        if after is not None:
+            self._nodes[after.name] = after
+            self._changed.add(after.name)
+            if after.created_at > LONG_AGO:
+                self._young[after.name] = after.created_at.timestamp()
+        if lasting(before) != lasting(after):
+            self._sizes = KnownSizes()
+
+    def hear_pod(self, before: BoundPod | None, after: BoundPod | None) -> None:
+        """A Pod that preempts others uses the room of its nominated node already."""
+        if before is not None and (node := before.node or before.nominated):
+            self._changed.add(node)
+            take_from(self._sums_of(node, before.priority), before.asks)
+            self._drop_empty(node, before.priority)
+        if after is not None and (node := after.node or after.nominated):
+            self._changed.add(node)
+            add_to(self._sums_of(node, after.priority), after.asks)
+            self._changed |= self._reserved.hear_bound(after) if after.node else set()
+
+    def hear_reservation(self, before: Reservation | None, after: Reservation | None) -> None:
+        self._changed |= self._reserved.hear_reservation(before, after)
+
+    def hear_priority_class(self, before: PriorityClass | None, after: PriorityClass | None) -> None:
+        if before is not None:
+            self._classes.pop(before.name, None)
+        if after is not None:
+            self._classes[after.name] = after
+        self._last = None
+
+    def view(self, now: float = 0) -> RoomView:
+        """The room at this moment. It is the same object as before if nothing has changed.
+
+        `now`: seconds of the API server's clock, by which reservations end.
+        """
+        self._changed |= self._reserved.pass_time(now)
+        self._changed |= self._grown_old(now)
+        if self._last is None or self._changed:
+            self._last = self._look(self._last)
+            self._changed.clear()
+        return self._last
+
+    def _grown_old(self, now: float) -> set[str]:
+        """The nodes that are young no more. All other nodes of a large cluster are so after the first look."""
+        old = {name for name, created_at in self._young.items() if created_at < now - YOUNG_SECONDS}
+        for name in old:
+            del self._young[name]
+        return old
+
+    def _look(self, last: RoomView | None) -> RoomView:
+        for name in self._changed:
+            self._measure(name)
+        asked = self._asked_with_reserved()
+        thresholds = [*(last.levels if last else ())][-MOST_THRESHOLDS:]
+        is_much = len(self._changed) > len(self._nodes) // 4
+        for threshold in thresholds:
+            if is_much or threshold not in self._levels:
+                self._levels[threshold] = LevelIndex(self._free(asked, threshold, self._nodes))
+            else:
+                self._levels[threshold].update(self._free(asked, threshold, self._changed))
+        self._levels = {threshold: self._levels[threshold] for threshold in thresholds}
+        most = nodes_to_find(len(self._nodes), self._percentage)
+        return RoomView(
+            nodes=self._nodes.copy(),
+            asked=asked,
+            classes=self._classes.copy(),
+            schedulers=self._schedulers,
+            most=most,
+            start=last.start + most if last else 0,
+            sizes=self._sizes,
+            targets=self._reserved.tasks(),
+            reservations=self._reserved.active() if self._is_reserving else None,
+            young=tuple(self._young),
+            starting=tuple(sorted(name for name in self._young if any(map(is_of_the_start, self._nodes[name].taints)))),
+            levels={threshold: level.copy() for threshold, level in self._levels.items()},
+        )
+
+    def _asked_with_reserved(self) -> dict[str, Asked]:
+        """A copy of the requests by node. Reserved amounts count as requests of a high priority."""
+        every = self._asked.copy()
+        for node, amounts in self._reserved.by_node().items():
+            asked = every.get(node, {})
+            every[node] = {**asked, CRITICAL: added(asked.get(CRITICAL, {}), amounts)}
+        return every
+
+    def _free(self, asked: Mapping[str, Asked], threshold: int, names: Iterable[str]) -> dict[str, Amounts | None]:
+        """Free amounts by node; None for a node that is gone."""
+        return {
+            name: free_for(node, asked.get(name, {}), threshold) if (node := self._nodes.get(name)) else None
+            for name in names
+        }
+
+    def _sums_of(self, node: str, priority: int) -> dict[str, int]:
+        return self._sums.setdefault(node, {}).setdefault(priority, {})
+
+    def _drop_empty(self, node: str, priority: int) -> None:
+        if not self._sums[node][priority]:
+            del self._sums[node][priority]
+        if not self._sums[node]:
+            del self._sums[node]
+
+    def _measure(self, name: str) -> None:
+        """Copies the sums for the next views, as far as the node has the resources."""
+        self._asked.pop(name, None)
+        if (node := self._nodes.get(name)) is not None and name in self._sums:
+            sums = self._sums[name].items()
+            self._asked[name] = {at: {one: asks[one] for one in node.size if one in asks} for at, asks in sums}
+
+
+def lasting(node: Node | None) -> object:
+    """The part of a node that decides whether it is ever large enough. A node that flaps changes only the rest."""
+    return node and (node.size, node.labels, [taint for taint in node.taints if is_lasting(taint)])
+
+
+class LevelIndex:
+    """Free amounts for one threshold: by node, and sorted for each resource."""
+
+    def __init__(self, free: Mapping[str, Amounts | None]) -> None:
+        self._free = {name: amounts for name, amounts in free.items() if amounts is not None}
+        by_resource: dict[str, dict[str, int]] = defaultdict(dict)
+        for name, amounts in self._free.items():
+            for resource, amount in amounts.items():
+                by_resource[resource][name] = amount
+        self._sorted = {resource: SortedAmounts(amounts) for resource, amounts in by_resource.items()}
+
+    def update(self, changed: Mapping[str, Amounts | None]) -> None:
+        for name, amounts in changed.items():
+            now = amounts or {}
+            for resource in self._free.get(name, {}).keys() - now.keys():
+                self._sorted[resource].drop(name)
+            for resource, amount in now.items():
+                self._sorted.setdefault(resource, SortedAmounts()).put(name, amount)
+            if amounts is None:
+                self._free.pop(name, None)
+            else:
+                self._free[name] = amounts
+
+    def copy(self) -> LevelOfRoom:
+        return LevelOfRoom(self._free.copy(), {resource: one.order() for resource, one in self._sorted.items()})

@@ -6,9 +6,11 @@ not preempt. A threshold is the lowest priority whose Pods count.
 The search is the one of kube-scheduler (`numFeasibleNodesToFind`): it begins at another node each time, and stops when
 it has found enough nodes. Each resource has its nodes in the order of the free amount, so only nodes with enough of the
 scarcest one are looked at.
+
+Node names in the order of an amount. All names below a limit are found without a look at the others.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, islice
 from typing import Final
@@ -16,10 +18,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model.amounts import Amounts, less, written
 from dispatcher.model.cluster import Node, PriorityClass
-from dispatcher.model.needs import OF_THE_MOMENT, PodNeeds, Taint, is_selected, untolerated
+from dispatcher.model.needs import OF_THE_MOMENT, PodNeeds, Taint, is_selected, keeps_away_for_good, untolerated
 from dispatcher.model.reservations import Reservation
+from dispatcher.model.resources import Amounts, less, written
 
 KUBE_SCHEDULER: Final = frozenset({"", "default-scheduler"})
 EVERY_POD: Final = -(2**31)
@@ -104,6 +106,8 @@ class RoomView(Struct, frozen=True):
     sizes: what is known of the nodes' sizes. It outlives the moment, because sizes seldom change.
     targets: tasks for which something is reserved. Room does not hold them.
     reservations: NodeReservations whose amounts are in `asked`; None: they are not watched.
+    young: nodes that have come lately.
+    starting: those of them that have not started.
     levels: by threshold.
     found: nodes with room, by needs.
     reasons: answers of `why_not`.
@@ -118,8 +122,11 @@ class RoomView(Struct, frozen=True):
     sizes: KnownSizes = msgspec.field(default_factory=KnownSizes)
     targets: Set[int] = frozenset()
     reservations: Sequence[Reservation] | None = None
+    young: tuple[str, ...] = ()
+    starting: tuple[str, ...] = ()
     levels: dict[int, LevelOfRoom] = {}
-    found: dict[PodNeeds, "Found"] = {}
+    come: dict[PodNeeds, tuple[str, ...]] = {}
+    found: dict[PodNeeds, "NodeMatches"] = {}
     reasons: dict[PodNeeds, tuple[bool, str]] = {}
 
     @property
@@ -149,10 +156,10 @@ class RoomView(Struct, frozen=True):
             self.levels[threshold] = LevelOfRoom(free, {name: sorted(amounts) for name, amounts in order.items()})
         return self.levels[threshold]
 
-    def nodes_with_room(self, needs: PodNeeds, level: LevelOfRoom) -> "Found":
+    def nodes_with_room(self, needs: PodNeeds, level: LevelOfRoom) -> "NodeMatches":
         """Nodes with room in the order in which Pods take turns on them."""
         if needs not in self.found:
-            self.found[needs] = Found(self._search(needs, level))
+            self.found[needs] = NodeMatches(self._search(needs, level))
         return self.found[needs]
 
     def _search(self, needs: PodNeeds, level: LevelOfRoom) -> Iterator[list[str]]:
@@ -177,6 +184,18 @@ class RoomView(Struct, frozen=True):
         if node.taints not in known:
             known[node.taints] = untolerated(node.taints, needs.tolerations) is None
         return known[node.taints] and is_selected(needs, name, node.labels)
+
+    def young_nodes(self) -> Iterator[Node]:
+        """The nodes that have come lately."""
+        return (self.nodes[name] for name in self.young)
+
+    def coming(self, needs: PodNeeds) -> Sequence[str]:
+        """The young nodes that the Pod may have as soon as they have started. They have not yet."""
+        if not self.starting:
+            return ()
+        if needs not in self.come:
+            self.come[needs] = tuple(name for name in self.starting if is_coming(needs, self.nodes[name]))
+        return self.come[needs]
 
     def why_not(self, needs: PodNeeds) -> tuple[bool, str]:
         """Whether a node could ever have room for the Pod, and why no node has room now."""
@@ -212,7 +231,7 @@ class RoomView(Struct, frozen=True):
         return Sizes(False, None)
 
 
-class Found:
+class NodeMatches:
     """Nodes with room for one kind of Pod. Further nodes are looked for when they are needed."""
 
     def __init__(self, groups: Iterator[list[str]]) -> None:
@@ -254,6 +273,19 @@ def may_have_one_day(needs: PodNeeds, node: Node) -> bool:
     return untolerated(lasting, needs.tolerations) is None and is_selected(needs, node.name, node.labels)
 
 
+def may_come(needs: PodNeeds, node: Node) -> bool:
+    """Whether the Pod may have the node when it has started, and the node is large enough."""
+    if keeps_away_for_good(node.taints, needs.tolerations) or not is_selected(needs, node.name, node.labels):
+        return False
+    return all(node.size.get(resource, 0) >= amount for resource, amount in needs.asks)
+
+
+def is_coming(needs: PodNeeds, node: Node) -> bool:
+    """Whether the Pod may have the node when it has started, and not yet."""
+    is_kept_away = untolerated(node.taints, needs.tolerations) is not None
+    return is_kept_away and may_come(needs, node)
+
+
 def is_lasting(taint: Taint) -> bool:
     """Cordons and taints of the moment go by themselves, or when somebody has done their work on the node."""
     return not taint.key.startswith(OF_THE_MOMENT)
@@ -267,3 +299,33 @@ def covered(asks: Iterable[tuple[str, int]], size: Amounts) -> float:
 def told(amounts: Iterable[tuple[str, int]]) -> str:
     """Amounts in thousandths as text: `cpu 2, memory 4Gi`."""
     return ", ".join(f"{name} {written(name, amount)}" for name, amount in amounts if name != "pods")
+
+
+class SortedAmounts:
+    """Names in ascending order of their amount. Each name is there once."""
+
+    def __init__(self, amounts: Mapping[str, int] = {}) -> None:
+        self._amounts = dict(amounts)
+        self._order = sorted((amount, name) for name, amount in amounts.items())
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def put(self, name: str, amount: int) -> None:
+        if self._amounts.get(name) != amount:
+            self.drop(name)
+            self._amounts[name] = amount
+            insort(self._order, (amount, name))
+
+    def drop(self, name: str) -> None:
+        amount = self._amounts.pop(name, None)
+        if amount is not None:
+            del self._order[bisect_left(self._order, (amount, name))]
+
+    def names_below(self, limit: int) -> list[str]:
+        """Names whose amount is less than `limit`, the smallest amount first."""
+        return [name for _, name in self._order[: bisect_left(self._order, (limit, ""))]]
+
+    def order(self) -> Sequence[tuple[int, str]]:
+        """A copy of (amount, name), the smallest amount first."""
+        return self._order.copy()

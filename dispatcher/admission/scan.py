@@ -1,44 +1,327 @@
 """Finds the waiting rows to read in this cycle: the launchable rows near the head of each queue.
 
-A queue is read in its order. If its first rows are all held, the queue is read by submitter (`by_submitter`), in the
+A queue is read in its order. If its first rows are all held, the queue is read by submitter, in the
 same cycle and in the next ones, until held rows no longer hide other rows. A queue with `fair_submitters` is always
 read by submitter.
+
+Reads a queue by submitter, if its first rows are all held. So the held rows of one submitter never hide the rows of
+another submitter, whatever their number.
+
+* Each cycle reads the first rows of every submitter.
+* If a submitter's first rows are held, its window becomes wider. The size is remembered, so that the next cycle reads
+  as many rows at once. No position is remembered, because ids commit out of order.
+* All wide windows of a cycle share a budget of rows. Submitters that get nothing come first in the next cycle.
+* Windows that are full of held rows have a smaller budget, and rests in between. Otherwise ten thousand
+  held rows of one submitter would slow down the cycles of all.
+
+How often held rows are read again, beyond the first rows of their submitter in a queue.
+
+A held row that is read costs about 7 microseconds, and says again what it said before. So the held rows of one
+submitter are read at a limited rate, those of all submitters at another, and one cycle reads few of them. What the rate
+allows in four seconds may be read at once: a good row behind ten thousand bad rows is found in the next cycles. The
+submitter whose last such read is the oldest comes first: ten thousand held rows of one team delay no other team.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
-from dispatcher.admission.by_submitter import SubmitterScan
-from dispatcher.admission.gates import is_paused, over_queue_cap
+from dispatcher.admission.cycle import Sorted, between_queues, between_submitters, first_of
+from dispatcher.admission.gates import is_paused, over_queue_cap, over_submitter_cap
 from dispatcher.admission.heads import (
+    LEAST_WINDOW,
+    ROUNDS,
+    WIDEST_WINDOW,
+    CycleOffers,
     Head,
     HeldRow,
     Index,
     Judge,
-    Offers,
+    QueueSubmitter,
     first_window,
     grouped,
     may_hide_rows,
     queue_of,
+    queue_submitter,
     sort_key,
     take_turns,
 )
-from dispatcher.admission.order import Sorted, between_queues, between_submitters, first_of
 from dispatcher.admission.snapshot import ClusterSnapshot
+from dispatcher.model.cluster import LONG_AGO
 from dispatcher.model.launches import PodKind
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import HoldReason
 
+HELD_ROWS_A_SECOND: Final = 5_000
+"""Of one submitter, over all queues."""
+HELD_ROWS_OF_ALL_A_SECOND: Final = 10_000
+BURST_SECONDS: Final = 4
+"""As much as the rate allows in this time may be read at once."""
 
-class Found(Struct, frozen=True):
+OF_USE: Final = frozenset({HoldReason.SUBMITTER_CAP, HoldReason.NEXT_CYCLE})
+
+
+class WideRead(NamedTuple):
+    """The last read beyond a submitter's first rows.
+
+    at: time of the read, by the database's clock.
+    read_count: number of rows that were read.
+    held: number of held rows by reason.
+    """
+
+    at: datetime
+    read_count: int
+    held: Mapping[HoldReason, int]
+
+    @property
+    def bad(self) -> int:
+        """Number of rows that are read in vain.
+
+        Rows that wait for their submitter's cap do not count: the next row to launch comes after them. Nor do rows of
+        new kinds, which the next cycle judges. Rows with a Job under way are not in `held`.
+        """
+        return sum(count for reason, count in self.held.items() if reason not in OF_USE)
+
+    @property
+    def is_of_use(self) -> bool:
+        """Whether most of the rows were not read in vain, as in a burst with a few bad rows."""
+        return 2 * self.bad <= self.read_count
+
+
+class Debt(NamedTuple):
+    """Reads that the rate has not paid yet. `at`: time of the last read. `paid_at`: when the rate has paid for all."""
+
+    at: datetime
+    paid_at: datetime
+
+    def seconds(self, now: datetime) -> float:
+        """How much is left. Nothing is left before `at`: the database's clock was set back."""
+        return max(0.0, (self.paid_at - now).total_seconds()) if self.at <= now else 0.0
+
+
+class ReadPace:
+    """Tells whose held rows may be read again in a cycle, and in which order."""
+
+    def __init__(self) -> None:
+        self._of_all: Debt | None = None
+        self._of: dict[str, Debt] = {}
+
+    def in_turn(
+        self, keys: Iterable[QueueSubmitter], last: Mapping[QueueSubmitter, WideRead], now: datetime
+    ) -> list[QueueSubmitter]:
+        """The keys that may be read now. The submitter that was not read for longest is first.
+
+        last: the last wide reads.
+        """
+        if left(self._of_all, now) > BURST_SECONDS:
+            return []
+        latest: dict[str, datetime] = {}
+        for (_, submitter), read in last.items():
+            latest[submitter] = max(read.at, latest.get(submitter, read.at))
+        may = [key for key in keys if left(self._of.get(key[1]), now) <= BURST_SECONDS]
+        at = {key: last[key].at if key in last else LONG_AGO for key in may}
+        return sorted(at, key=lambda key: (latest.get(key[1], LONG_AGO), at[key], key))
+
+    def charge(self, reads: Mapping[QueueSubmitter, WideRead], now: datetime) -> None:
+        """Adds the wide reads of this cycle to the debts."""
+        bad: dict[str, int] = defaultdict(int)
+        for (_, submitter), read in reads.items():
+            bad[submitter] += read.bad
+        self._of = {who: debt for who, debt in self._of.items() if left(debt, now)}
+        for submitter, rows in bad.items():
+            self._of[submitter] = longer(self._of.get(submitter), now, rows / HELD_ROWS_A_SECOND)
+        self._of_all = longer(self._of_all, now, sum(bad.values()) / HELD_ROWS_OF_ALL_A_SECOND)
+
+
+def left(debt: Debt | None, now: datetime) -> float:
+    return debt.seconds(now) if debt is not None else 0
+
+
+def longer(debt: Debt | None, now: datetime, seconds: float) -> Debt:
+    """The debt with so many seconds more."""
+    return Debt(now, now + timedelta(seconds=left(debt, now) + seconds))
+
+
+WIDE_ROWS_A_LOOK: Final = 100_000
+HELD_ROWS_A_LOOK: Final = 10_000
+"""In windows that are full of held rows, or were not read yet. One of them may be wider."""
+TOLD_OF_A_QUEUE: Final = 100
+"""Held rows of a queue whose holds are kept, in equal parts for its submitters."""
+
+
+class SubmitterScan:
+    """Remembers the window of each submitter and its last wide read."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._pace = ReadPace()
+        self._windows: dict[QueueSubmitter, int] = {}
+        self._denied: dict[QueueSubmitter, int] = {}
+        self._wide_reads: dict[QueueSubmitter, WideRead] = {}
+
+    async def heads(
+        self, index: Index, judge: Judge, queues: Sequence[str], window: int
+    ) -> dict[str, tuple[Head, bool]]:
+        """The head of each queue, and whether held rows may still hide other rows of the queue.
+
+        window: how many first rows of a queue are read.
+        """
+        first = first_windows(await index.submitters(queues), window)
+        below_cap = [key for key in first if over_submitter_cap(*key, judge.snapshot) is None]
+        useful = [key for key in below_cap if key in self._wide_reads and self._wide_reads[key].is_of_use]
+        paced = self._pace.in_turn(set(below_cap).difference(useful), self._wide_reads, judge.snapshot.now)
+        budget, wide = Budget(useful, paced, self._denied), {*useful, *paced}
+        windows = first | budget.grant({key: self._windows[key] for key in wide if key in self._windows})
+        read: dict[QueueSubmitter, Head] = {}
+        farthest = dict(first)
+        for _ in range(ROUNDS):
+            read |= await self._read(index, judge, windows)
+            farthest |= windows
+            windows = budget.grant(self._wider({key: windows[key] for key in windows.keys() & wide}, read, judge))
+            if not windows:
+                break
+        self._remember(read, first, farthest, judge)
+        self._denied = budget.denied
+        self._windows |= self._denied
+        counted = read | {
+            key: self._with_last_counts(key, read[key], first[key]) for key in read if farthest[key] == first[key]
+        }
+        return {queue: merged(queue, counted, first) for queue in queues}
+
+    def _with_last_counts(self, key: QueueSubmitter, head: Head, first: int) -> Head:
+        """The head with the counts of the last wide read. They stay until the next wide read."""
+        last = self._wide_reads.get(key)
+        return msgspec.structs.replace(head, held=last.held) if last is not None and held_count(head) >= first else head
+
+    async def _read(
+        self, index: Index, judge: Judge, windows: Mapping[QueueSubmitter, int]
+    ) -> dict[QueueSubmitter, Head]:
+        rows = grouped(await index.indexed_rows_of(windows), queue_submitter) if windows else {}
+        await judge.learn(index, rows.values())
+        return {key: judge.head(rows.get(key, ())) for key in windows}
+
+    def _wider(
+        self, windows: Mapping[QueueSubmitter, int], read: Mapping[QueueSubmitter, Head], judge: Judge
+    ) -> dict[QueueSubmitter, int]:
+        """Wider windows of submitters whose held rows may hide rows that could be launched."""
+        return {
+            key: min(window * 8, WIDEST_WINDOW) for key, window in windows.items()
+            if window < WIDEST_WINDOW and may_hide_rows(read[key], window, self._wanted)
+            and over_submitter_cap(*key, judge.snapshot, len(read[key].launchable)) is None
+        }  # fmt: skip
+
+    def _remember(
+        self,
+        read: Mapping[QueueSubmitter, Head],
+        first: Mapping[QueueSubmitter, int],
+        farthest: Mapping[QueueSubmitter, int],
+        judge: Judge,
+    ) -> None:
+        """Stores each wide read and its window. Keys without a wide read keep their old values."""
+        known, wide_reads, now = self._windows, self._wide_reads, judge.snapshot.now
+        self._windows, self._wide_reads = {}, {}
+        new = dict[QueueSubmitter, WideRead]()
+        for key, head in read.items():
+            if farthest[key] > first[key]:
+                self._windows |= window_for(key, head, first[key])
+                new[key] = WideRead(now, head.read_count, head.held)
+                continue
+            if key in known:
+                self._windows[key] = known[key]
+            if key in wide_reads and over_submitter_cap(*key, judge.snapshot) is None:
+                self._wide_reads[key] = wide_reads[key]
+        self._wide_reads |= new
+        self._pace.charge(new, now)
+
+
+def window_for(key: QueueSubmitter, head: Head, first: int) -> dict[QueueSubmitter, int]:
+    """The window for the next cycle; empty: the first rows are enough.
+
+    Rows at their submitter's cap hide no row that could be launched, because all rows after them are at the cap, too.
+    """
+    hiding = held_count(head) - head.held.get(HoldReason.SUBMITTER_CAP, 0)
+    needed = min(hiding + first, WIDEST_WINDOW)
+    return {key: needed} if needed > 2 * first else {}
+
+
+class Budget:
+    """The number of rows that all wide windows of one cycle may read together."""
+
+    def __init__(
+        self, useful: Iterable[QueueSubmitter], paced: Sequence[QueueSubmitter], urgent: Container[QueueSubmitter]
+    ) -> None:
+        """Keys whose windows are worth a read, and the other keys in their order.
+
+        urgent: keys that the last cycle denied. They come first among the useful ones.
+        """
+        self.denied: dict[QueueSubmitter, int] = {}
+        self._useful = sorted(useful, key=lambda key: (key not in urgent, key))
+        self._paced = paced
+        self._widest: QueueSubmitter | None = None
+        self._left = WIDE_ROWS_A_LOOK
+        self._left_held = HELD_ROWS_A_LOOK
+
+    def grant(self, windows: Mapping[QueueSubmitter, int]) -> dict[QueueSubmitter, int]:
+        """The windows that fit into the rest of the budget. The other windows are noted in `denied`."""
+        useful = [key for key in self._useful if key in windows and self._takes(windows[key])]
+        paced = [key for key in self._paced if key in windows and self._takes_held(key, windows[key])]
+        granted = {key: windows[key] for key in (*useful, *paced)}
+        self.denied |= {key: width for key, width in windows.items() if key not in granted}
+        return granted
+
+    def _takes(self, width: int) -> bool:
+        if width > self._left:
+            return False
+        self._left -= width
+        return True
+
+    def _takes_held(self, key: QueueSubmitter, width: int) -> bool:
+        """The first key of all may be as wide as it likes. The keys after the first one that does not fit wait."""
+        if self._widest is None:
+            self._widest = key
+        if key != self._widest and width > self._left_held:
+            self._left_held = 0
+            return False
+        self._left_held -= width
+        return True
+
+
+def merged(queue: str, read: Mapping[QueueSubmitter, Head], first: Mapping[QueueSubmitter, int]) -> tuple[Head, bool]:
+    """The head of a queue from the heads of its submitters, and whether held rows fill the first window of one."""
+    own = {key: head for key, head in read.items() if key[0] == queue}
+    launchable = sorted((row for head in own.values() for row in head.launchable), key=sort_key)
+    held: Counter[HoldReason] = Counter()
+    for head in own.values():
+        held.update(head.held)
+    is_hidden = any(held_count(head) >= first[key] for key, head in own.items())
+    told = [one for head in own.values() for one in head.told[: max(1, TOLD_OF_A_QUEUE // len(own))]]
+    roomless = min((head.roomless for head in own.values() if head.roomless is not None), key=sort_key, default=None)
+    return Head(sum(head.read_count for head in own.values()), launchable, held, told, roomless), is_hidden
+
+
+def held_count(head: Head) -> int:
+    """Number of rows that were read and are not launchable."""
+    return head.read_count - len(head.launchable)
+
+
+def first_windows(keys: Sequence[QueueSubmitter], window: int) -> dict[QueueSubmitter, int]:
+    """The first window of each key: an equal part of the queue's window, at least LEAST_WINDOW rows."""
+    of_queue = Counter(queue for queue, _ in keys)
+    return {key: max(LEAST_WINDOW, window // of_queue[key[0]]) for key in keys}
+
+
+class ScanResult(Struct, frozen=True):
     """The result of one scan.
 
     ids: rows to read, best first.
     held: number of held rows by queue and reason.
     told: the first held rows of each queue, each with its hold.
     roomless: the first row of each queue that waits for room, with its Pod.
+    wanting: kinds of Pods that find no place to wait as demand.
     unread: queues that were not read, because they are paused or at their cap.
     whole: queues of which all due rows were read, and are held or in `ids`.
     """
@@ -47,6 +330,7 @@ class Found(Struct, frozen=True):
     held: Counter[tuple[str, HoldReason]]
     told: Sequence[HeldRow] = ()
     roomless: Mapping[int, PodKind] = {}
+    wanting: Sequence[PodKind] = ()
     unread: Set[str] = frozenset()
     whole: Set[str] = frozenset()
 
@@ -59,7 +343,9 @@ class Scan:
         self._by_submitter = SubmitterScan(wanted)
         self._hidden: frozenset[str] = frozenset()
 
-    async def run(self, index: Index, offers: Offers, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> Found:
+    async def run(
+        self, index: Index, offers: CycleOffers, snapshot: ClusterSnapshot, known: Mapping[int, int]
+    ) -> ScanResult:
         """`known`: attempts of the rows that are judged in any case, or need not be judged."""
         judge = Judge(offers, snapshot, known)
         queues = open_queues(snapshot)
@@ -77,7 +363,9 @@ class Scan:
         ids = self._choose(fitting, judge)
         in_order = {queue: head for queue, head in heads.items() if queue not in by_submitter}
         whole = {queue for queue, head in in_order.items() if head.read_count < window and is_chosen(head, set(ids))}
-        return Found(ids, Counter(held), told, roomless, snapshot.queues.keys() - queues, whole)
+        return ScanResult(
+            ids, Counter(held), told, roomless, list(judge.wanting.values()), snapshot.queues.keys() - queues, whole
+        )
 
     def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:
         """Half of the rows by fair shares, the other half in turns: rows that cannot be launched hide no queue."""

@@ -3,23 +3,103 @@
 No counter follows events. Each cycle counts Jobs in flight again, from the observed Jobs and from our own creates that
 the watch has not shown yet. So a lost event can delay a launch, but never leak a slot (as in kueue's snapshot; airflow
 #36998 and buildkite #302 show leaks by counting on events).
+
+Shares of the cluster that queues and submitters have in flight, by dominant resource.
+
+A share is the largest part of any one resource of all nodes (Dominant Resource Fairness, Ghodsi et al. 2011). So a
+queue of large Pods cannot take more than a queue of many small ones. The number of Pods is a resource, too: otherwise
+Pods without requests would have no share. If the size of the cluster is not known, a share is a number of Jobs.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from dispatcher.admission.demand import FirstPods
 from dispatcher.admission.room import Room
-from dispatcher.admission.shares import Shares
+from dispatcher.model.cluster import Quota, Quotas
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import InFlight, PodKind, ToCome
-from dispatcher.model.quotas import Quota, Quotas
+from dispatcher.model.needs import PodNeeds
+from dispatcher.model.resources import NOTHING, Amounts, added
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold
+
+ONE_JOB: Final[Amounts] = MappingProxyType({"pods": 1000})
+
+
+class Shares(Struct, frozen=True):
+    """Requested amounts of all unfinished Jobs and unseen creates, without those whose Pods have ended.
+
+    size: what all nodes have.
+    by_queue: by queue.
+    by_submitter: by (queue, submitter).
+    """
+
+    size: Amounts = ONE_JOB
+    by_queue: Mapping[str, Amounts] = {}
+    by_submitter: Mapping[tuple[str, str], Amounts] = {}
+
+    def of_queue(self, queue: str) -> float:
+        return dominant(self.by_queue.get(queue, NOTHING), self.size)
+
+    def of_submitter(self, queue: str, submitter: str) -> float:
+        return dominant(self.by_submitter.get((queue, submitter), NOTHING), self.size)
+
+    def with_launch(self, pod: PodKind) -> "Shares":
+        growing = GrowingShares(self)
+        growing.add(pod)
+        return growing.shares
+
+
+class GrowingShares:
+    """One copy of shares that changes with each launch, for hundreds of them. `shares` shows the changes."""
+
+    def __init__(self, begin: Shares) -> None:
+        self._by_queue, self._by_submitter = dict(begin.by_queue), dict(begin.by_submitter)
+        self.shares = Shares(begin.size, self._by_queue, self._by_submitter)
+
+    def add(self, pod: PodKind, count: int = 1) -> None:
+        key, asks = (pod.queue, pod.submitted_by), asks_of(pod.needs, count)
+        self._by_queue[pod.queue] = added(self._by_queue.get(pod.queue, NOTHING), asks)
+        self._by_submitter[key] = added(self._by_submitter.get(key, NOTHING), asks)
+
+
+def plan_shares(in_flight: Mapping[PodKind, int], size: Amounts, waiting: Mapping[PodKind, int] = {}) -> Shares:
+    """The shares at the beginning of a cycle. `size`: what all nodes have; empty: not known.
+
+    waiting: those of them that wait as demand. They use nothing.
+    """
+    growing = GrowingShares(Shares(size or ONE_JOB))
+    for pod, count in in_flight.items():
+        if (left := count - waiting.get(pod, 0)) > 0:
+            growing.add(pod, left)
+    return growing.shares
+
+
+def holders(in_flight: Mapping[PodKind, int]) -> Mapping[tuple[str, str], int]:
+    """How many Jobs each (queue, submitter) has."""
+    found: Counter[tuple[str, str]] = Counter()
+    for pod, count in in_flight.items():
+        found[pod.queue, pod.submitted_by] += count
+    return found
+
+
+def asks_of(needs: PodNeeds | None, count: int) -> Amounts:
+    asks = needs.asks if needs is not None else ONE_JOB.items()
+    return {name: amount * count for name, amount in asks}
+
+
+def dominant(asked: Amounts, size: Amounts) -> float:
+    """The largest part of a resource. A resource that no node has is left out."""
+    return max((amount / size[name] for name, amount in asked.items() if size.get(name, 0) > 0), default=0)
+
 
 NO_QUEUE = Queue("")
 
@@ -35,6 +115,22 @@ class Load(Struct, frozen=True):
     total: int = 0
     by_queue: Mapping[str, int] = {}
     by_submitter: Mapping[tuple[str, str], int] = {}
+
+    def sparing(self, held: Mapping[PodKind, int], most: int) -> "Load":
+        """The load, without the Jobs in its total that somebody else holds, at most so many.
+
+        A queue and a submitter count them nevertheless: with a cap of one, two of their rows never run together.
+        """
+        return Load(self.total - min(sum(held.values()), most), self.by_queue, self.by_submitter)
+
+    def without(self, pods: Mapping[PodKind, int]) -> "Load":
+        """The load without the Jobs of these Pods."""
+        by_submitter = dict(self.by_submitter)
+        for pod, count in pods.items():
+            key = pod.queue, pod.submitted_by
+            by_submitter[key] = by_submitter.get(key, 0) - count
+        fewer = plan_load(by_submitter)
+        return Load(self.total - sum(pods.values()), fewer.by_queue, fewer.by_submitter)
 
     def with_job(self, queue: str, submitted_by: str) -> "Load":
         key = (queue, submitted_by)
@@ -76,6 +172,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     max_pending: unschedulable Pods of one shape that are allowed, unless the queue says otherwise.
     is_strict: any pending Pod holds all launches.
     load: Jobs in flight.
+    held: number of Jobs by queue that somebody else keeps from running.
     pending: Pods that do not run yet.
     allowance: launches that may still be admitted.
     not_ready: why this replica launches nothing now; None: it may launch.
@@ -87,6 +184,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     busy_groups: failing groups with a launch under way, and groups launched in this cycle.
     room: room for Pods; None: it is not judged.
     shares: what queues and submitters have in flight.
+    first: what is known of the Pods of each shape; None: it is not judged.
     """
 
     now: datetime
@@ -95,6 +193,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     max_pending: int
     is_strict: bool = False
     load: Load = Load()
+    held: Mapping[str, int] = {}
     pending: Pending = Pending()
     allowance: Allowance = Allowance()
     not_ready: Hold | None = None
@@ -106,9 +205,16 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     busy_groups: frozenset[LaunchGroup] = frozenset()
     room: Room | None = None
     shares: Shares = Shares()
+    first: FirstPods | None = None
 
     def queue(self, name: str) -> Queue:
         return self.queues.get(name, NO_QUEUE)
+
+    def without_demand(self) -> "ClusterSnapshot":
+        """The snapshot for the scan: demand hides no row that could run. Its place is given back when one is found."""
+        if self.room is None or not self.room.waiting.every:
+            return self
+        return msgspec.structs.replace(self, load=self.load.without(self.room.waiting.every))
 
     def with_groups(self, failing: frozenset[LaunchGroup], busy: frozenset[LaunchGroup]) -> "ClusterSnapshot":
         """The snapshot with these failing and busy launch groups."""
@@ -121,6 +227,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
             load=self.load.with_job(pod.queue, pod.submitted_by) if is_new else self.load,
             room=self.room.with_launches(pod) if self.room is not None and is_new else self.room,
             shares=self.shares.with_launch(pod) if is_new else self.shares,
+            first=self.first.with_launch(pod.shape) if self.first is not None and is_new else self.first,
             quotas=self.quotas.with_launches(pod.needs) if is_new else self.quotas,
             pending=Pending(self.pending.total + 1, self.pending.stuck_by_shape),
             allowance=Allowance(self.allowance.writes - 1, self.allowance.batch - 1),

@@ -1,1 +1,1 @@
-"""Judges an installation: from facts to findings. All pure. `programs/doctor/` reads the facts."""
+"""`dispatcher doctor` judges an installation. `look_at_…` read facts. The other files judge them, and are pure."""

@@ -1,5 +1,15 @@
-"""Judges the cluster: API server, rights, namespaces, admission policy, and how fast Jobs get their Pods."""
+"""Judges the cluster: API server, rights, namespaces, admission policy, and how fast Jobs get their Pods.
 
+Judges whether the programs of an installation run, and whether one replica of the dispatcher leads.
+
+Judges the cache keepers: whether each node has one at work, and whether a disk stays full.
+
+Judges Prometheus by whether it answers, and whether it has the metrics that real use is computed from.
+
+Judges the kube-scheduler that our Pods name, and the extender that it calls.
+"""
+
+import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,9 +18,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from dispatcher.doctor.finding import Finding, fault, good, unchecked, warning
-from dispatcher.doctor.installation import Installation
-from dispatcher.doctor.verbs import Site, Verb, account_of
+from dispatcher.doctor.finding import Finding, fault, good, or_good, unchecked, warning
+from dispatcher.doctor.installation import Installation, InstallationSite, Verb, account_of
+from dispatcher.extender import configuration
 
 OLDEST_MINOR: Final = 31
 ENOUGH_JOBS: Final = 5
@@ -26,7 +36,7 @@ class Unread(Struct, frozen=True):
     is_absent: bool = False
 
 
-class Allowed(Struct, frozen=True):
+class Permission(Struct, frozen=True):
     """Whether a program may do something; None: it could not be asked, for the reason `why`."""
 
     program: str
@@ -42,7 +52,7 @@ class Policies(Struct, frozen=True):
     bindings: Sequence[Json]
 
 
-class Facts(Struct, frozen=True):
+class ClusterState(Struct, frozen=True):
     """The cluster, as far as it was read.
 
     version: major and minor version, as the API server writes them.
@@ -51,16 +61,16 @@ class Facts(Struct, frozen=True):
     delays: seconds from the creation of a Job to that of its Pod, for recent Jobs.
     """
 
-    site: Site
+    site: InstallationSite
     version: tuple[str, str] | Unread
     namespaces: Mapping[str, Json | Unread]
-    allowed: Sequence[Allowed]
+    allowed: Sequence[Permission]
     policies: Policies | Unread
     delays: Sequence[float] | Unread
     installation: Installation = Installation()
 
 
-def judge_cluster(facts: Facts) -> Iterator[Finding]:
+def judge_cluster(facts: ClusterState) -> Iterator[Finding]:
     yield good("ApiServerAway", "API server")
     yield from judge_version(facts.version)
     for name, found in facts.namespaces.items():
@@ -107,7 +117,7 @@ def is_usable(namespace: Json | Unread) -> bool:
     return not namespace.is_absent if isinstance(namespace, Unread) else not is_terminating(namespace)
 
 
-def judge_rights(facts: Facts) -> Iterator[Finding]:
+def judge_rights(facts: ClusterState) -> Iterator[Finding]:
     """One finding for each program, and one fault for each place where it lacks verbs."""
     for program, answers in groupby(facts.allowed, lambda one: one.program):
         found = list(answers)
@@ -130,7 +140,7 @@ def where_of(verb: Verb) -> str:
     return verb.namespace
 
 
-def judge_policy(facts: Facts) -> Iterator[Finding]:
+def judge_policy(facts: ClusterState) -> Iterator[Finding]:
     """An installation without rights in the whole cluster has no policy either: a policy is cluster-wide."""
     site, found = facts.site, facts.policies
     where = f"policy for Jobs in namespace {site.jobs}"
@@ -160,7 +170,7 @@ def judge_absence(where: str, installation: Installation) -> Finding:
     return warning("PolicyMissing", where, said + more, **installation.words)
 
 
-def is_ours(policy: Json, site: Site) -> bool:
+def is_ours(policy: Json, site: InstallationSite) -> bool:
     """Whether the policy has our variables, with the values of this installation."""
     variables = {one["name"]: one["expression"].strip() for one in policy["spec"].get("variables", ())}
     return (
@@ -173,7 +183,7 @@ def is_enforced(binding: Json, names: Sequence[str]) -> bool:
     return spec.get("policyName") in names and "Deny" in spec.get("validationActions", ())
 
 
-def judge_delays(facts: Facts) -> Iterator[Finding]:
+def judge_delays(facts: ClusterState) -> Iterator[Finding]:
     where, found = f"Jobs in namespace {facts.site.jobs}", facts.delays
     if isinstance(found, Unread):
         yield unchecked("JobControllerSlow", where, found.why)
@@ -184,3 +194,235 @@ def judge_delays(facts: Facts) -> Iterator[Finding]:
         yield warning("JobControllerSlow", where, said)
     else:
         yield good("JobControllerSlow", where)
+
+
+class Replicas(Struct, frozen=True):
+    """The Pods of a Deployment: how many there should be, and how many are ready."""
+
+    wanted: int
+    ready: int
+
+
+class LeaseTerm(Struct, frozen=True):
+    """The Lease of the dispatcher.
+
+    holder: empty: nobody leads.
+    age: seconds since it was renewed.
+    seconds: for so many it counts.
+    """
+
+    holder: str
+    age: float
+    seconds: float
+
+
+class RunningFacts(Struct, frozen=True):
+    """`programs`: by name of the Deployment, the dispatcher's first."""
+
+    programs: Mapping[str, Replicas | Unread]
+    term: LeaseTerm | Unread
+
+
+def judge_running(facts: RunningFacts, names: Mapping[str, str]) -> Iterator[Finding]:
+    """`names`: words for commands. Without a Deployment of the dispatcher it runs elsewhere, and nothing tells how."""
+    first = next(iter(facts.programs.values()))
+    if isinstance(first, Unread) and first.is_absent:
+        return
+    is_stopped = isinstance(first, Replicas) and not first.wanted
+    for name, found in list(facts.programs.items())[: 1 if is_stopped else None]:
+        yield judge_program(name, found, names)
+    if not is_stopped:
+        yield judge_term(facts.term, names, is_wanted=isinstance(first, Replicas))
+
+
+def judge_program(name: str, found: Replicas | Unread, names: Mapping[str, str]) -> Finding:
+    where, words = f"Deployment {name} in namespace {names['namespace']}", {**names, "deployment": name}
+    if isinstance(found, Unread):
+        absent = fault("ProgramNotReady", where, "there is none", **words)
+        return absent if found.is_absent else unchecked("ProgramNotReady", where, found.why)
+    if not found.wanted:
+        return warning("ProgramNotReady", where, "it is scaled to 0", **words)
+    if not found.ready:
+        return fault("ProgramNotReady", where, f"0 of {found.wanted} Pods are ready", **words)
+    return good("ProgramNotReady", where)
+
+
+def judge_term(term: LeaseTerm | Unread, names: Mapping[str, str], *, is_wanted: bool) -> Finding:
+    """is_wanted: False: nobody could read whether there should be a replica."""
+    where = f"Lease {names['installation']}-leader in namespace {names['namespace']}"
+    if isinstance(term, Unread):
+        absent = fault("NoLeader", where, "there is none: no replica has led yet", **names)
+        return absent if term.is_absent and is_wanted else unchecked("NoLeader", where, term.why)
+    if not term.holder or term.age > term.seconds:
+        renewed = f"it was renewed {term.age:.0f} s ago" if math.isfinite(term.age) else "it was never renewed"
+        told = f"{renewed}, and counts for {term.seconds:.0f} s"
+        return fault("NoLeader", where, told, **names)
+    return good("NoLeader", where)
+
+
+class Keepers(Struct, frozen=True):
+    """The Pods of the DaemonSet: how many there should be, and how many are ready."""
+
+    wanted: int
+    ready: int
+
+
+class CacheFacts(Struct, frozen=True):
+    """What the API server tells of caches.
+
+    full: the newest words about a full disk, by node, of the last hour.
+    """
+
+    keepers: Keepers | Unread
+    full: Mapping[str, str] | Unread
+
+
+def judge_caches(facts: CacheFacts, names: Mapping[str, str]) -> Iterator[Finding]:
+    """`names`: words for commands."""
+    yield from judge_keepers(facts.keepers, names)
+    if isinstance(facts.full, Unread):
+        yield unchecked("CacheDiskFull", "Events about nodes", facts.full.why)
+        return
+    found = (fault("CacheDiskFull", f"node {node}", words, **names) for node, words in sorted(facts.full.items()))
+    yield from or_good(found, "CacheDiskFull", "every node")
+
+
+def judge_keepers(found: Keepers | Unread, names: Mapping[str, str]) -> Iterator[Finding]:
+    where = f"DaemonSet {names['installation']}-cache-keeper in namespace {names['namespace']}"
+    if isinstance(found, Unread):
+        if found.is_absent:
+            yield warning("CacheKeeperAbsent", where, "there is none: nobody removes cache directories", **names)
+        else:
+            yield unchecked("CacheKeeperAbsent", where, found.why)
+    elif found.ready < found.wanted:
+        yield fault("CacheKeeperAbsent", where, f"{found.ready} of {found.wanted} Pods are ready", **names)
+    else:
+        yield good("CacheKeeperAbsent", where)
+
+
+def judge_prometheus(url: str, series: Mapping[str, bool] | Unread) -> Iterator[Finding]:
+    """`series`: whether Prometheus has recent samples of each metric."""
+    if isinstance(series, Unread):
+        yield fault("PrometheusAway", url, series.why, url=url)
+        return
+    yield good("PrometheusAway", url)
+    unknown = sorted(name for name, is_known in series.items() if not is_known)
+    if unknown:
+        yield fault("MetricUnknown", url, f"it has no recent sample of {', '.join(unknown)}", url=url)
+    else:
+        yield good("MetricUnknown", url)
+
+
+LEASE_SECONDS: Final = 60
+"""kube-scheduler renews its lease every two seconds; a new leader takes it over after fifteen."""
+RECENT_SECONDS: Final = 600
+CALLS: Final = re.compile(r'^dispatcher_extender_config_faults\{fault="([\w-]+)"\} ([0-9.]+)', re.MULTILINE)
+
+
+class SchedulerPod(Struct, frozen=True):  # house: kube-scheduler's own Pod
+    """A Pod with kube-scheduler and the extender.
+
+    is_answering: whether kubelet finds the extender ready; None: no status yet.
+    configurations: the documents of the ConfigMaps that the Pod mounts.
+    metrics: what the extender counts.
+    """
+
+    name: str
+    is_ready: bool
+    is_answering: bool | None
+    configurations: Sequence[Json] | Unread
+    metrics: str | Unread
+
+
+class SchedulingFacts(Struct, frozen=True):
+    """Signs that a scheduler of that name works.
+
+    lease_age: seconds since its lease was renewed.
+    bound_age: seconds since it bound a Pod; None: it did not lately.
+    untried: Pods that name it and that no scheduler has looked at for a while.
+    """
+
+    name: str
+    namespace: str
+    pods: Sequence[SchedulerPod] | Unread
+    lease_age: float | Unread
+    bound_age: float | Unread | None
+    untried: int = 0
+
+
+def judge_scheduling(facts: SchedulingFacts) -> Iterator[Finding]:
+    yield judge_presence(facts)
+    if isinstance(facts.pods, Unread) or not facts.pods:
+        why = facts.pods.why if isinstance(facts.pods, Unread) else f"namespace {facts.namespace} has no Pod of it"
+        for what in ("ExtenderNotConfigured", "ExtenderNotAnswering", "ExtenderMisused"):
+            yield unchecked(what, f"scheduler {facts.name}", why)
+        return
+    for pod in facts.pods:
+        yield from judge_extender(pod, facts)
+
+
+def judge_presence(facts: SchedulingFacts) -> Finding:
+    where = f"scheduler {facts.name}"
+    signs = (facts.lease_age, facts.bound_age, facts.pods)
+    is_alive = (
+        is_within(facts.lease_age, LEASE_SECONDS)
+        or is_within(facts.bound_age, RECENT_SECONDS)
+        or (not isinstance(facts.pods, Unread) and any(pod.is_ready for pod in facts.pods))
+    )
+    names = {"namespace": facts.namespace, "scheduler": facts.name}
+    if facts.untried and not is_within(facts.bound_age, RECENT_SECONDS):
+        return fault("SchedulerAbsent", where, f"{facts.untried} Pods name it, and no scheduler looks at them", **names)
+    if is_alive:
+        return good("SchedulerAbsent", where)
+    unread = next((sign for sign in signs if isinstance(sign, Unread) and not sign.is_absent), None)
+    if unread is not None:
+        return unchecked("SchedulerAbsent", where, unread.why)
+    said = f"no Pod of it is ready in namespace {facts.namespace}, its lease is not renewed, and it bound no Pod lately"
+    return fault("SchedulerAbsent", where, said, **names)
+
+
+def is_within(age: float | Unread | None, seconds: float) -> bool:
+    return isinstance(age, float) and age <= seconds
+
+
+def judge_extender(pod: SchedulerPod, facts: SchedulingFacts) -> Iterator[Finding]:
+    where = f"Pod {pod.name} in namespace {facts.namespace}"
+    if isinstance(pod.configurations, Unread):
+        yield unchecked("ExtenderNotConfigured", where, pod.configurations.why)
+    else:
+        found = [fault("ExtenderNotConfigured", where, why) for why in misconfigured(pod.configurations, facts.name)]
+        yield from or_good(found, "ExtenderNotConfigured", where)
+    if pod.is_answering is None:
+        yield unchecked("ExtenderNotAnswering", where, "it has no container `extender` with a status")
+    elif pod.is_answering:
+        yield good("ExtenderNotAnswering", where)
+    else:
+        said = "its container `extender` is not ready"
+        yield fault("ExtenderNotAnswering", where, said, namespace=facts.namespace, pod=pod.name)
+    if isinstance(pod.metrics, Unread):
+        yield unchecked("ExtenderMisused", where, pod.metrics.why)
+    else:
+        yield from or_good(misuses(pod.metrics, where), "ExtenderMisused", where)
+
+
+def misconfigured(documents: Sequence[Json], name: str) -> Iterator[str]:
+    """Faults of the KubeSchedulerConfiguration."""
+    found = [one for one in documents if one.get("kind") == "KubeSchedulerConfiguration"]
+    if not found:
+        yield "no ConfigMap of the Pod has a KubeSchedulerConfiguration"
+        return
+    if name not in {profile.get("schedulerName") for one in found for profile in one.get("profiles") or ()}:
+        yield f"no profile has the schedulerName {name}"
+    extenders = [extender for one in found for extender in one.get("extenders") or ()]
+    ours = [one for one in extenders if one.get("filterVerb") == "filter" and one.get("prioritizeVerb") == "prioritize"]
+    if not ours:
+        yield "no extender has filterVerb: filter and prioritizeVerb: prioritize"
+    elif not any(one.get("nodeCacheCapable") for one in ours):
+        yield "the extender has no nodeCacheCapable: true"
+
+
+def misuses(metrics: str, where: str) -> Iterator[Finding]:
+    """The faults that the extender has found by its calls."""
+    for name, value in CALLS.findall(metrics):
+        if float(value) and name in configuration.FAULTS:
+            yield fault("ExtenderMisused", where, f"{name}: {configuration.FAULTS[name]}")

@@ -1,30 +1,164 @@
-"""Judges the database: server, schema, indexes, plans, functions, connections, notifications."""
+"""Judges the database: server, schema, indexes, plans, functions, connections, notifications.
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+Judges what a database needs over years: vacuum, no forgotten transaction, passwords that last, ids that grow.
+
+Judges clocks: those of the database and of the API server against this machine's.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
-from dispatcher.doctor.finding import Finding, State, fault, good, ident, or_good, shell, signature, unchecked
-from dispatcher.doctor.group_rights import READER
+from dispatcher.doctor.checks import Part
+from dispatcher.doctor.finding import (
+    Finding,
+    FindingState,
+    fault,
+    good,
+    ident,
+    or_good,
+    relation,
+    shell,
+    unchecked,
+    warning,
+)
 from dispatcher.doctor.installation import Installation
-from dispatcher.doctor.plans import Plan, judge_plans
-from dispatcher.doctor.rights import Login, judge_login
+from dispatcher.doctor.schema import (
+    NAMES_IN,
+    OWNER,
+    PUBLIC,
+    READER,
+    SCHEMAS,
+    LoginRights,
+    Objects,
+    Plan,
+    indexes_of,
+    judge_login,
+    judge_objects,
+    judge_plans,
+    other_indexes,
+    paths,
+)
+
+AHEAD = timedelta(days=30)
+
+
+class Prepared(Struct, frozen=True):
+    """A prepared transaction that nobody has ended."""
+
+    gid: str
+    owner: str
+    since: datetime
+
+
+class HeldSnapshot(Struct, frozen=True):
+    """A session whose snapshot keeps dead rows: its age in transactions, and the dead rows of the table."""
+
+    pid: int
+    login: str
+    transactions: int
+    dead: int
+
+
+class GroupLogin(Struct, frozen=True):
+    """A login of one of our groups.
+
+    ends: when its password ends; None: never.
+    talks: settings of the login by which the server tells keys and plans, to its log or to the caller. NAME=VALUE, or
+        IN DATABASE … NAME=VALUE.
+    """
+
+    name: str
+    ends: datetime | None
+    talks: tuple[str, ...]
+
+
+class Gone(Struct, frozen=True):
+    """A queue or a submitter whose role is gone. `mend`: the statement that gives it to another one."""
+
+    what: str
+    said: str
+    mend: str
+
+
+class Upkeep(Struct, frozen=True):
+    """The facts.
+
+    autovacuum: whether the server cleans and analyses tables by itself.
+    last_id, largest_id: of the sequence of ids, and of the rows; None: not known, or no row.
+    """
+
+    now: datetime
+    autovacuum: bool
+    prepared: tuple[Prepared, ...] = ()
+    snapshots: tuple[HeldSnapshot, ...] = ()
+    members: tuple[GroupLogin, ...] = ()
+    gone: tuple[Gone, ...] = ()
+    last_id: int | None = None
+    largest_id: int | None = None
+
+
+def judge_upkeep(facts: Upkeep, database: str) -> Iterator[Finding]:
+    where = f"database {database}"
+    if facts.autovacuum:
+        yield good("AutovacuumOff", where)
+    else:
+        yield fault("AutovacuumOff", where, "autovacuum or track_counts is off", database=database)
+    yield from or_good(judge_prepared(facts, database), "PreparedTransaction", where)
+    yield from or_good(judge_snapshots(facts, database), "OldSnapshot", where)
+    yield from or_good(judge_passwords(facts, database), "PasswordEnds", "logins of the group roles")
+    yield from or_good(judge_settings(facts, database), "LoginTalks", "logins of the group roles")
+    gone = (warning("RoleGone", one.what, one.said, database=database, statement=shell(one.mend)) for one in facts.gone)
+    yield from or_good(gone, "RoleGone", "roles of queues, logins of submitters")
+    if facts.largest_id is not None and (facts.last_id is None or facts.last_id < facts.largest_id):
+        said = f"its last value is {facts.last_id}, and there is a row {facts.largest_id}"
+        yield fault("SequenceBehind", "sequence dispatch_private.tasks_id_seq", said, database=database)
+    else:
+        yield good("SequenceBehind", "sequence dispatch_private.tasks_id_seq")
+
+
+def judge_prepared(facts: Upkeep, database: str) -> Iterator[Finding]:
+    for one in facts.prepared:
+        said = f"{one.owner} prepared it on {one.since:%Y-%m-%d %H:%M} UTC, and nobody has ended it"
+        gid = shell("'" + one.gid.replace("'", "''") + "'")
+        yield warning("PreparedTransaction", f"prepared transaction {one.gid}", said, database=database, gid=gid)
+
+
+def judge_snapshots(facts: Upkeep, database: str) -> Iterator[Finding]:
+    for one in facts.snapshots:
+        said = f"{one.login} has a snapshot {one.transactions} transactions old; {one.dead} dead rows of tasks are kept"
+        yield warning("OldSnapshot", f"session {one.pid}", said, database=database, pid=str(one.pid))
+
+
+def judge_passwords(facts: Upkeep, database: str) -> Iterator[Finding]:
+    for one in facts.members:
+        if one.ends is not None and one.ends - facts.now < AHEAD:
+            said = f"its password is VALID UNTIL {one.ends:%Y-%m-%d %H:%M} UTC"
+            yield warning("PasswordEnds", f"login {one.name}", said, database=database, login=ident(one.name))
+
+
+def judge_settings(facts: Upkeep, database: str) -> Iterator[Finding]:
+    for one in facts.members:
+        for setting in one.talks:
+            scope, _, name = setting.partition("=")[0].rpartition(" ")
+            yield fault(
+                "LoginTalks", f"login {one.name}", f"each of its sessions has {setting}", database=database,
+                login=ident(one.name), scope=shell(f"{scope} ".lstrip()), setting=ident(name),
+            )  # fmt: skip
+
 
 OLDEST_VERSION: Final = 150_000
-NAMES_IN: Final = ("pg_catalog", "pg_temp")
-"""The schemas in which sessions and functions of ours look up names."""
 LEAST_ROOM: Final = 5
 """Connections that one more replica of `run` opens: for rows, notifications, real use, counts and pages."""
 FULLEST_QUEUE: Final = 0.2
 """Notifications in flight take hardly any of the queue. Postgres itself warns at a half."""
-INDEX: Final = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON (?:dispatch\.)?([^;]*);", re.MULTILINE)
-RENAMED: Final = re.compile(r"^ALTER INDEX dispatch\.(\w+) RENAME TO (\w+);", re.MULTILINE)
-PRIMARY: Final = re.compile(r"ADD CONSTRAINT (\w+) PRIMARY KEY")
+BOTH: Final = f"schemas {' and '.join(SCHEMAS)}"
 
 
-class Migration(Struct, frozen=True):
+class MigrationState(Struct, frozen=True):
     version: int
     name: str
     checksum: str
@@ -39,12 +173,6 @@ class Limit(Struct, frozen=True):
     used: int
 
 
-class Function(Struct, frozen=True):
-    signature: str
-    is_definer: bool
-    settings: tuple[str, ...]
-
-
 class Server(Struct, frozen=True):
     """The server, as every login may see it."""
 
@@ -53,61 +181,49 @@ class Server(Struct, frozen=True):
     search_path: str
     limits: tuple[Limit, ...]
     queue_usage: float
+    encoding: str
 
 
 class Schema(Struct, frozen=True):
-    """The schema.
+    """Both schemas.
 
-    owner: None if there is no schema.
+    owners: of each schema that there is.
     applied: the migrations in the database; None if the login may not read them.
     known: the migrations of this version.
-    wanted_indexes: the statement that makes each index.
-    indexes: whether each index of the schema is valid.
+    applied_functions: checksums of the files of functions in the database; None if the login may not read them.
+    known_functions: those of this version.
+    wanted: the objects that this version makes.
+    objects: those of the database.
     """
 
-    owner: str | None
-    applied: tuple[Migration, ...] | None
-    known: tuple[Migration, ...]
-    wanted_indexes: Mapping[str, str]
-    indexes: Mapping[str, bool]
-    functions: tuple[Function, ...]
+    owners: Mapping[str, str]
+    applied: tuple[MigrationState, ...] | None
+    known: tuple[MigrationState, ...]
+    applied_functions: Mapping[str, str] | None
+    known_functions: Mapping[str, str]
+    wanted: Objects
+    objects: Objects
 
 
-class Facts(Struct, frozen=True):
+class DatabaseFacts(Struct, frozen=True):
     """All facts.
 
-    plans: the plan of each frequent query, by its file in sql/; a text says why there is none.
+    plans: the plan of each frequent query, by file/block of sql/queries; a text says why there is none.
     planned: the group role whose queries these are.
     pages: of the tables that grow.
+    upkeep: what the database needs over years.
     """
 
     server: Server
-    login: Login
+    login: LoginRights
     schema: Schema
+    upkeep: Upkeep
     plans: Mapping[str, Plan | str] = {}
     planned: str = READER
     pages: Mapping[str, int] = {}
 
 
-def wanted_indexes(migrations: Iterable[str], primary: Iterable[str]) -> dict[str, str]:
-    """The indexes that these files make, in their order, each with its statement for schema dispatch.
-
-    primary: the files with the statements for primary keys.
-    """
-    found = dict[str, str]()
-    for text in primary:
-        statement = " ".join(line for line in text.splitlines() if not line.startswith("--"))
-        found |= dict.fromkeys(PRIMARY.findall(statement), statement)
-    for text in migrations:
-        for made in INDEX.finditer(text):
-            kind = made[0].partition(" ON ")[0]
-            found[made[1]] = f"{kind} ON dispatch.{' '.join(made[2].split())}"
-        for old, new in RENAMED.findall(text):
-            found[new] = found.pop(old).replace(f"INDEX {old} ", f"INDEX {new} ", 1)
-    return found
-
-
-def judge_database(facts: Facts) -> Iterator[Finding]:
+def judge_database(facts: DatabaseFacts) -> Iterator[Finding]:
     """All checks of a database that answers. Where the schema is another one, what rests on it is not checked."""
     server, schema = facts.server, facts.schema
     yield good("DatabaseAway", f"database {server.database}")
@@ -115,18 +231,22 @@ def judge_database(facts: Facts) -> Iterator[Finding]:
     yield from judge_server(server, facts.login.name)
     migrations = tuple(judge_schema(schema, server.database))
     yield from migrations
-    why = not_ours(schema) or "; ".join(one.message for one in migrations if one.state is State.FAULT)
+    yield from judge_upkeep(facts.upkeep, server.database)
+    why = not_ours(schema) or "; ".join(one.message for one in migrations if one.state is FindingState.FAULT)
     if why:
-        for what in ("IndexMissing", "PlanWithoutIndex", "MissingRight", "ExtraRight", "SearchPath"):
-            yield unchecked(what, "schema dispatch", why)
+        rest = ("IndexMissing", "PlanWithoutIndex", "MissingRight", "ExtraRight", "ObjectChanged")
+        for what in rest:
+            yield unchecked(what, BOTH, why)
         return
     indexes = tuple(judge_indexes(schema, server.database))
-    yield from or_good(indexes, "IndexMissing", "schema dispatch")
+    yield from or_good(indexes, "IndexMissing", BOTH)
     if indexes:
         yield unchecked("PlanWithoutIndex", "frequent queries", "indexes are missing or invalid")
     else:
-        yield from judge_plans(facts.planned, facts.plans, facts.pages, server.database)
-    yield from or_good(judge_functions(schema, server.database), "SearchPath", "schema dispatch")
+        others = other_indexes(schema.wanted, schema.objects)
+        yield from judge_plans(facts.planned, facts.plans, facts.pages, others, server.database)
+    compared = {facts.login.name, facts.login.group, PUBLIC}
+    yield from or_good(judge_objects(schema.wanted, schema.objects, compared, server.database), "ObjectChanged", BOTH)
     yield from judge_login(facts.login, server.database)
 
 
@@ -155,9 +275,16 @@ def judge_server(server: Server, login: str) -> Iterator[Finding]:
         yield fault("PostgresTooOld", where, f"the server is Postgres {server.version // 10_000}")
     else:
         yield good("PostgresTooOld", where)
+    if server.encoding != "UTF8":
+        names = {"database": server.database, "new": ident(f"{server.database}_utf8")}
+        yield fault("DatabaseEncoding", where, f"its encoding is {server.encoding}", **names)
+    else:
+        yield good("DatabaseEncoding", where)
     if paths(server.search_path) != NAMES_IN:
         said = f"the session looks up names in {server.search_path}: a pooler drops the settings of the session"
         yield fault("SearchPath", "the session", said, database=server.database, object=f"ROLE {ident(login)}")
+    else:
+        yield good("SearchPath", "the session")
     yield from or_good(judge_room(server), "ConnectionRoom", where)
     if server.queue_usage > FULLEST_QUEUE:
         said = f"{server.queue_usage:.0%} of the queue is taken"
@@ -183,11 +310,22 @@ def raised(limit: Limit) -> str:
     return f"SYSTEM SET max_connections = {most}  -- and restart the server"
 
 
+def told_owners(owners: Mapping[str, str]) -> str:
+    return f"they belong to {', '.join(sorted(set(owners.values())))}: the database was restored without its roles"
+
+
 def judge_schema(schema: Schema, database: str) -> Iterator[Finding]:
-    where = "table dispatch.schema_version"
-    if schema.owner not in {None, "dispatch_owner"}:
-        yield fault("SchemaOwner", "schema dispatch", f"it belongs to {schema.owner}", database=database)
+    foreign = {name: owner for name, owner in schema.owners.items() if owner != OWNER}
+    if len(foreign) == len(schema.owners) > 1 and len(set(foreign.values())) == 1:
+        yield fault(
+            "RestoredWithoutRoles", "schemas dispatch, dispatch_private", told_owners(foreign), database=database
+        )
         return
+    for name, owner in foreign.items():
+        yield fault("SchemaOwner", f"schema {name}", f"it belongs to {owner}", database=database, schema=name)
+    if foreign:
+        return
+    where = "view dispatch.schema_version"
     if schema.applied is None:
         yield unchecked("SchemaOld", where, "the login may not read it")
         return
@@ -201,32 +339,64 @@ def judge_schema(schema: Schema, database: str) -> Iterator[Finding]:
         yield fault("SchemaOld", where, said, database=database)
     else:
         yield good("SchemaOld", where)
+        yield from judge_function_files(schema, database)
     if changed:
         yield fault("SchemaChanged", where, f"applied with another content: {', '.join(changed)}", database=database)
     else:
         yield good("SchemaChanged", where)
 
 
+def judge_function_files(schema: Schema, database: str) -> Iterator[Finding]:
+    """Judges the files of functions. A newer schema has the functions of its own version."""
+    where = "table dispatch_private.applied_functions"
+    applied, known = schema.applied_functions, schema.known_functions
+    if applied is None:
+        yield unchecked("SchemaOld", where, "the login may not read it")
+    elif why := not_ours(schema):
+        yield unchecked("SchemaOld", where, why)
+    elif others := [f"functions/{one}" for one in sorted({*known, *applied}) if applied.get(one) != known.get(one)]:
+        yield fault("SchemaOld", where, f"not those of this version: {', '.join(others)}", database=database)
+    else:
+        yield good("SchemaOld", where)
+
+
 def judge_indexes(schema: Schema, database: str) -> Iterator[Finding]:
-    for name, statement in schema.wanted_indexes.items():
-        if name not in schema.indexes:
+    for name, statement in indexes_of(schema.wanted).items():
+        found = schema.objects.get(f"index {name}")
+        if found is None:
             made = shell(statement)
-            yield fault("IndexMissing", f"index dispatch.{name}", "it is missing", database=database, statement=made)
-        elif not schema.indexes[name]:
-            yield fault("IndexInvalid", f"index dispatch.{name}", "it is invalid", database=database, index=name)
+            yield fault("IndexMissing", f"index {name}", "it is missing", database=database, statement=made)
+        elif found["is valid"] != "true":
+            yield fault("IndexInvalid", f"index {name}", "it is invalid", database=database, index=relation(name))
 
 
-def judge_functions(schema: Schema, database: str) -> Iterator[Finding]:
-    """A function that runs with the rights of its owner has its own search_path."""
-    for one in schema.functions:
-        path = next((text.partition("=")[2] for text in one.settings if text.startswith("search_path=")), None)
-        if one.is_definer and (path is None or paths(path) != NAMES_IN):
-            said = "it has no search_path of its own" if path is None else f"its search_path is {path}"
-            where = f"function dispatch.{one.signature}"
-            yield fault(
-                "SearchPath", where, said, database=database, object=f"FUNCTION dispatch.{signature(one.signature)}"
-            )
+MOST_SECONDS: Final = 5
+"""The API server tells whole seconds, and an answer takes a moment."""
+THIS_MACHINE: Final = "this machine"
 
 
-def paths(written: str) -> tuple[str, ...]:
-    return tuple(one.strip().strip('"') for one in written.split(","))
+class Clocks(Struct, frozen=True):
+    """Seconds by which each clock is ahead of this machine's; None: not known."""
+
+    database: float | None = None
+    api_server: float | None = None
+
+
+def judge_clocks(clocks: Clocks) -> Iterator[Finding]:
+    """If both others agree with each other and not with this machine, then this machine's clock is wrong."""
+    known = {"database": clocks.database, "API server": clocks.api_server}
+    ahead = {name: seconds for name, seconds in known.items() if seconds is not None}
+    wrong = {name: seconds for name, seconds in ahead.items() if abs(seconds) > MOST_SECONDS}
+    if len(wrong) == len(known) and max(wrong.values()) - min(wrong.values()) <= MOST_SECONDS:
+        wrong = {THIS_MACHINE: -wrong["database"]}
+    for name, seconds in wrong.items():
+        side = "ahead" if seconds > 0 else "behind"
+        found = fault("ClockOff", f"clock of {name}", f"{abs(seconds):.0f} s {side}", machine=name)
+        yield in_its_part(found, name)
+    for name in ahead if THIS_MACHINE not in wrong else ():
+        if name not in wrong:
+            yield in_its_part(good("ClockOff", f"clock of {name}"), name)
+
+
+def in_its_part(found: Finding, name: str) -> Finding:
+    return msgspec.structs.replace(found, part=Part.CLUSTER) if name == "API server" else found

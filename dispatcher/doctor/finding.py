@@ -8,22 +8,22 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.doctor.check import Part
-from dispatcher.doctor.checks import CHECKS
-from dispatcher.model.texts import one_line
+from dispatcher.doctor.checks import CHECKS, Part
+from dispatcher.model.tasks import one_line
 
-PLAIN_SIGNATURE: Final = re.compile(r"[a-z_][a-z0-9_]*\([a-z0-9_, \[\]]*\)")
+PLAIN_SIGNATURE: Final = re.compile(r"[a-z_][a-z0-9_]*\([a-z0-9_., \[\]]*\)")
 PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 WORDS: Final = frozenset({
     "database", "namespace", "installation", "release", "scheduler", "pod", "quota", "range", "secret", "template",
-    "name",
+    "name", "deployment",
 })  # fmt: skip
 """Names that are words of their own in a command. All others are inside of quotes."""
+ODD_NAME: Final = "psql  # no command is shown: a name has control characters, or is too long"
 LONGEST: Final = 1000
 """Longest message. Words of others have any length."""
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     """State of a finding. Only a fault changes the exit status."""
 
     FAULT = "fault"
@@ -44,7 +44,7 @@ class Finding(Struct, frozen=True):
 
     part: Part
     what: str
-    state: State
+    state: FindingState
     where: str
     message: str = ""
     why: str = ""
@@ -53,27 +53,28 @@ class Finding(Struct, frozen=True):
 
 def fault(what: str, where: str, message: str, **names: str) -> Finding:
     """A fault of this check. `names`: the words that its command needs."""
-    return told(State.FAULT, what, where, message, names)
+    return told(FindingState.FAULT, what, where, message, names)
 
 
 def warning(what: str, where: str, message: str, **names: str) -> Finding:
-    return told(State.WARNING, what, where, message, names)
+    return told(FindingState.WARNING, what, where, message, names)
 
 
-def told(state: State, what: str, where: str, message: str, names: dict[str, str]) -> Finding:
+def told(state: FindingState, what: str, where: str, message: str, names: dict[str, str]) -> Finding:
     check = CHECKS[what]
     words = {name: shlex.quote(line(word)) if name in WORDS else line(word) for name, word in names.items()}
-    command = check.mend.format(**words)
+    is_odd = any(line(word) != word for word in names.values())  # a cut or changed command could do something else
+    command = ODD_NAME if is_odd and "'" in check.mend else check.mend.format(**words)
     return Finding(check.part, what, state, line(where), line(message), check.why, command)
 
 
 def unchecked(what: str, where: str, why_not: str) -> Finding:
     """The check could not be made. That is no fault."""
-    return Finding(CHECKS[what].part, what, State.NOT_CHECKED, line(where), line(why_not))
+    return Finding(CHECKS[what].part, what, FindingState.NOT_CHECKED, line(where), line(why_not))
 
 
 def good(what: str, where: str) -> Finding:
-    return Finding(CHECKS[what].part, what, State.GOOD, line(where))
+    return Finding(CHECKS[what].part, what, FindingState.GOOD, line(where))
 
 
 def or_good(found: Iterable[Finding], what: str, where: str) -> Iterator[Finding]:
@@ -93,9 +94,19 @@ def ident(name: str) -> str:
     return shell(name if PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"')
 
 
+def relation(name: str) -> str:
+    """A table or view of ours for SQL, as `ident` does it. `name`: with its schema, unquoted."""
+    schema, _, own = name.partition(".")
+    return f"{schema}.{ident(own)}"
+
+
 def signature(written: str) -> str:
-    """A function for SQL, as `ident` does it. A name that could hold more SQL becomes one quoted name."""
-    return written if PLAIN_SIGNATURE.fullmatch(written) else ident(written)
+    """A function of ours for SQL, as `ident` does it. A name that could hold more SQL becomes one quoted name.
+
+    written: with its schema, unquoted.
+    """
+    schema, _, own = written.partition(".")
+    return f"{schema}.{own if PLAIN_SIGNATURE.fullmatch(own) else ident(own)}"
 
 
 def shell(text: str) -> str:

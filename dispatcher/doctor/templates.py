@@ -1,4 +1,7 @@
-"""Judges each template: its Job by dry run, its Pod by what the namespace and the nodes allow, the Secrets it names."""
+"""Judges each template: its Job by dry run, its Pod by what the namespace and the nodes allow, the Secrets it names.
+
+The Secrets that a Pod names, and the keys that it needs of them. References that are optional are left out.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,39 +12,61 @@ from msgspec import Struct
 from dispatcher.admission.room import Room
 from dispatcher.admission.room_view import RoomView
 from dispatcher.doctor.cluster import Unread
-from dispatcher.doctor.finding import Finding, fault, good, or_good, shell, unchecked
-from dispatcher.doctor.limits import defaults_of, quota_refusal, range_refusals
-from dispatcher.doctor.pod_security import CALLS_SINCE, PRIVILEGED, level_of, violations
-from dispatcher.doctor.secrets_named import Named, named_secrets
-from dispatcher.jobs.answers import Meaning, read_create
-from dispatcher.kube.needs import needs_of_manifest
+from dispatcher.doctor.finding import Finding, fault, good, or_good, shell, unchecked, warning
+from dispatcher.doctor.pod_rules import (
+    CALLS_SINCE,
+    PRIVILEGED,
+    defaults_of,
+    level_of,
+    quota_refusal,
+    range_refusals,
+    violations,
+)
+from dispatcher.jobs.env import LOGIN, SecretReference, beside_variables, named_secrets
+from dispatcher.jobs.refusals import OF_THE_ROW, Meaning, read_create
+from dispatcher.kube.pods import needs_of_manifest
+from dispatcher.model.cluster import Quota
 from dispatcher.model.jobs import ApiAnswer
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.quotas import Quota
 
 Json = Mapping[str, Any]
+
+
 ENFORCED: Final = "pod-security.kubernetes.io/enforce"
+
+
 ENFORCED_VERSION: Final = "pod-security.kubernetes.io/enforce-version"
+
+
 LATEST: Final = "latest"
+
+
 VERSION: Final = re.compile(r"v1\.(\d{1,3})")
-OF_THE_TEMPLATE: Final = frozenset({Meaning.DENIED, Meaning.POISON})
+
+
 MADE: Final = frozenset({Meaning.CREATED, Meaning.EXISTS})
+
+
 GONE: Final = {Meaning.NO_NAMESPACE: "NamespaceMissing", Meaning.TERMINATING: "NamespaceTerminating"}
 
 
-class Tried(Struct, frozen=True):
+class TemplateTrial(Struct, frozen=True):
     """One template.
 
     job: the Job of a row that sets nothing, or the fault of the template.
     answer: of the dry run; None without a Job.
+    opens_env: whether rows may set every variable that is not closed.
+    doubts: what its author may not have meant.
     """
 
     name: str
     job: Json | str
     answer: ApiAnswer | None = None
+    opens_env: bool = False
+    doubts: tuple[str, ...] = ()
 
 
-class Place(Struct, frozen=True):
+class PodRules(Struct, frozen=True):
     """Limits and objects that the Pods of all templates meet.
 
     namespace: of the Jobs.
@@ -61,7 +86,7 @@ class Place(Struct, frozen=True):
     minor: int = CALLS_SINCE
 
 
-class Pod(Struct, frozen=True):
+class TemplatePod(Struct, frozen=True):
     """The Pod of a template."""
 
     template: str
@@ -73,7 +98,9 @@ class Pod(Struct, frozen=True):
         return f"template {self.template}"
 
 
-def judge_templates(tried: Sequence[Tried], place: Place | Unread, names: Mapping[str, str]) -> Iterator[Finding]:
+def judge_templates(
+    tried: Sequence[TemplateTrial], place: PodRules | Unread, names: Mapping[str, str]
+) -> Iterator[Finding]:
     """`place`: Unread if no Job can be made there at all. `names`: words for commands."""
     if not tried:
         yield fault("NoTemplate", "DISPATCHER_IMAGE, DISPATCHER_TEMPLATES_DIR", "neither gives a template", **names)
@@ -85,15 +112,33 @@ def judge_templates(tried: Sequence[Tried], place: Place | Unread, names: Mappin
             yield fault("InvalidTemplate", where, one.job, template=one.name)
             continue
         yield good("InvalidTemplate", where)
+        yield from (warning("TemplateDoubtful", where, words, template=one.name) for words in one.doubts)
+        if not one.doubts:
+            yield good("TemplateDoubtful", where)
         if isinstance(place, Unread):
             yield unchecked("JobRefused", where, place.why)
             continue
         yield from judge_answer(one, place.namespace)
         spec = one.job["spec"]["template"]["spec"]
-        yield from judge_pod(Pod(one.name, spec, needs_of_manifest(spec)), place)
+        yield judge_openness(one, spec, place)
+        yield from judge_pod(TemplatePod(one.name, spec, needs_of_manifest(spec)), place)
 
 
-def judge_answer(one: Tried, namespace: str) -> Iterator[Finding]:
+def judge_openness(one: TemplateTrial, spec: Json, place: PodRules) -> Finding:
+    """A variable can make a library read, send or run something. The login of tasks is no secret to them.
+
+    A Secret that cannot be read is told by another check.
+    """
+    given = {*beside_variables(spec)} if one.opens_env else set()
+    more = {name for name, keys in place.secrets.items() if not isinstance(keys, Unread) and keys - {LOGIN}}
+    secrets = sorted({named.secret for named in given if named.key != LOGIN} & more)
+    if not secrets:
+        return good("EnvOpen", f"template {one.name}")
+    said = f"rows may set every variable that is not closed, next to Secret {', '.join(secrets)}"
+    return warning("EnvOpen", f"template {one.name}", said, template=one.name)
+
+
+def judge_answer(one: TemplateTrial, namespace: str) -> Iterator[Finding]:
     where, answer = f"template {one.name}", one.answer
     if answer is None:
         yield unchecked("JobRefused", where, "it was not tried")
@@ -101,15 +146,20 @@ def judge_answer(one: Tried, namespace: str) -> Iterator[Finding]:
     meaning, said = read_create(answer), f"{answer.status} {answer.message}"
     if meaning in MADE:
         yield good("JobRefused", where)
+        yield (
+            fault("JobChanged", where, "; ".join(answer.changes), namespace=namespace)
+            if answer.changes
+            else good("JobChanged", where)
+        )
     elif meaning in GONE:
         yield fault(GONE[meaning], f"namespace {namespace}", said, namespace=namespace)
-    elif meaning in OF_THE_TEMPLATE:
+    elif meaning in OF_THE_ROW:
         yield fault("JobRefused", where, said, template=one.name)
     else:
         yield unchecked("JobRefused", where, said)
 
 
-def judge_pod(pod: Pod, place: Place) -> Iterator[Finding]:
+def judge_pod(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
     yield from judge_security(pod, place)
     yield from judge_quotas(pod, place)
     yield from judge_ranges(pod, place)
@@ -117,7 +167,7 @@ def judge_pod(pod: Pod, place: Place) -> Iterator[Finding]:
     yield from judge_room(pod, place.room)
 
 
-def judge_security(pod: Pod, place: Place) -> Iterator[Finding]:
+def judge_security(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
     if isinstance(place.labels, Unread):
         yield unchecked("PodSecurity", pod.where, place.labels.why)
         return
@@ -144,7 +194,7 @@ def is_newest(version: str, minor: int) -> bool:
     return version == LATEST or ((found := VERSION.fullmatch(version)) is not None and int(found[1]) >= minor)
 
 
-def judge_quotas(pod: Pod, place: Place) -> Iterator[Finding]:
+def judge_quotas(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
     if isinstance(place.quotas, Unread):
         yield unchecked("QuotaFitsNoJob", pod.where, place.quotas.why)
         return
@@ -158,7 +208,7 @@ def judge_quotas(pod: Pod, place: Place) -> Iterator[Finding]:
     yield from or_good(found, "QuotaFitsNoJob", pod.where)
 
 
-def judge_ranges(pod: Pod, place: Place) -> Iterator[Finding]:
+def judge_ranges(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
     if isinstance(place.ranges, Unread):
         yield unchecked("LimitRangeRefuses", pod.where, place.ranges.why)
         return
@@ -171,7 +221,7 @@ def judge_ranges(pod: Pod, place: Place) -> Iterator[Finding]:
     yield from or_good(found, "LimitRangeRefuses", pod.where)
 
 
-def judge_secrets(pod: Pod, place: Place) -> Iterator[Finding]:
+def judge_secrets(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
     missing = set[str]()
     for one in named_secrets(pod.spec):
         found = judge_secret(pod.where, one, place)
@@ -180,7 +230,7 @@ def judge_secrets(pod: Pod, place: Place) -> Iterator[Finding]:
         missing |= {one.secret} if found.what == "SecretMissing" else set()
 
 
-def judge_secret(where: str, named: Named, place: Place) -> Finding:
+def judge_secret(where: str, named: SecretReference, place: PodRules) -> Finding:
     keys, secret = place.secrets[named.secret], f"Secret {named.secret} in namespace {place.namespace}"
     names = {"namespace": place.namespace, "secret": named.secret}
     if isinstance(keys, Unread):
@@ -192,7 +242,7 @@ def judge_secret(where: str, named: Named, place: Place) -> Finding:
     return good("SecretKeyMissing" if named.key else "SecretMissing", f"{where}, {secret}")
 
 
-def judge_room(pod: Pod, view: RoomView | Unread) -> Iterator[Finding]:
+def judge_room(pod: TemplatePod, view: RoomView | Unread) -> Iterator[Finding]:
     """A node that is full now is large enough, so that is no fault."""
     if isinstance(view, Unread):
         yield unchecked("NoNodeFits", pod.where, view.why)

@@ -1,1 +1,1 @@
-"""The scheduler extender: answers the HTTP calls of kube-scheduler."""
+"""The scheduler extender: answers the HTTP calls of kube-scheduler, and keeps reservations of room on nodes."""

@@ -1,5 +1,13 @@
-"""The KubeSchedulerConfiguration that the extender is made for (`kubescheduler.config.k8s.io/v1`)."""
+"""The KubeSchedulerConfiguration that the extender is made for (`kubescheduler.config.k8s.io/v1`).
 
+Checks from the incoming calls that kube-scheduler is configured as the extender needs it.
+
+kube-scheduler does not report that it drops answers, calls too seldom or sends whole nodes. So this module reports the
+faults that the calls show: by a metric and a log line. `/readyz` stays ready, because to take the extender out of
+service would repair nothing.
+"""
+
+from collections import deque
 from typing import Any, Final
 
 from dispatcher.settings.definition import ExtenderSettings, Settings
@@ -60,3 +68,59 @@ def tls() -> dict[str, Any]:
             "keyFile": f"{CERTIFICATES}/tls.key",
         },
     }
+
+
+UNCACHED: Final = "uncached"
+NO_PRIORITIZE: Final = "no-prioritize"
+NO_FILTER: Final = "no-filter"
+TWO_CALLERS: Final = "two-callers"
+FAULTS: Final = {
+    UNCACHED: "whole nodes are sent: set nodeCacheCapable: true, or every node looks idle to kube-scheduler",
+    NO_PRIORITIZE: "filter is called and prioritize never is: set prioritizeVerb and a weight, or no cache is warm",
+    NO_FILTER: "prioritize is called and filter never is: set filterVerb, or reservations will not hold",
+    TWO_CALLERS: "two schedulers ask in turn: give each an extender of its own, or neither sees what the other takes",
+}
+ENOUGH_CALLS: Final = 20
+TURNS: Final = 3
+TURNS_WITHIN_SECONDS: Final = 60
+REMEMBERED: Final = 16
+STANDS_SECONDS: Final = 600
+"""A fault ends so long after the last call that shows it, so that a mended configuration needs no restart here."""
+Peer = tuple[str, int]
+
+
+class ConfigurationCheck:
+    """Learns of each call. `faults`: the keys of FAULTS that calls of the last STANDS_SECONDS showed."""
+
+    def __init__(self) -> None:
+        self.faults: frozenset[str] = frozenset()
+        self._shown: dict[str, float] = {}
+        self._calls = {"filter": 0, "prioritize": 0}
+        self._peers: deque[Peer] = deque(maxlen=REMEMBERED)
+        self._turns: deque[float] = deque(maxlen=TURNS)
+
+    def hear(self, verb: str, peer: Peer, now: float, *, has_choice: bool, is_cached: bool) -> frozenset[str]:
+        """Returns new faults. `has_choice`: there are several nodes, because kube-scheduler scores no single node."""
+        found = set() if is_cached else {UNCACHED}
+        if verb in self._calls and has_choice:
+            self._calls[verb] += 1
+        for called, silent, fault in (("filter", "prioritize", NO_PRIORITIZE), ("prioritize", "filter", NO_FILTER)):
+            if self._calls[called] >= ENOUGH_CALLS and not self._calls[silent]:
+                found.add(fault)
+        if self._are_two(peer, now):
+            found.add(TWO_CALLERS)
+        self._shown |= dict.fromkeys(found, now)
+        before = self.faults
+        self.faults = frozenset(fault for fault, at in self._shown.items() if now - at < STANDS_SECONDS)
+        return self.faults - before
+
+    def _are_two(self, peer: Peer, now: float) -> bool:
+        """True if two connections take turns. A single scheduler may replace its connection, but does not return."""
+        if self._peers and peer != self._peers[-1]:
+            if peer in self._peers:
+                self._turns.append(now)
+                self._peers.remove(peer)
+            self._peers.append(peer)
+        elif not self._peers:
+            self._peers.append(peer)
+        return len(self._turns) == TURNS and now - self._turns[0] <= TURNS_WITHIN_SECONDS

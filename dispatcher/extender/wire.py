@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
+from dispatcher.extender.assumed_pods import PodRequest
 from dispatcher.kube.objects import pod_keys
-from dispatcher.kube.pod_requests import asked_of, requests
+from dispatcher.kube.pods import asked_of, requests
 from dispatcher.kube.wire import UNREADABLE, Meta, PodSpec, Wire, full_name
-from dispatcher.model.amounts import Amounts
-from dispatcher.reservations.pod_request import PodRequest
+from dispatcher.model.resources import Amounts
 
 NOTHING: Final = msgspec.Raw(b"null")
 NONE: Final[Mapping[str, str]] = {}
@@ -25,7 +25,7 @@ OF_NODES: Final = frozenset({("apps/v1", "DaemonSet"), ("v1", "Node")})
 """Controllers of Pods that belong to their node: daemons, and mirrors of static Pods."""
 
 
-class Pod(Wire, frozen=True):
+class ExtenderPod(Wire, frozen=True):
     metadata: Meta = Meta()
     spec: PodSpec = PodSpec()
 
@@ -34,7 +34,7 @@ class Name(Struct, frozen=True):
     name: str
 
 
-class Node(Struct, frozen=True):
+class ExtenderNode(Struct, frozen=True):
     """Only the name of a node is read, so faults of its other fields do no harm."""
 
     metadata: Name
@@ -92,7 +92,7 @@ def name_itself(raw: Raw) -> str:
 
 
 def name_of_node(raw: Raw) -> str:
-    return msgspec.json.decode(raw, type=Node).metadata.name
+    return msgspec.json.decode(raw, type=ExtenderNode).metadata.name
 
 
 class Priority(Struct, frozen=True, gc=False, rename="pascal"):
@@ -147,12 +147,12 @@ def meta_of(victims: Victims) -> MetaVictims:
     return MetaVictims([MetaPod(pod.metadata.uid) for pod in victims.pods or ()], victims.num_pdb_violations)
 
 
-def asks(pod: Pod, unset: Mapping[str, str] = NONE) -> Amounts:
+def asks(pod: ExtenderPod, unset: Mapping[str, str] = NONE) -> Amounts:
     """The requests of the Pod. `unset`: the requests of a container that sets none."""
     return asked_of(pod.spec, lambda container: requests({**unset, **(container.resources.requests or {})}))
 
 
-def read_pod_request(pod: Pod) -> PodRequest:
+def read_pod_request(pod: ExtenderPod) -> PodRequest:
     meta = pod.metadata
     controllers = {(owner.api_version, owner.kind) for owner in meta.owner_references or () if owner.controller}
     is_exempt = (pod.spec.priority or 0) >= CRITICAL or not controllers.isdisjoint(OF_NODES)

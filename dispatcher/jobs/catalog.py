@@ -1,7 +1,8 @@
 """The templates: the files of TEMPLATES_DIR and the built-in template. Files are read again when they change.
 
 An earlier version of a faulty file is not used, because it would be lost at a restart, and rows must be judged the
-same before and after one. The rows of a faulty template are held, with the fault as their reason.
+same before and after one. The rows of a faulty template are held, with the fault as their reason. A folder or file
+that cannot be read is no faulty one: what was read before stays, and the next cycle tries again.
 """
 
 import os
@@ -9,21 +10,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import structlog
 
-from dispatcher.jobs.needs import NOT_PLACED, PlacedBy
-from dispatcher.jobs.offered import offered_templates
-from dispatcher.jobs.overrides import judge_kind
+from dispatcher.jobs.manifest import NOT_PLACED, PlacedBy
+from dispatcher.jobs.offered import offered_templates, why_unusable
+from dispatcher.jobs.row_check import judge_kind
 from dispatcher.jobs.templates import Template, judge_template, parse_template
 from dispatcher.model.errors import TemplateError
 from dispatcher.model.launches import Offer
-from dispatcher.model.tasks import Kind
-from dispatcher.model.templates import OfferedTemplate
-from dispatcher.model.verdicts import Hold
+from dispatcher.model.resources import parse_quantity
+from dispatcher.model.tasks import Kind, OfferedTemplate
+from dispatcher.model.verdicts import UNREAD_FILE, UNREADABLE, Hold, HoldReason, own_fault
 from dispatcher.runtime.clock import elapsed
 from dispatcher.settings.definition import JobSettings
 
 log = structlog.get_logger(component="jobs.catalog")
+
 
 MOST_KINDS: Final = 100_000
 
@@ -50,25 +53,50 @@ class Catalog:
             files = find_files(self._settings.templates_dir)
         except OSError as fault:
             self.fault = f"TEMPLATES_DIR: {fault}"
-            self.templates, self._offers, self._stamp = {}, {}, None
             return False
         self.fault, self.looked_at = "", elapsed()
         if files == self._stamp:
             return False
-        self._stamp = files
-        self._offers = {}
-        self.templates = built_in(self._settings) | {path.stem: read_file(path) for path in files}
-        faults = [fault for fault in self.templates.values() if isinstance(fault, str)]
-        log.info("templates read", names=sorted(self.templates), faults=faults)
+        return self._read(files)
+
+    def _read(self, files: Mapping[Path, tuple[int, int]]) -> bool:
+        """Reads the files. One that cannot be read leaves no stamp, so that it is read again."""
+        found, stamp = built_in(self._settings), dict(files)
+        for path in files:
+            try:
+                found[path.stem] = read_file(path)
+            except OSError as fault:
+                del stamp[path]
+                found[path.stem] = self._before(path.stem, fault)
+        self._stamp = stamp
+        most = int(parse_quantity(self._settings.max_job_bytes))
+        found = {name: one if isinstance(one, str) else bounded(one, most) for name, one in found.items()}
+        if found == self.templates:
+            return False
+        self.templates, self._offers = found, {}
+        faults = [fault for fault in found.values() if isinstance(fault, str)]
+        log.info("templates read", names=sorted(found), faults=faults)
         return True
+
+    def _before(self, name: str, fault: OSError) -> Template | str:
+        """What stands for a template whose file cannot be read now."""
+        known = self.templates.get(name)
+        return known if isinstance(known, Template) else f"{UNREAD_FILE}: {fault.strerror}"
 
     def offer(self, kind: Kind) -> Offer | Hold:
         """The offer for rows of this kind, or why they are held. A kind is judged once, until a template changes."""
         if len(self._offers) > MOST_KINDS:
             self._offers = {}
+        if self.fault and kind.template not in self.templates:
+            return Hold(HoldReason.UNKNOWN_TEMPLATE, f"{UNREADABLE}: {self.fault}")
         if (known := self._offers.get(kind.digest)) is not None:
             return known
-        self._offers[kind.digest] = judged = judge_kind(kind, self.templates, self._passed, self._placed_by)
+        try:
+            judged = judge_kind(kind, self.templates, self._passed, self._placed_by)
+        except Exception as bug:  # noqa: BLE001  # one kind must not end a cycle, which launches the rows of all teams
+            judged = own_fault(bug)
+            log.error("a kind of rows cannot be judged", fault=judged.detail)  # noqa: TRY400  # a traceback may quote a row
+        self._offers[kind.digest] = judged
         return judged
 
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
@@ -77,6 +105,11 @@ class Catalog:
     def offered(self) -> list[OfferedTemplate]:
         """What the templates let rows set, for the table by which INSERT judges rows."""
         return offered_templates(self.templates, self._passed)
+
+
+def bounded(template: Template, most: int) -> Template:
+    """The template with the installation's bound, if it has none of its own."""
+    return template if template.max_bytes else msgspec.structs.replace(template, max_bytes=most)
 
 
 def find_files(folder: str | None) -> dict[Path, tuple[int, int]]:
@@ -89,10 +122,16 @@ def find_files(folder: str | None) -> dict[Path, tuple[int, int]]:
 
 
 def read_file(path: Path) -> Template | str:
+    """The template, or the fault of the file. OSError: it cannot be read."""
     try:
-        return parse_template(path.stem, path.read_text(encoding="utf-8"))
-    except (TemplateError, OSError, UnicodeDecodeError) as fault:
+        template = parse_template(path.stem, path.read_text(encoding="utf-8"))
+        return why_unusable(template) or template
+    except (TemplateError, UnicodeDecodeError) as fault:
         return str(fault)
+    except OSError:
+        raise
+    except Exception as bug:  # noqa: BLE001  # one file must not end a cycle, which launches the rows of all teams
+        return f"template {path.stem}: {own_fault(bug).detail}"
 
 
 def built_in(settings: JobSettings) -> dict[str, Template | str]:

@@ -1,8 +1,14 @@
-"""The container's environment. Later sources win: PASS_ENV, template, row, contract.
+"""The container's environment. Later sources win: PASS_ENV, template, row, contract. The contract is listed first.
 
 Every value that is not the template's own arrives in the container unchanged. kubelet expands `$(NAME)` and reads `$$`
 as `$`, so each `$` is doubled. Otherwise a row could print a secret of its template, and a `$` in a value would change.
 The result is a new list in a fixed order, so that a repeated create sends the same bytes.
+
+Environment variables whose value programs run or trust.
+
+The names are those in the manuals of shells, interpreters, build tools, loaders, clients and TLS libraries. No such
+list is complete: a template that holds Secrets opens the names that it needs. They are compared in upper case, because
+npm, pip and curl read theirs in lower case. SQL has the same list (`dispatch_private.is_trusted`).
 """
 
 import re
@@ -10,16 +16,91 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from dispatcher.jobs.trusted_env import is_trusted
-from dispatcher.model.identity import CONTROLLER_UID
+from msgspec import Struct
+
+from dispatcher.model.launches import CONTROLLER_UID
+
+Json = Mapping[str, Any]
+
+NAMES = frozenset({
+    # shells, editors and pagers
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "IFS", "ENV", "BASH_ENV", "BASHOPTS", "SHELLOPTS", "PS4",
+    "PROMPT_COMMAND", "CDPATH", "GLOBIGNORE", "EXECIGNORE", "BASH_LOADABLES_PATH", "BASH_XTRACEFD", "FPATH",
+    "ZDOTDIR", "FCEDIT", "INPUTRC", "TERMINFO", "TERMINFO_DIRS", "TERMCAP", "BROWSER", "EDITOR", "VISUAL", "PAGER",
+    "MANPAGER", "VIM", "VIMINIT", "VIMRUNTIME", "EXINIT", "EMACSPATH", "EMACSLOADPATH", "EMACSDATA", "AWKPATH",
+    "AWKLIBPATH", "M4PATH",
+    # loaders, the C library and names of hosts
+    "GCONV_PATH", "LOCPATH", "NLSPATH", "GLIBC_TUNABLES", "MALLOC_CONF", "MALLOC_TRACE", "RES_OPTIONS",
+    "LOCALDOMAIN", "HOSTALIASES", "GETCONF_DIR", "TMPDIR", "TMP", "TEMP", "TZDIR", "LIBPATH", "SHLIB_PATH",
+    "CUDA_INJECTION32_PATH", "CUDA_INJECTION64_PATH", "OMP_TOOL_LIBRARIES", "UCX_MODULE_DIR", "XAUTHORITY",
+    # languages
+    "CLASSPATH", "VIRTUAL_ENV", "IPYTHONDIR", "MPLCONFIGDIR", "MPLBACKEND", "DJANGO_SETTINGS_MODULE",
+    "GUNICORN_CMD_ARGS", "PHPRC", "IRBRC", "GHCRTS", "STACK_ROOT", "STACK_YAML", "R_HOME", "R_PROFILE",
+    "R_PROFILE_USER", "R_ENVIRON", "R_ENVIRON_USER", "R_LIBS", "R_LIBS_USER", "R_LIBS_SITE", "R_DEFAULT_PACKAGES",
+    "ANT_ARGS", "ANT_HOME", "GOFLAGS", "GOPATH", "GOROOT", "GOBIN", "GOENV", "GOPROXY", "GOPRIVATE", "GONOPROXY",
+    "GONOSUMDB", "GOSUMDB", "GOINSECURE", "GOTOOLCHAIN", "GOTOOLDIR", "GODEBUG", "GOEXPERIMENT", "GOTRACEBACK",
+    "GOCACHE", "GOCACHEPROG", "GOMODCACHE", "GOVCS", "GOAUTH", "GOTMPDIR", "GOWORK", "GOCOVERDIR", "RUSTC",
+    "RUSTFLAGS", "RUSTDOC", "RUSTDOCFLAGS",
+    # builds
+    "CC", "CXX", "CPP", "LD", "AR", "AS", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "MAKE", "MAKEFLAGS",
+    "MFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH",
+    "LIBRARY_PATH", "COMPILER_PATH", "ACLOCAL_PATH", "CONFIG_SITE", "CONFIG_SHELL", "HG", "HGRCPATH", "HGEDITOR",
+    "CVS_RSH",
+    # trust and servers
+    "SSLKEYLOGFILE", "LDAPCONF", "LDAPRC", "TNS_ADMIN", "KUBECONFIG", "CONTAINER_HOST", "CONTAINER_SSHKEY",
+    "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "PROJ_LIB", "PROJ_DATA", "GDAL_DRIVER_PATH", "GDAL_DATA",
+})  # fmt: skip
+
+
+PREFIXES = (
+    "BASH_FUNC_", "LESS", "DYLD_", "ZSH_", "NVIM_", "PYTHON", "PIP_", "UV_", "POETRY_", "PDM_", "CONDA_", "MAMBA_",
+    "PYSPARK_", "JUPYTER_", "FLASK_", "UWSGI_", "NODE_", "NPM_", "YARN_", "PNPM_", "BUN_", "DENO_", "COREPACK_",
+    "ELECTRON_", "JAVA_", "_JAVA_", "JDK_", "JVM_", "MAVEN_", "GRADLE_", "SBT_", "CATALINA_", "JRUBY_", "LEIN_",
+    "PERL", "RUBY", "GEM_", "BUNDLE_", "PHP_", "COMPOSER_", "LUA_", "JULIA_", "ERL_", "ELIXIR_", "REBAR_", "CABAL_",
+    "OCAML", "CAML", "OPAM", "CGO_", "RUSTC_", "RUSTUP_", "CARGO_", "DOTNET_", "COMPLUS_", "CORECLR_", "NUGET_",
+    "MSBUILD", "CMAKE_", "GCC_", "CCACHE_", "DISTCC_", "PKG_CONFIG", "BAZEL_", "GIT_", "SVN_", "SSH_", "RSYNC_",
+    "CURL_", "WGET", "SSL_", "OPENSSL_", "GNUTLS_", "NSS_", "NSPR_", "PKCS11_", "KRB5", "LDAPTLS_", "PG", "MYSQL_",
+    "MARIADB_", "ORACLE_", "ODBC", "REDISCLI_", "AWS_", "GOOGLE_", "AZURE_", "CLOUDSDK_", "GCLOUD_", "ALIBABA_",
+    "KUBE", "HELM_", "DOCKER_", "BUILDAH_", "TF_", "VAULT_", "CONSUL_", "ANSIBLE_", "AIRFLOW_", "HADOOP_", "SPARK_",
+    "FLINK_", "HF_", "HUGGINGFACE_", "TRANSFORMERS_", "TORCH_", "OPENAI_", "ANTHROPIC_", "WANDB_", "MLFLOW_",
+    "NVIDIA_", "OMPI_", "PMIX_", "I_MPI_", "GST_", "GIO_", "GTK_", "GDK_", "QT_", "XDG_", "DBUS_", "FONTCONFIG_",
+    "MAGICK_",
+)  # fmt: skip
+
+
+SUFFIXES = ("_PROXY", "_CA_BUNDLE", "_OPTS")
+
+
+def is_trusted(name: str) -> bool:
+    """Whether a program of this list runs or trusts the value of this variable.
+
+    Such a value acts like code, and the container also has the template's Secrets. A row may set the variable only if
+    the template opens it by name.
+    """
+    upper = name.upper()
+    is_ours = name == "NODE_NAME"  # part of the contract; the prefix NODE_ means Node.js
+    return not is_ours and (upper in NAMES or upper.startswith(PREFIXES) or upper.endswith(SUFFIXES))
+
 
 ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+
+
 CONTRACT: Final = frozenset({
     "TASK_ID", "TASK_QUEUE", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_START_KEY", "TASK_TIMEOUT_SECONDS", "TASK_CACHE_DIR",
     "NODE_NAME", "POD_NAME", "POD_NAMESPACE", "JOB_UID",
 })  # fmt: skip
-CLOSED_PREFIXES: Final = ("TASK_", "DISPATCHER_", "KUBERNETES_", "LD_")
+
+
+EVERY_NAME: Final = "env"
+"""What a template opens if rows may set every name that is not closed."""
+
+
+OUR_PREFIXES: Final = ("TASK_", "DISPATCHER_", "KUBERNETES_")
+
+
 NEVER_PASSED: Final = ("DISPATCHER_*", "PG*", "KUBERNETES_*", "PATH", "HOME", "LD_*")
+
+
 FIELDS: Final = {
     "NODE_NAME": "spec.nodeName",
     "POD_NAME": "metadata.name",
@@ -28,15 +109,32 @@ FIELDS: Final = {
 }
 """Variables that only the cluster can fill. `exec` and the task functions identify their container by them."""
 
+
 EnvVar = dict[str, Any]
+
+
 FROM_THE_CLUSTER: Final[dict[str, EnvVar]] = {
     name: {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in sorted(FIELDS.items())
 }
 
 
 def is_closed(name: str) -> bool:
-    """Whether neither a row nor a template may set this name."""
-    return name in CONTRACT or name.startswith(CLOSED_PREFIXES)
+    """Whether no row may set this name."""
+    return name in CONTRACT or name.startswith((*OUR_PREFIXES, "LD_"))
+
+
+def is_dispatchers(variable: Json) -> bool:
+    """Whether a template may not have this variable. It may name what the dispatcher would set, in the same words."""
+    name = str(variable.get("name"))
+    if name not in CONTRACT:
+        return name.startswith(OUR_PREFIXES) and name != LOGIN
+    written: Json = {key: value for key, value in variable.items() if value is not None}
+    source = written.get("valueFrom")
+    field = source.get("fieldRef") if isinstance(source, dict) else None
+    if not isinstance(source, dict) or source.keys() != {"fieldRef"} or not isinstance(field, dict):
+        return True
+    same = {**written, "valueFrom": {"fieldRef": {key: field[key] for key in field if key != "apiVersion"}}}
+    return same != FROM_THE_CLUSTER.get(name) or field.get("apiVersion", "v1") != "v1"
 
 
 def pass_env(environ: Mapping[str, str], globs: Iterable[str]) -> dict[str, str]:
@@ -67,7 +165,7 @@ def env_denials(names: Iterable[str], opened: frozenset[str], taken: frozenset[s
             continue
         elif is_trusted(name):
             yield f"env.{name} changes what programs run or trust: the template has to open it by name"
-        elif "env" not in opened:
+        elif EVERY_NAME not in opened:
             yield f"the template does not open env.{name}"
         elif name in taken:
             yield f"env.{name} is set by the template or PASS_ENV, and not opened"
@@ -76,16 +174,18 @@ def env_denials(names: Iterable[str], opened: frozenset[str], taken: frozenset[s
 def build_env(
     passed: Mapping[str, str], own: Iterable[EnvVar], row: Mapping[str, str], contract: Mapping[str, str]
 ) -> list[EnvVar]:
-    """The variables of the container. The template's order is kept, because a `$(X)` refers to an earlier variable."""
+    """The variables of the container. A `$(X)` refers to an earlier variable.
+
+    So the contract comes first, and the template's order is kept.
+    """
+    ours = {**{name: literal(name, value) for name, value in sorted(contract.items())}, **FROM_THE_CLUSTER}
     layers: dict[str, EnvVar] = {name: literal(name, value) for name, value in sorted(passed.items())}
     for variable in own:
         layers.pop(variable["name"], None)  # otherwise it would come before variables that its value refers to
         layers[variable["name"]] = dict(variable)
     for name, value in sorted(row.items()):
         layers[name] = literal(name, value)
-    for name, value in sorted(contract.items()):
-        layers[name] = literal(name, value)
-    return list((layers | FROM_THE_CLUSTER).values())
+    return [*ours.values(), *(one for name, one in layers.items() if name not in ours)]
 
 
 def literal(name: str, value: str) -> EnvVar:
@@ -96,3 +196,54 @@ def literal(name: str, value: str) -> EnvVar:
 def escape(text: str) -> str:
     """The text with each `$` doubled. kubelet's expansion of env values, command and args turns it back."""
     return text.replace("$", "$$")
+
+
+LOGIN: Final = "TASK_DATABASE_URL"
+"""The key that each task needs. What a task can do with it, its image can do anyway."""
+
+
+class SecretReference(Struct, frozen=True, order=True):
+    """A Secret that a Pod names. `key`: empty if any keys will do."""
+
+    secret: str
+    key: str = ""
+
+
+def named_secrets(pod: Json) -> list[SecretReference]:
+    """Each reference once."""
+    found = {*in_env(pod), *in_volumes(pod)}
+    found |= {SecretReference(str(one.get("name", ""))) for one in pod.get("imagePullSecrets") or ()}
+    return sorted(one for one in found if one.secret)
+
+
+def beside_variables(pod: Json) -> Iterator[SecretReference]:
+    """The Secrets that containers have beside their variables, with those that may be missing."""
+    yield from in_env(pod, with_optional=True)
+    yield from in_volumes(pod, with_optional=True)
+
+
+def in_env(pod: Json, *, with_optional: bool = False) -> Iterator[SecretReference]:
+    for one in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
+        for variable in one.get("env") or ():
+            yield from reference((variable.get("valueFrom") or {}).get("secretKeyRef"), with_optional)
+        for source in one.get("envFrom") or ():
+            yield from reference(source.get("secretRef"), with_optional)
+
+
+def in_volumes(pod: Json, *, with_optional: bool = False) -> Iterator[SecretReference]:
+    for volume in pod.get("volumes") or ():
+        yield from with_items(volume.get("secret"), "secretName", with_optional)
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            yield from with_items(source.get("secret"), "name", with_optional)
+
+
+def reference(named: Json | None, with_optional: bool) -> Iterator[SecretReference]:
+    if named and (with_optional or not named.get("optional")):
+        yield SecretReference(str(named.get("name", "")), str(named.get("key", "")))
+
+
+def with_items(source: Json | None, field: str, with_optional: bool) -> Iterator[SecretReference]:
+    """A volume needs the Secret; if it lists keys, it needs these."""
+    if source and (with_optional or not source.get("optional")):
+        keys = [str(item.get("key", "")) for item in source.get("items") or ()]
+        yield from (SecretReference(str(source.get(field, "")), key) for key in keys or [""])

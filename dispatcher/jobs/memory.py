@@ -2,26 +2,242 @@
 
 The memory learns from the result of each create, and gives each cycle a copy that does not change while the cycle
 decides.
+
+Pauses that answers of the API server ask for.
+
+The bytes that rows put into their Jobs, and how many of them go to the API server in a time.
+
+etcd keeps each version of a Job and of its Pod for minutes, so a launch costs about twelve times what its row adds.
+When etcd is full, nobody in the cluster can write. So a Job with much text waits its turn. The time is shared by the
+submitters that have such Jobs, and a row that waits keeps its turn.
+
+Unseen creates: creates of this process that the watch has not shown yet.
+
+An unseen create counts against the caps, so a cap holds while the watch lags. A row has one unanswered create at a time
+(docs/protocol.md, section 4).
 """
 
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
-from dispatcher.jobs.answers import Meaning
-from dispatcher.jobs.breaker import Breaker
-from dispatcher.jobs.refusals import Refusals, RefusedRows, trimmed
-from dispatcher.jobs.unseen import Unseen, UnseenCreates
-from dispatcher.model.identity import identity_of
-from dispatcher.model.jobs import ApiAnswer, Job
-from dispatcher.model.launches import Order
-from dispatcher.model.snapshot import Brakes
-from dispatcher.model.tasks import Task
-from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
+from dispatcher.jobs.env import escape
+from dispatcher.jobs.refusals import OF_THE_ROW, Meaning, Refusals, RefusedRows, trimmed
+from dispatcher.model.errors import doubled
+from dispatcher.model.jobs import ApiAnswer, Job, LaunchGroup
+from dispatcher.model.launches import Launch, LaunchSpec, Offer, identity_of, is_same
+from dispatcher.model.snapshot import Brakes, ClusterView
+from dispatcher.model.tasks import Request, Task
+from dispatcher.model.verdicts import BY_POLICY, MUCH_TEXT, Hold, HoldReason, NotReady, Stage
+
+PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 30
+LONGEST_WISH_SECONDS: Final = 300
+"""The longest Retry-After that is obeyed. After this time one create asks again."""
+
+
+class Breaker:
+    """Stops creates after an answer that asks for a pause. Then one create at a time is sent until one succeeds."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._until = float("-inf")
+        self._hold: Hold | None = None
+
+    def trip(self, hold: Hold, now: float, at_least: float = 0) -> None:
+        """Stops creates for a pause that doubles with each failure, or for `at_least` seconds if that is longer."""
+        if now < self._until and self._failures:
+            at_least, doubling = max(at_least, self._until - now), 0.0
+        else:
+            doubling = doubled(PAUSE_SECONDS, self._failures, LONGEST_PAUSE_SECONDS)
+            self._failures += 1
+        self._until = now + max(min(at_least, LONGEST_WISH_SECONDS), doubling)
+        self._hold = hold
+
+    def reset(self) -> None:
+        self._failures = 0
+        self._until = float("-inf")
+        self._hold = None
+
+    def hold(self, now: float) -> Hold | None:
+        return self._hold if now < self._until else None
+
+    @property
+    def is_probing(self) -> bool:
+        """A create failed, and none has succeeded since. Only one create at a time is sent."""
+        return self._failures > 0
+
+
+PLAIN_BYTES: Final = 4096
+"""What a row adds up to here costs no more than the Job itself."""
+MORE_FOR_A_WRITE: Final = 2048
+"""Bytes beyond that, in the time of one write of KUBE_WRITES_PER_SECOND."""
+SHARES: Final = 4
+"""A submitter has this part of it, or less if more submitters have such Jobs."""
+BURST_SECONDS: Final = 60
+"""So much may go at once after a quiet time."""
+AHEAD_SECONDS: Final = 120
+"""Turns are given for so long ahead. A row beyond that asks again."""
+AGAIN_SECONDS: Final = 120
+Attempt = tuple[int, int]
+
+
+def row_bytes(request: Request) -> int:
+    """Bytes of variables, command and args of a row, as they stand in the Job: each `$` is doubled there."""
+    words = [*request.env, *request.env.values(), *request.spec.get("command", ()), *request.spec.get("args", ())]
+    return sum(len(escape(word).encode(errors="replace")) for word in words)
+
+
+class LargeJobs:
+    """When the next Job with much text may be made. Times are seconds of this process's clock."""
+
+    def __init__(self, writes_per_second: float) -> None:
+        self._rate = writes_per_second * MORE_FOR_A_WRITE
+        self._busy_until: dict[str, float] = {}
+        self._turns: dict[Attempt, float] = {}
+
+    def hold(self, order: LaunchSpec, now: float) -> tuple[Hold, float] | None:
+        """Why the row waits, and until when. None: it goes now, and is counted."""
+        more, key = row_bytes(order.request) - PLAIN_BYTES, (order.task.id, order.task.attempt)
+        if more <= 0:
+            return None
+        turn = self._turns.get(key)
+        if turn is None:
+            turn = self._turn_of(order.task.submitted_by, key, more, now)
+        if turn > now:
+            return Hold(HoldReason.SUBMITTER_CAP, f"{MUCH_TEXT}: {more + PLAIN_BYTES} bytes"), turn
+        self._turns.pop(key, None)
+        return None
+
+    def _turn_of(self, submitter: str, key: Attempt, more: int, now: float) -> float:
+        """The time at which the Job may go. It is kept for the row, unless it is too far ahead."""
+        self._busy_until = {name: until for name, until in self._busy_until.items() if until > now}
+        busy = self._busy_until.get(submitter, now)
+        turn = busy - BURST_SECONDS
+        if turn > now + AHEAD_SECONDS:
+            return now + AGAIN_SECONDS
+        share = self._rate / max(SHARES, len(self._busy_until | {submitter: busy}))
+        self._busy_until[submitter] = busy + more / share
+        if turn > now:
+            self._turns = {one: at for one, at in self._turns.items() if at > now - AHEAD_SECONDS} | {key: turn}
+        return turn
+
+
+class Unseen(Struct, frozen=True):
+    """One create.
+
+    name: name of the Job.
+    task_id: the row.
+    attempt: attempt of the row.
+    queue: queue of the row.
+    submitted_by: submitter of the row.
+    offer: the offer that the Job was made by.
+    sent_at: when the POST was sent, in seconds of this process's clock.
+    resource_version: version of the Job in the answer; None: no answer has said that the Job exists.
+    is_under_way: an answer may still come.
+    """
+
+    name: str
+    task_id: int
+    attempt: int
+    queue: str
+    submitted_by: str
+    offer: Offer
+    sent_at: float
+    resource_version: str | None = None
+    is_under_way: bool = False
+
+    @property
+    def group(self) -> LaunchGroup:
+        """The launch group of the Job."""
+        return LaunchGroup(self.queue, self.offer.template, self.offer.image)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the row waits, as far as this process knows. Its container starts after the answer."""
+        return True
+
+    @property
+    def is_answered(self) -> bool:
+        return self.resource_version is not None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether an answer may come, or the watch will show the Job. Until then the row is not judged."""
+        return self.is_under_way or self.is_answered
+
+
+def plan_create(launch: Launch, unseen: Unseen | None, name: str) -> Launch | Hold:
+    """The launch that the table of outcomes asks for, or a hold if the row's last create is not resolved.
+
+    An unanswered create is repeated under its own name, and only while the row, read again, asks for that name.
+    """
+    if unseen is None:
+        return launch
+    if unseen.is_under_way:
+        return Hold(HoldReason.LAUNCHED, Stage.ASKED)
+    if unseen.is_answered:
+        return Hold(HoldReason.LAUNCHED, Stage.CREATED)
+    if unseen.name != name:
+        return Hold(HoldReason.FINISHING, f"what became of {unseen.name} is not known yet")
+    return msgspec.structs.replace(launch, is_repeat=True)
+
+
+class UnseenCreates:
+    """All unseen creates, by name of the Job."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Unseen] = {}
+
+    def begin(self, name: str, task: Task, offer: Offer, now: float) -> None:
+        """The create counts from now on. No second create of this name begins before `end`."""
+        self.by_name[name] = Unseen(
+            name, task.id, task.attempt, task.queue, task.submitted_by, offer, now, is_under_way=True
+        )
+
+    def sent(self, name: str, now: float) -> None:
+        """Sets the time of the POST. A question to the API server may have come before it."""
+        if (unseen := self.by_name.get(name)) is not None:
+            self.by_name[name] = msgspec.structs.replace(unseen, sent_at=now)
+
+    def end(self, name: str) -> None:
+        """The answer came, or no answer will come."""
+        if (unseen := self.by_name.get(name)) is not None:
+            self.by_name[name] = msgspec.structs.replace(unseen, is_under_way=False)
+
+    def answered(self, name: str, resource_version: str) -> None:
+        if (unseen := self.by_name.get(name)) is not None:
+            self.by_name[name] = msgspec.structs.replace(unseen, resource_version=resource_version)
+
+    def forget(self, name: str) -> None:
+        """No Job was made."""
+        self.by_name.pop(name, None)
+
+    def under_way(self) -> list[Unseen]:
+        return [unseen for unseen in self.by_name.values() if unseen.is_under_way]
+
+    def unanswered(self) -> frozenset[str]:
+        """Names of Jobs that may or may not exist."""
+        return frozenset(unseen.name for unseen in self.by_name.values() if not unseen.is_answered)
+
+    def observe(self, view: ClusterView) -> None:
+        """Forgets creates that the view shows, and creates older than the view: their Jobs came and went."""
+        for unseen in list(self.by_name.values()):
+            version = unseen.resource_version
+            if unseen.name in view.jobs or (version is not None and view.has_seen(version)):
+                del self.by_name[unseen.name]
+
 
 BLOCKED_SECONDS: Final = 10
 DEFER_SECONDS: Final = 2
+WRITES_PER_SECOND: Final = 50
+DENIED_SECONDS: Final = 300
+"""The pause of a row that a policy of the cluster refused."""
+CHANGED_SECONDS: Final = 30
+"""The pause between two dry runs of a template whose Jobs somebody changes."""
+LONGEST_CHANGES: Final = 500
 NOT_READY: Final = {
     Meaning.TERMINATING: NotReady.NAMESPACE_TERMINATING,
     Meaning.NO_NAMESPACE: NotReady.NAMESPACE_MISSING,
@@ -43,7 +259,7 @@ class CreateResult(Struct, frozen=True):
     violation: the rule of the policy that the Job would break; empty: none.
     """
 
-    order: Order
+    order: LaunchSpec
     name: str
     meaning: Meaning = Meaning.NOT_SENT
     answer: ApiAnswer = ApiAnswer(0)
@@ -65,7 +281,7 @@ class CreateResult(Struct, frozen=True):
             return None
         if self.meaning is Meaning.EXISTS:
             return Hold(HoldReason.NAME_COLLISION, f"Job {self.name} exists and is not this task's")
-        return Hold(HoldReason.POISON, f"{self.answer.status} {self.answer.message}")
+        return refusal_of(self.meaning, self.answer)
 
 
 class TemplateBrake(Struct, frozen=True):
@@ -89,6 +305,7 @@ class KnownCreates(Struct, frozen=True):
     refused: rows that the API server refuses as they are.
     deferred: tasks whose Job exists although the view does not show it yet.
     templates: brakes by template.
+    changed: the same for templates whose Jobs somebody changes.
     tried_at: time of the last failed create by task, in seconds of this process's clock.
     brakes: pauses that answers ask for all creates.
     """
@@ -97,6 +314,7 @@ class KnownCreates(Struct, frozen=True):
     refused: RefusedRows = RefusedRows()
     deferred: frozenset[int] = frozenset()
     templates: Mapping[str, TemplateBrake] = {}
+    changed: Mapping[str, TemplateBrake] = {}
     tried_at: Mapping[int, float] = {}
     brakes: Brakes = Brakes()
 
@@ -104,10 +322,10 @@ class KnownCreates(Struct, frozen=True):
         """The hold that answers of the API server ask for before a launch of this row; None: no hold."""
         if task.id in self.deferred:
             return Hold(HoldReason.LAUNCHED, Stage.UNSEEN)
-        brake = self.templates.get(task.template, OPEN)
-        if (hold := self.refused.hold(task, now) or brake.hold) is not None:
+        brake, changed = self.templates.get(task.template, OPEN), self.changed.get(task.template, OPEN)
+        if (hold := self.refused.hold(task, now) or changed.hold or brake.hold) is not None:
             return hold
-        if brake.is_probing and task.template in self.probed():
+        if (brake.is_probing or changed.is_probing) and task.template in self.probed():
             return Hold(
                 HoldReason.DISPATCHER_NOT_READY, f"{NotReady.API_THROTTLED}: one create of this template at a time"
             )
@@ -119,29 +337,38 @@ class KnownCreates(Struct, frozen=True):
 
 
 class Memory:
-    """Unseen creates, pauses that answers ask for, and refused rows."""
+    """Unseen creates, pauses that answers ask for, refused rows, and how much text has gone out."""
 
-    def __init__(self) -> None:
+    def __init__(self, writes_per_second: float = WRITES_PER_SECOND) -> None:
+        self.large = LargeJobs(writes_per_second)
         self.creates = UnseenCreates()
         self.refusals = Refusals()
         self.api = Breaker()
         self.quota = Breaker()
         self._templates: dict[str, Breaker] = {}
+        self._changed: dict[str, Breaker] = {}
         self._failed: dict[int, float] = {}
         self._deferred: dict[int, float] = {}
+        self.strays: dict[str, Job] = {}
+        """Jobs of ours that a GET has found, and that the watch may never show, by name."""
 
     def of_template(self, name: str) -> Breaker:
         """The breaker of a template. A 500 stops only its template: a webhook may fail for one template alone."""
         return self._templates.setdefault(name, Breaker())
+
+    def is_changed(self, template: str) -> bool:
+        """Whether the last Job of the template came back changed, so that a dry run is asked before the next create."""
+        return template in self._changed
 
     def known(self, now: float) -> KnownCreates:
         """A copy for one cycle."""
         under_way, is_probing = self.creates.under_way(), self.api.is_probing or self.quota.is_probing
         return KnownCreates(
             {unseen.task_id: unseen for unseen in self.creates.by_name.values()},
-            self.refusals.rows(),
+            self.refusals.rows(now),
             frozenset(id_ for id_, until in self._deferred.items() if now < until),
-            {name: TemplateBrake(one.hold(now), one.is_probing) for name, one in self._templates.items()},
+            brakes_of(self._templates, now),
+            brakes_of(self._changed, now),
             dict(self._failed),
             Brakes(self.api.hold(now), self.quota.hold(now), is_probing, len(under_way)),
         )
@@ -149,8 +376,10 @@ class Memory:
     def learn(self, result: CreateResult, now: float) -> None:
         """Updates the memory from the result of one order."""
         order, meaning, parked = result.order, result.meaning, result.parked
+        self._learn_changes(order.task.template, result.answer, now)
         if result.is_made and result.job is not None:
             self.creates.answered(result.name, result.job.resource_version)
+            self._note_stray(result.job)
             self._accepted(order)
             return
         if meaning is not Meaning.NOT_SENT:
@@ -159,21 +388,36 @@ class Memory:
             self._forget(result)
         if result.question is not None:
             self._learn_question(order.task.id, result.question, now)
-        if meaning is Meaning.POISON:
+        if meaning in OF_THE_ROW:
             self.refusals.refused(order, now)
-        if parked is not None:
+        if parked is not None and meaning is Meaning.DENIED:
+            self.refusals.rest(order.task, parked, now + DENIED_SECONDS)
+        elif parked is not None:
             self.refusals.park(order.task, parked)
         self._brake(result, now)
 
     def forget_rows(self) -> None:
         """Forgets refusals and pauses of templates. Called when templates or the database changed."""
         self.refusals.forget()
-        for known in (self._templates, self._failed, self._deferred):
+        for known in (self._templates, self._changed, self._failed, self._deferred):
             known.clear()
+
+    def _note_stray(self, job: Job | None) -> None:
+        if job is not None and job.lacks:
+            self.strays[job.name] = job
+
+    def _learn_changes(self, template: str, answer: ApiAnswer, now: float) -> None:
+        """What a create or a dry run tells of changes. One that found none ends the hold."""
+        if answer.changes:
+            hold = Hold(HoldReason.JOB_CHANGED, "; ".join(answer.changes)[:LONGEST_CHANGES])
+            self._changed.setdefault(template, Breaker()).trip(hold, now, CHANGED_SECONDS)
+        elif 200 <= answer.status < 300:
+            self._changed.pop(template, None)
 
     def _learn_question(self, task_id: int, answer: ApiAnswer, now: float) -> None:
         """200: the Job exists and the watch will show it, so the row is deferred. Other answers pause all creates."""
         if answer.status == 200:
+            self._note_stray(answer.job)
             self._deferred = {id_: until for id_, until in self._deferred.items() if until > now}
             self._deferred[task_id] = now + DEFER_SECONDS
         else:
@@ -189,7 +433,7 @@ class Memory:
         elif meaning in NOT_READY:
             self.api.trip(not_ready(NOT_READY[meaning], answer), now, BLOCKED_SECONDS)
 
-    def _accepted(self, order: Order) -> None:
+    def _accepted(self, order: LaunchSpec) -> None:
         """A success ends every pause that applied to this create."""
         self.refusals.accepted(order)
         self._failed.pop(order.task.id, None)
@@ -201,9 +445,20 @@ class Memory:
             self.creates.forget(result.name)
 
 
-def is_ours(order: Order, job: Job) -> bool:
-    """Whether the Job is the order's, by its full identity. Names may collide, and any client can set a label."""
-    return (job.identity, job.attempt, job.launch) == (identity_of(order), order.task.attempt, order.launch.number)
+def brakes_of(breakers: Mapping[str, Breaker], now: float) -> dict[str, TemplateBrake]:
+    return {name: TemplateBrake(one.hold(now), one.is_probing) for name, one in breakers.items()}
+
+
+def is_ours(order: LaunchSpec, job: Job) -> bool:
+    """Whether the Job is the order's, by its identity. Names may collide, and any client can set a label."""
+    is_its = is_same(job.identity, identity_of(order))
+    return is_its and (job.attempt, job.launch) == (order.task.attempt, order.launch.number)
+
+
+def refusal_of(meaning: Meaning, answer: ApiAnswer) -> Hold:
+    """Why the API server makes no Job of the row. A policy's refusal is its operator's, whatever status it chose."""
+    words = f"{answer.status} {answer.message}"
+    return Hold(HoldReason.POISON, f"{BY_POLICY}: {words}" if meaning is Meaning.DENIED else words)
 
 
 def not_ready(why: NotReady, answer: ApiAnswer) -> Hold:

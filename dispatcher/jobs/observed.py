@@ -1,14 +1,19 @@
-"""One row with its Jobs and Pods: the input of the table of outcomes."""
+"""One row with its Jobs and Pods: the input of the table of outcomes.
 
+Tells in few words how a launch ended, for the row, its history and `explain`. Pure.
+"""
+
+import signal
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.model.cluster import Node, Pod, PodRefusal
-from dispatcher.model.jobs import Job
-from dispatcher.model.tasks import Task
+from dispatcher.model.cluster import Node, Pod, PodEnd, PodRefusal
+from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.needs import PodNeeds
+from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Stage
 
 CANNOT_START: Final = frozenset({
@@ -19,6 +24,8 @@ CANNOT_START: Final = frozenset({
 
 GRACE: Final = timedelta(seconds=60)
 """For cancels, reports, ended rows, older attempts and image errors. A container can stop; a registry can recover."""
+DEADLINE: Final = "DeadlineExceeded"
+"""kubelet's reason for the end of a Pod at its run limit."""
 POD_APPEARS_IN: Final = timedelta(seconds=30)
 
 
@@ -45,6 +52,8 @@ class ObservedCluster(Struct, frozen=True):
     first_seen: when this process first saw a state that has no timestamp of its own, by the API server's clock.
     rules: the settings that the table of outcomes needs.
     refusals: Jobs whose Pods are refused, by UID.
+    made: what Pods of each shape need of a node, as the API server makes them.
+    suspensions: why Jobs are suspended, in the words of others, by UID.
     """
 
     now: datetime
@@ -54,10 +63,28 @@ class ObservedCluster(Struct, frozen=True):
     first_seen: Mapping[str, datetime] = {}
     rules: Rules = Rules()
     refusals: Mapping[str, PodRefusal] = {}
+    made: Mapping[str, PodNeeds] = {}
+    suspensions: Mapping[str, str] = {}
+
+    def is_over(self, job: Job) -> bool:
+        """Whether no container of the Job runs any more, and no new one will.
+
+        The Job controller writes no condition on a Job that is being deleted, and the finalizers of others can keep
+        such a Job and its Pods for ever.
+        """
+        if job.is_finished or not job.deleting:
+            return job.is_finished
+        pods = self.pods.get(job.uid, ())
+        return all(pod.has_ended for pod in pods) if pods else self.has_lasted(left_key(job), GRACE)
 
     def has_lasted(self, key: str, duration: timedelta) -> bool:
         """Whether the state `key` was first seen at least `duration` ago. A state that is new has lasted no time."""
         return self.cluster_now - self.first_seen.get(key, self.cluster_now) >= duration
+
+
+def left_key(job: Job) -> str:
+    """For Jobs under deletion without a Pod: one that was just made may not be in the view yet."""
+    return f"left/{job.uid}"
 
 
 class TaskWithJobs(Struct, frozen=True):
@@ -86,6 +113,52 @@ class TaskWithJobs(Struct, frozen=True):
         return next((job for job in self.of_attempt if job.launch == self.last), None)
 
     @property
+    def unfinished(self) -> list[Job]:
+        """Jobs of any attempt that may have a container that runs."""
+        return [job for job in self.jobs if not self.cluster.is_over(job)]
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether the container of J ended by itself with 0, as its Pod proves. One that was told to stop does not."""
+        return 0 in self._exit_codes()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the container of J ended by itself with another code. Somebody may let a Job have a second Pod."""
+        return any(self._exit_codes())
+
+    def _exit_codes(self) -> list[int | None]:
+        """Of a run only the Pod that started it counts: a Job that is suspended and resumed gets another Pod."""
+        task, job = self.task, self.job
+        starter = task.pod_name if job and (task.launch, task.job_uid) == (job.launch, job.uid) else None
+        pods = (pod for pod in self.pods if starter in {None, pod.name})
+        return [pod.exit.exit_code for pod in pods if pod.exit is not None and not pod.exit.was_told]
+
+    @property
+    def exit_code(self) -> int | None:
+        """The status of the task's container, which ended by itself; None: it did not, or nobody knows."""
+        ends = [pod.exit for pod in self.pods if pod.exit is not None and not pod.exit.was_told]
+        return ends[0].exit_code if ends else None
+
+    @property
+    def has_succeeded(self) -> bool | None:
+        """The outcome of J by the exit code of its container; None: there is none, or another report counts."""
+        job = self.job
+        if job is None or job.report != "exit-code" or self.task.status is not Status.WAITING or job.was_disrupted:
+            return None
+        code = self.exit_code
+        if code is not None and (job.phase is not Phase.FAILING or code == 0):
+            return code == 0
+        is_failed = job.phase is Phase.FAILED and any(pod.had_run and not is_stopped(pod) for pod in self.pods)
+        return False if is_failed else None
+
+    @property
+    def rejected_by(self) -> tuple[str, ...]:
+        """Nodes whose kubelet has rejected a Pod of this attempt."""
+        pods = (pod for job in self.of_attempt for pod in self.cluster.pods.get(job.uid, ()))
+        return tuple(sorted({pod.node_name for pod in pods if pod.is_rejected}))
+
+    @property
     def refusal(self) -> PodRefusal | None:
         """Why J has no Pod; None if it has one, or if no reason is known."""
         return self.cluster.refusals.get(self.job.uid) if self.job and not self.pods else None
@@ -93,6 +166,12 @@ class TaskWithJobs(Struct, frozen=True):
     @property
     def pods(self) -> Sequence[Pod]:
         return self.cluster.pods.get(self.job.uid, ()) if self.job else ()
+
+
+def is_stopped(pod: Pod) -> bool:
+    """Whether the Pod was told to stop, by something else than its own run limit."""
+    is_late = pod.end is not None and pod.end.reason == DEADLINE
+    return pod.exit is not None and pod.exit.was_told and not is_late
 
 
 def due_at(task: Task) -> datetime:
@@ -103,15 +182,21 @@ def due_at(task: Task) -> datetime:
 def stage(job: Job, pods: Sequence[Pod], now: datetime, refusal: PodRefusal | None = None) -> str:
     """The progress of a launch for people: one of `Stage`, and what the cluster says about it."""
     if job.suspended:
-        return Stage.SUSPENDED
+        return f"{Stage.SUSPENDED}: by {job.suspended_by}" if job.suspended_by else Stage.SUSPENDED
     if not pods and refusal is not None:
-        return f"{Stage.QUOTA_EXCEEDED if refusal.is_quota else Stage.POD_REFUSED}: {refusal.message}"
+        return f"{stage_of_refusal(refusal)}: {refusal.message}"
     if not pods:
         is_young = now - job.created_at < POD_APPEARS_IN  # the Job controller has a queue of its own
         if job.is_finished:
             return Stage.ENDING
         return Stage.STARTING if is_young else f"{Stage.STARTING}: its Job has no Pod yet"
     return stage_of_pod(pods[0])
+
+
+def stage_of_refusal(refusal: PodRefusal) -> Stage:
+    if refusal.is_quota:
+        return Stage.QUOTA_EXCEEDED
+    return Stage.POD_OUTAGE if refusal.is_outage else Stage.POD_REFUSED
 
 
 def stage_of_pod(pod: Pod) -> str:
@@ -121,4 +206,92 @@ def stage_of_pod(pod: Pod) -> str:
         return ": ".join(filter(None, (Stage.UNSCHEDULABLE, pod.waiting_message)))
     if pod.waiting_reason in CANNOT_START:
         return ": ".join(filter(None, (Stage.IMAGE_PULL, pod.waiting_reason, pod.waiting_message)))
-    return Stage.STARTING
+    return f"{Stage.STARTING}: its init containers run, or have run" if pod.had_prepared else Stage.STARTING
+
+
+NEVER_BEGAN: Final = frozenset({"StartError", "ContainerCannotRun", "ContainerStatusUnknown"})
+"""Causes whose message is the node's, not the container's."""
+SIGNALS: Final = {128 + number: number.name for number in signal.Signals}
+"""Exit codes of processes that a signal ended."""
+UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
+
+
+class LaunchEnd(Struct, frozen=True, kw_only=True):
+    """How a launch ended.
+
+    reason: in few words, such as `OOMKilled (limit 64Mi)`.
+    exit_code: of its container; None: it never ran, or nobody knows.
+    output: the end of what its container said; empty: nothing, or nobody knows.
+    pod_name, node_name: empty: not known.
+    started_at, ended_at: when its container began and ended; None: it never ran, or nobody knows.
+    """
+
+    reason: str
+    exit_code: int | None = None
+    output: str = ""
+    pod_name: str = ""
+    node_name: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+def launch_end(job: Job, pods: Sequence[Pod]) -> LaunchEnd | None:
+    """How the launch of the Job ended, or why its container cannot start; None: it runs, or its Pod is gone."""
+    pod = pods[0] if pods else None
+    if pod is None:
+        return LaunchEnd(reason="Disrupted: its Pod was evicted, preempted or deleted") if job.was_disrupted else None
+    end = pod.exit if job.report == "exit-code" and pod.exit is not None and not pod.exit.was_told else pod.end
+    if end is not None:
+        output = "" if end.cause in NEVER_BEGAN else end.output
+        return LaunchEnd(
+            reason=of_pod(end, pod, job.limit_seconds), exit_code=end.exit_code, output=output, pod_name=pod.name,
+            node_name=pod.node_name, started_at=end.started_at if pod.had_run else None,
+            ended_at=end.ended_at,
+        )  # fmt: skip
+    if pod.waiting_reason in CANNOT_START:
+        reason = with_words(pod.waiting_reason, pod.waiting_message)
+        return LaunchEnd(reason=reason, pod_name=pod.name, node_name=pod.node_name)
+    return None
+
+
+def of_pod(end: PodEnd, pod: Pod, limit_seconds: int) -> str:
+    if end.reason == DEADLINE:
+        limit = f"its limit of {span(limit_seconds)}" if limit_seconds else "its limit"
+        return f"{doing(pod, end, limit_seconds)} over {limit}"
+    if end.reason:
+        return with_words(end.reason, end.message)
+    if end.exit_code is None:
+        return "its Pod failed"
+    return of_container(end, end.exit_code)
+
+
+def doing(pod: Pod, end: PodEnd, limit_seconds: int) -> str:
+    """What took so long. The run limit counts from the start of the Pod, so with its images and init containers.
+
+    kubelet ends no pull at the limit: the container begins after it, and is stopped at once.
+    """
+    if not pod.had_run:
+        return "its init containers ran" if pod.had_prepared else "its image was pulled"
+    if end.started_at is None or end.ended_at is None or not limit_seconds:
+        return "ran"
+    ran = round((end.ended_at - end.started_at).total_seconds())  # both by the clock of the node
+    is_late = ran < limit_seconds / 2
+    return f"ran for {ran} s, after its image and its init containers," if is_late else "ran"
+
+
+def of_container(end: PodEnd, exit_code: int) -> str:
+    whose = "" if end.container == "task" else f"container {end.container}: "
+    if end.cause == "OOMKilled":
+        return f"{whose}OOMKilled (limit {end.memory_limit})" if end.memory_limit else f"{whose}OOMKilled"
+    if end.cause in NEVER_BEGAN:
+        return whose + with_words(end.cause, end.output)
+    return f"{whose}exit code {exit_code}" + (f" ({SIGNALS[exit_code]})" if exit_code in SIGNALS else "")
+
+
+def with_words(reason: str, message: str) -> str:
+    return f"{reason}: {message}" if message else reason
+
+
+def span(seconds: int) -> str:
+    """A duration in the largest unit that has a whole number of it: `90 s`, `2 h`."""
+    return next((f"{seconds // length} {unit}" for unit, length in UNITS if seconds % length == 0), f"{seconds} s")

@@ -1,6 +1,12 @@
 """What the templates let rows set, as the table `templates` tells it. The trigger of INSERT judges rows by that table.
 
 The rows are made from the templates that launches are judged by, so that both refuse the same. Pure.
+
+Makes Jobs of a template when it is read, with each sort of placement.
+
+The checks of a template know the parts that a Job is built from. No list of such checks is complete: a blank that helm
+or envsubst left may stand anywhere. What cannot be built is the fault of this template. It must never end a cycle,
+which launches the rows of all teams.
 """
 
 import re
@@ -9,15 +15,33 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
+import msgspec
+
+from dispatcher.jobs.manifest import JobSite, build_job
+from dispatcher.jobs.policy import check_job
+from dispatcher.jobs.row_check import judge_kind
 from dispatcher.jobs.templates import Template
-from dispatcher.model.amounts import written
-from dispatcher.model.templates import OfferedTemplate
+from dispatcher.model.caches import Placement, Pool
+from dispatcher.model.cluster import LONG_AGO
+from dispatcher.model.launches import NO_KEY, Launch, LaunchSpec
+from dispatcher.model.resources import written
+from dispatcher.model.tasks import Kind, OfferedTemplate, Request, Status, Task
+from dispatcher.model.verdicts import Hold
+from dispatcher.settings.definition import PlacementSettings
 
 DESCRIPTION: Final = "kubernetes.io/description"
 """The usual annotation for a description of an object. It becomes the note."""
+
+
 LONGEST_NOTE: Final = 1000
+
+
 MOST_TOLD: Final = 20
+
+
 MOST_GLOBS: Final = 64
+
+
 BRACKETS: Final = re.compile(r"\[(?!!)([A-Za-z0-9._/:@-]+)\]")
 
 
@@ -78,7 +102,8 @@ def bounds_of(template: Template) -> dict[str, str | int]:
     for resource, most in (("cpu", template.max_cpu), ("memory", template.max_memory)):
         if most is not None and (most * 1000).denominator == 1:
             found[resource] = written(resource, (most * 1000).numerator)
-    return found
+    more = {"bytes": template.max_bytes, "failures": template.max_failures}
+    return found | {name: number for name, number in more.items() if number}
 
 
 def note_of(words: Any) -> str:
@@ -110,3 +135,45 @@ def difference(here: OfferedTemplate | None, there: OfferedTemplate | None) -> s
         return "the dispatcher has it, the janitor has not: INSERT refuses its rows"
     fields = [field for field in OfferedTemplate.__struct_fields__ if getattr(here, field) != getattr(there, field)]
     return f"the dispatcher and the janitor differ in {', '.join(fields)}" if fields else ""
+
+
+CACHES: Final = "/caches"
+
+
+SITE: Final = JobSite("dispatcher", "default", 3600, PlacementSettings(cache_root=CACHES), {})
+
+
+PLACEMENTS: Final = (
+    Placement(),
+    Placement(pool=Pool("example.com/pool", "a", is_private=True)),
+    Placement(preferred=("node-1",), avoided=("node-2",), cache_path=f"{CACHES}/dispatcher/{'0' * 40}"),
+)
+
+
+UNBUILT: Final = (
+    AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError, msgspec.ValidationError,
+)  # fmt: skip
+"""What parts of another shape than expected raise."""
+
+
+def why_unusable(template: Template) -> str:
+    """Why no Job can be built of the template; empty: it can. Bounds that a row breaks do not count."""
+    task, asks_nothing = a_row(template.name), Kind(b"", template.name, None, {}, frozenset(), frozenset())
+    try:
+        offer = judge_kind(asks_nothing, {template.name: template}, frozenset())
+        assert not isinstance(offer, Hold)  # it asks for nothing, so no bound denies it
+        for placement in PLACEMENTS:
+            order = LaunchSpec(task, Request(1, 1, {}, {}, None), Launch(1), offer, NO_KEY, placement, NO_KEY)
+            check_job(build_job(order, template, SITE), order, template, SITE)
+    except UNBUILT as fault:
+        return f"template {template.name}: a part is blank or of another type, and no Job can be made: {fault!r}"
+    return ""
+
+
+def a_row(template: str) -> Task:
+    """A row as INSERT makes it, if it names a template and sets nothing else."""
+    return Task(
+        id=1, queue="default", priority=100, run_at=None, timeout_seconds=None, max_failures=3, template=template,
+        status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, pod_name=None, submitted_by="somebody",
+        created_at=LONG_AGO, started_at=None, heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=b"",
+    )  # fmt: skip

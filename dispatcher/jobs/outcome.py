@@ -9,25 +9,81 @@ started.
 
 Not guaranteed: that the view is current. A launch that rests on an absent Job carries an `Ask`. The API server has to
 answer it before the create is sent.
+
+When a launch that has not started is ended: after the start deadline, an image error, or a refused Pod.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.jobs.observed import CANNOT_START, GRACE, ObservedCluster, TaskWithJobs, stage
-from dispatcher.jobs.unstarted import end_cause, is_refused_for_long, may_be_deleted, stuck_key
-from dispatcher.model.backoff import doubled
+from dispatcher.jobs.observed import (
+    CANNOT_START,
+    DEADLINE,
+    GRACE,
+    ObservedCluster,
+    TaskWithJobs,
+    is_stopped,
+    left_key,
+    stage,
+)
 from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.errors import doubled
 from dispatcher.model.jobs import End, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
-from dispatcher.model.verdicts import Hold, HoldReason, Stage
+from dispatcher.model.verdicts import LATE_START, OVER_LIMIT, Hold, HoldReason, Stage
+from dispatcher.row_calls import PUT_OFF
+
+POD_REFUSED: Final = timedelta(seconds=60)
+"""From the first refusal of a Pod to the end of its launch. A webhook can recover."""
+
+
+def stuck_key(pod: Pod) -> str:
+    return f"stuck/{pod.uid}"
+
+
+def end_cause(row: TaskWithJobs, job: Job, pod: Pod) -> str:
+    """Why the Pod of an unstarted launch is deleted; empty: it stays. The Job always stays as the launch's memory.
+
+    A Pod without a node is not deleted, however long it waits: a full cluster must not cost the row a launch.
+    """
+    if pod.phase != "Pending" or pod.deleting or pod.had_run or row.task.launch >= job.launch or not pod.node_name:
+        return ""
+    cluster = row.cluster
+    if pod.waiting_reason in CANNOT_START and cluster.has_lasted(stuck_key(pod), GRACE):
+        return pod.waiting_reason
+    late = cluster.cluster_now - waits_since(pod) >= timedelta(seconds=cluster.rules.start_deadline_seconds)
+    # An init container that works is a start. Its time counts in the run limit alone.
+    return LATE_START if late and not (job.suspended or pod.had_prepared) else ""
+
+
+def waits_since(pod: Pod) -> datetime:
+    """When the start deadline of a Pod with a node began. The time without a node does not count."""
+    return pod.scheduled_at or pod.created_at
+
+
+def is_refused_for_long(row: TaskWithJobs, job: Job) -> bool:
+    """Whether the API server refuses the Pod of an unstarted launch. What no row can help is waited for."""
+    refusal = row.refusal
+    if refusal is None or refusal.is_quota or refusal.is_outage:
+        return False
+    if not may_be_deleted(job) or job.suspended or row.task.launch >= job.launch:
+        return False
+    return row.cluster.cluster_now - refusal.since >= POD_REFUSED
+
+
+def may_be_deleted(job: Job) -> bool:
+    """Whether the Job is unfinished and not being deleted yet."""
+    return not job.is_finished and not job.deleting
+
 
 MAX_DISRUPTED: Final = 20
+"""The most disruptions within DISRUPTED_WITHIN. Earlier ones count no more."""
+DISRUPTED_WITHIN: Final = timedelta(days=1)
 FIRST_BACKOFF_SECONDS: Final = 10
 LONGEST_BACKOFF_SECONDS: Final = 300
 REPORT_GRACE: Final = GRACE
@@ -37,7 +93,8 @@ REPORT_GRACE: Final = GRACE
 def judge(task: Task, jobs: Sequence[Job], cluster: ObservedCluster) -> JobsVerdict:
     """The answer of the first line of the table that applies."""
     row = TaskWithJobs(task, jobs, cluster)
-    return next(found for line in TABLE if (found := line(row)) is not None)  # the last line always answers
+    found = next(found for line in TABLE if (found := line(row)) is not None)  # the last line always answers
+    return with_lost_nodes(row, found)
 
 
 def unknown(row: TaskWithJobs) -> JobsVerdict | None:
@@ -52,7 +109,7 @@ def terminal(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def older_attempt(row: TaskWithJobs) -> JobsVerdict | None:
-    older = [job for job in row.jobs if job.attempt < row.task.attempt and not job.is_finished]
+    older = [job for job in row.unfinished if job.attempt < row.task.attempt]
     if not older:
         return None
     keys = {f"older/{job.uid}": job for job in older}
@@ -62,7 +119,7 @@ def older_attempt(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def higher_attempt(row: TaskWithJobs) -> JobsVerdict | None:
-    higher = [job for job in row.jobs if job.attempt > row.task.attempt and not job.is_finished]
+    higher = [job for job in row.unfinished if job.attempt > row.task.attempt]
     if not higher:
         return None
     return finishing(f"a Job of the higher attempt {higher[0].attempt} runs: was the database restored?")
@@ -78,7 +135,7 @@ def cancel_asked(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def superseded(row: TaskWithJobs) -> JobsVerdict | None:
-    left = [job for job in row.of_attempt if job.launch < row.last and not job.is_finished]
+    left = [job for job in row.unfinished if job.attempt == row.task.attempt and job.launch < row.last]
     if not left:
         return None
     return finishing(
@@ -89,7 +146,8 @@ def superseded(row: TaskWithJobs) -> JobsVerdict | None:
 def first_launch(row: TaskWithJobs) -> JobsVerdict | None:
     if row.last > 0:
         return None
-    return JobsVerdict(Launch(1, ask=Ask.ALL_JOBS if row.task.attempt > 1 else Ask.NOTHING))
+    left = tuple(job.uid for job in row.jobs if not job.is_finished)  # or they would have held the row
+    return JobsVerdict(Launch(1, ask=Ask.ALL_JOBS if row.task.attempt > 1 else Ask.NOTHING, left=left))
 
 
 def node_lost(row: TaskWithJobs) -> JobsVerdict | None:
@@ -97,14 +155,29 @@ def node_lost(row: TaskWithJobs) -> JobsVerdict | None:
 
     The Job has a podFailurePolicy, so it shows no failure before its own deadline: a terminating Pod has not failed.
     """
-    job = row.job
-    if job is None or job.is_finished:
-        return None
-    lost = [pod for pod in row.pods if pod.deleting and is_unreachable(row.cluster.nodes.get(pod.node_name))]
-    if not lost:
-        return None
-    hold = Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable")
-    return JobsVerdict(hold, force_deletes(row, job, lost), tuple(map(lost_key, lost)))
+    lost = lost_pods(row, row.job) if row.job is not None else []
+    return JobsVerdict(Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable")) if lost else None
+
+
+def with_lost_nodes(row: TaskWithJobs, found: JobsVerdict) -> JobsVerdict:
+    """Frees every Job of the row from a lost node, whatever else is done: a delete alone waits for its kubelet."""
+    ends, seen, verdict = [*found.ends], [*found.seen], found.verdict
+    for job in row.unfinished:
+        if job.deleting and not row.cluster.pods.get(job.uid):
+            seen.append(left_key(job))
+        if lost := lost_pods(row, job):
+            ends += force_deletes(row, job, lost)
+            seen += map(lost_key, lost)
+            if isinstance(verdict, Hold) and verdict.reason is HoldReason.FINISHING:
+                verdict = Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable; {verdict.detail}")
+    return JobsVerdict(verdict, tuple(ends), tuple(seen))
+
+
+def lost_pods(row: TaskWithJobs, job: Job) -> list[Pod]:
+    if row.cluster.is_over(job):
+        return []
+    pods = row.cluster.pods.get(job.uid, ())
+    return [pod for pod in pods if pod.deleting and is_unreachable(row.cluster.nodes.get(pod.node_name))]
 
 
 def lost_key(pod: Pod) -> str:
@@ -129,13 +202,20 @@ def force_deletes(row: TaskWithJobs, job: Job, lost: Sequence[Pod]) -> tuple[End
 
 def launched(row: TaskWithJobs) -> JobsVerdict | None:
     job = row.job
-    if job is None or (job.is_finished and not job.deleting):
+    if job is None or (row.cluster.is_over(job) and not (job.is_finished and job.deleting)):
         return None
     ends = [End("pods", pod.name, pod.uid, cause) for pod in row.pods if (cause := end_cause(row, job, pod))]
     ends += [fail(job, "its Pod is refused")] if is_refused_for_long(row, job) else []
     stuck = tuple(stuck_key(pod) for pod in row.pods if pod.waiting_reason in CANNOT_START)
+    return JobsVerdict(Hold(HoldReason.LAUNCHED, detail_of(row, job)), tuple(ends), stuck)
+
+
+def detail_of(row: TaskWithJobs, job: Job) -> str:
+    """How far the launch is, and what others have done to its Job."""
     detail = stage(job, row.pods, row.cluster.cluster_now, row.refusal)
-    return JobsVerdict(Hold(HoldReason.LAUNCHED, detail), tuple(ends), stuck)
+    if job.suspended and (words := row.cluster.suspensions.get(job.uid)):
+        detail = f'{detail}: "{words}"'
+    return f"{detail}; somebody changed labels or annotations of its Job: {job.lacks}" if job.lacks else detail
 
 
 def started_once_only(row: TaskWithJobs) -> JobsVerdict | None:
@@ -146,16 +226,12 @@ def started_once_only(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def exit_code(row: TaskWithJobs) -> JobsVerdict | None:
-    job = row.job
-    if job is None or job.report != "exit-code" or row.task.status is not Status.WAITING:
-        return None
-    if job.phase is Phase.FAILED and not job.was_disrupted and any(pod.had_run for pod in row.pods):
-        return park(HoldReason.EXITED_WITHOUT_REPORT, "its container failed; report is exit-code")
-    return None
+    """The exit code of the task's container is the report, whatever else runs in its Pod. The janitor brings it."""
+    return None if row.has_succeeded is None else JobsVerdict(Hold(HoldReason.LAUNCHED, Stage.EXIT_CODE))
 
 
 def gone(row: TaskWithJobs) -> JobsVerdict | None:
-    if row.job is not None:
+    if row.job is not None and (row.job.is_finished or not row.cluster.is_over(row.job)):
         return None
     return relaunch(row, row.cluster.now - (row.task.started_at or row.task.created_at))
 
@@ -167,7 +243,7 @@ def failed(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def exited_before_start(row: TaskWithJobs) -> JobsVerdict | None:
-    if row.task.launch == row.last:
+    if row.task.launch == row.last or not row.has_exited:
         return None
     return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_start")
 
@@ -178,10 +254,16 @@ def exited_without_report(row: TaskWithJobs) -> JobsVerdict | None:
         return None
     if row.cluster.cluster_now - (job.ended_at or job.created_at) < REPORT_GRACE:
         return JobsVerdict(Hold(HoldReason.LAUNCHED, Stage.EXITED))
+    if not row.has_exited:
+        return None
     return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_finish")
 
 
-def refused_twin(row: TaskWithJobs) -> JobsVerdict | None:
+def unproven_exit(row: TaskWithJobs) -> JobsVerdict | None:
+    """J is Complete by the end of a container that says nothing about the run.
+
+    It was refused, it was told to stop, or nobody knows: the Pod of a container that was told to stop is deleted.
+    """
     job = row.job
     ended = (job.ended_at or job.created_at) if job else row.cluster.cluster_now
     return relaunch(row, row.cluster.cluster_now - ended)
@@ -196,14 +278,14 @@ TABLE: Final[tuple[Callable[[TaskWithJobs], JobsVerdict | None], ...]] = (
     superseded,
     first_launch,
     node_lost,
+    exit_code,
     launched,
     started_once_only,
-    exit_code,
     gone,
     failed,
     exited_before_start,
     exited_without_report,
-    refused_twin,
+    unproven_exit,
 )
 
 
@@ -211,13 +293,15 @@ class Earlier(Struct, frozen=True):
     """The launches of an attempt up to N that did not start, or of which nothing is known. The others have started.
 
     unstarted: they failed before their start.
-    disrupted: they were disrupted, or their Jobs are missing.
-    unplaced: they got no node and were taken back. They cost the row nothing.
+    disrupted: they were disrupted, their Jobs are missing, or the database took no start.
+    unplaced: they cost the row nothing: they got no node and were taken back, or were disrupted more than a day ago.
+    disrupted_since: when the first of those that count as disrupted was.
     """
 
     unstarted: int = 0
     disrupted: int = 0
     unplaced: int = 0
+    disrupted_since: datetime | None = None
 
 
 def count_earlier_launches(row: TaskWithJobs) -> Earlier:
@@ -226,16 +310,59 @@ def count_earlier_launches(row: TaskWithJobs) -> Earlier:
     if seen is None:
         return Earlier(disrupted=row.last)
     missing = row.last - seen.launch
-    before = Earlier(seen.unstarted, seen.disrupted + missing, seen.unplaced_before)
+    before = forgetting(
+        Earlier(seen.unstarted, seen.disrupted + missing, seen.unplaced_before, seen.disrupted_since),
+        row.cluster.cluster_now,
+    )
     was_refused = row.task.launch == seen.launch and row.task.job_uid != seen.uid
     if seen.is_unplaced and row.task.launch != seen.launch:
         return replace(before, unplaced=before.unplaced + 1)
-    if seen.was_disrupted or missing or was_refused:
+    if seen.was_disrupted or missing or was_refused or is_put_off(row) or is_stopped_early(row, seen):
         # If a newer Job is missing, it is not known whether this launch had started. If this Job's container was
         # refused, the Job that holds the row is missing.
-        return replace(before, disrupted=before.disrupted + 1)
+        since = before.disrupted_since or seen.ended_at or row.cluster.cluster_now
+        return replace(before, disrupted=before.disrupted + 1, disrupted_since=since)
     is_unstarted = row.task.launch != seen.launch
     return replace(before, unstarted=before.unstarted + 1) if is_unstarted else before
+
+
+def forgetting(earlier: Earlier, now: datetime) -> Earlier:
+    """The counts without disruptions of more than a day ago: a spot node that goes each hour ends no long work."""
+    since = earlier.disrupted_since
+    if since is None or now - since < DISRUPTED_WITHIN:
+        return earlier
+    return Earlier(earlier.unstarted, 0, earlier.unplaced + earlier.disrupted)
+
+
+def is_stopped_early(row: TaskWithJobs, seen: Job) -> bool:
+    """Whether the newest Job ended because it, or its Pod, was told to, by something else than its run limit.
+
+    A Pod that the kubelet of its node rejects is told to end before it begins.
+    """
+    is_unproven = seen.phase is Phase.COMPLETE and not (row.has_exited or row.has_failed)
+    is_ended = any(is_stopped(pod) or pod.is_rejected for pod in row.pods)
+    return is_unproven or (seen.deleting and not seen.is_finished) or is_ended
+
+
+def is_put_off(row: TaskWithJobs) -> bool:
+    """Whether J ended before its start because the database took none. That says nothing about the image."""
+    ends = (pod.end for pod in row.pods if pod.end is not None)
+    return row.task.launch != row.last and any(end.exit_code == PUT_OFF for end in ends)
+
+
+def is_over_limit(row: TaskWithJobs) -> bool:
+    """Whether J ended at its run limit before its start. Its image may be right, and slow to come."""
+    ends = (pod.end for pod in row.pods if pod.end is not None)
+    return row.task.launch != row.last and any(end.reason == DEADLINE for end in ends)
+
+
+def is_late(row: TaskWithJobs) -> bool:
+    """Whether J failed at its start deadline or later, and its Pod is gone. Nothing tells whether its image is bad."""
+    job = row.job
+    if job is None or row.pods or row.task.launch == row.last:
+        return False
+    took = (job.ended_at or job.created_at) - job.created_at
+    return took >= timedelta(seconds=row.cluster.rules.start_deadline_seconds)
 
 
 def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
@@ -246,15 +373,28 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
     if task.failures + unreported >= task.max_failures:
         return park(HoldReason.FAILURES_EXHAUSTED, f"{task.failures + unreported} failed runs of {task.max_failures}")
     if earlier.unstarted >= rules.max_launches:
-        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{earlier.unstarted} launches never started")
+        slow = f"{OVER_LIMIT}: " if is_over_limit(row) else f"{LATE_START}: " if is_late(row) else ""
+        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{slow}{earlier.unstarted} launches never started")
     if earlier.disrupted > MAX_DISRUPTED or launches >= rules.max_launches + task.max_failures + MAX_DISRUPTED:
-        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{launches} launches, {earlier.disrupted} of them disrupted")
-    left = backoff(launches) - waited
+        what = f"{launches} launches, {earlier.disrupted} of them disrupted within a day"
+        return park(HoldReason.DISRUPTED_TOO_OFTEN, what)
+    left = pause_after(row, launches) - waited
     if left > timedelta(0):
         return JobsVerdict(Hold(HoldReason.BACKOFF, f"launch {row.last + 1} in {left.total_seconds():.0f} s"))
     ask = Ask.THAT_JOB if row.job is None else Ask.NOTHING
-    launch = Launch(row.last + 1, earlier.unstarted, earlier.disrupted, ask, unplaced=earlier.unplaced)
+    launch = Launch(
+        row.last + 1, earlier.unstarted, earlier.disrupted, ask,
+        unplaced=earlier.unplaced, disrupted_since=earlier.disrupted_since, avoid=row.rejected_by,
+    )  # fmt: skip
     return JobsVerdict(launch)
+
+
+def pause_after(row: TaskWithJobs, launches: int) -> timedelta:
+    """The pause before the next launch. After a run that was longer than it, it begins anew."""
+    task, pause = row.task, backoff(launches)
+    if task.launch != row.last or task.started_at is None or task.heartbeat_at is None:
+        return pause
+    return pause if task.heartbeat_at - task.started_at < pause else min(pause, backoff(1))
 
 
 def backoff(launches: int) -> timedelta:

@@ -5,36 +5,275 @@
 
 The dispatcher and the janitor judge rows by the same code. Judging a row changes nothing. The next cycle gets its state
 as a value, `Carried`.
+
+Numbers of unfinished Jobs and unseen creates by kind of Pod, and the probes among them.
+
+A cycle counts every Job, so the counting loops are plain.
+
+Launch groups that fail. A launch group is one image under one template for one queue.
+
+Resting rows: rows that a cycle need not read, because their only Job is under way and has not changed.
+
+A change of the Job, or a Pod that cannot start, ends the rest at once. A cancel, a retry or an end of the row itself is
+found within 30 s. The graces of 60 s that follow allow this delay. So the cost of a cycle depends on the number of
+changes, not on the number of rows.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Protocol
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from operator import itemgetter
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
 
-from dispatcher.jobs.in_flight import JobCounts, count_in_flight, count_jobs, count_to_come, find_probes, find_runs
-from dispatcher.jobs.launch_groups import busy_groups, failing_groups
-from dispatcher.jobs.memory import OPEN, KnownCreates
-from dispatcher.jobs.observed import ObservedCluster, Rules
-from dispatcher.jobs.outcome import judge
-from dispatcher.jobs.resting import Rest, is_news, may_rest, plan_rest, still_resting
-from dispatcher.jobs.unseen import Unseen, plan_create
-from dispatcher.jobs.unstarted import waits_since
-from dispatcher.model.identity import job_name, task_identity
-from dispatcher.model.jobs import Job, LaunchGroup
-from dispatcher.model.launches import InFlight, JobsVerdict, Launch, Offer, Probe, Run, ToCome
+from dispatcher.jobs.memory import OPEN, KnownCreates, Unseen, plan_create
+from dispatcher.jobs.observed import CANNOT_START, DEADLINE, ObservedCluster, Rules
+from dispatcher.jobs.outcome import judge, waits_since
+from dispatcher.model.cluster import Pod
+from dispatcher.model.jobs import Job, LaunchGroup, Phase
+from dispatcher.model.launches import (
+    InFlight,
+    JobsVerdict,
+    Launch,
+    Offer,
+    PodKind,
+    PodRun,
+    Probe,
+    ToCome,
+    is_same,
+    job_name,
+    task_identity,
+)
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.snapshot import Brakes, ClusterView
-from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
-from dispatcher.model.verdicts import Hold
+from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Status, Task
+from dispatcher.model.verdicts import Hold, HoldReason, NotReady, own_fault
+
+Counts = Counter[tuple[str, str, str, PodNeeds | None]]
+"""Numbers by queue, submitter, shape and needs."""
+
+
+class JobCounts(Struct, frozen=True):
+    """Numbers of unfinished Jobs.
+
+    every: all of them.
+    unplaced: those for whose Pods kube-scheduler looks for a node.
+    ended: those whose Pods have ended. The Job controller finishes such a Job a moment later.
+    held: those that somebody else keeps from running: suspended, or their Pods are refused.
+    podless: those that should have a Pod and have none.
+    """
+
+    every: Counts
+    unplaced: Counts
+    ended: Counts
+    held: Counts
+    podless: int
+
+
+def count_in_flight(counted: JobCounts, cluster: ObservedCluster, creates: Collection[Unseen]) -> InFlight:
+    """The unfinished Jobs and unseen creates."""
+    every, unplaced = counted.every.copy(), counted.unplaced.copy()
+    placed = jobs_with_node(cluster) if creates else set()
+    for one in creates:
+        key = one.queue, one.submitted_by, one.offer.shape, one.offer.needs
+        every[key] += 1
+        unplaced[key] += one.name not in placed
+    every_kind, unplaced_kind, ended, held = (
+        by_kind(counts, cluster.made) for counts in (every, unplaced, counted.ended, counted.held)
+    )
+    return InFlight(every_kind, unplaced_kind, ended, held, len(creates), counted.podless)
+
+
+def by_kind(counts: Counts, made: Mapping[str, PodNeeds]) -> dict[PodKind, int]:
+    """The counts by kind of Pod. `made`: what Pods of a shape need, as the API server makes them."""
+    found: dict[PodKind, int] = {}
+    for (queue, submitter, shape, needs), number in counts.items():
+        if number:
+            kind = PodKind(queue, submitter, shape, made.get(shape, needs))
+            found[kind] = found.get(kind, 0) + number
+    return found
+
+
+def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
+    """Numbers of unfinished Jobs.
+
+    A Job under deletion whose Pods have ended uses nothing, however long a finalizer keeps it. A refused Pod does not
+    exist, so it needs no node. Every cycle counts every Job: hence one loop, and local names.
+    """
+    every, unplaced, ended, held, podless, active = Counts(), Counts(), Counts(), Counts(), 0, Phase.ACTIVE
+    pods, refused = cluster.pods, cluster.refusals
+    over = {uid for uid, own in pods.items() if all(pod.has_ended for pod in own)}
+    idle = {uid for uid, own in pods.items() if any(has_node(pod) or pod.deleting for pod in own)}
+    idle.update(refused)
+    for job in jobs:
+        if (job.phase is active or not job.is_finished) and not (job.deleting and cluster.is_over(job)):
+            key = job.queue, job.submitted_by, job.shape, job.needs
+            every[key] = every.get(key, 0) + 1
+            podless += not job.suspended and job.uid not in pods
+            if job.uid in over:
+                ended[key] = ended.get(key, 0) + 1
+            elif job.suspended or job.uid in refused:
+                held[key] = held.get(key, 0) + 1
+            if job.phase is active and job.uid not in idle and not (job.suspended or job.deleting):
+                unplaced[key] = unplaced.get(key, 0) + 1
+    return JobCounts(every, unplaced, ended, held, podless)
+
+
+def count_to_come(jobs: Iterable[Job], cluster: ObservedCluster, creates: Iterable[Unseen]) -> ToCome:
+    """The Jobs without a Pod, and the unseen creates."""
+    without_pod = Counter(
+        PodKind(job.queue, job.submitted_by, job.shape, job.needs)
+        for job in jobs
+        if job.phase is Phase.ACTIVE and job.uid not in cluster.pods and not (job.suspended or job.deleting)
+    )
+    return ToCome(
+        without_pod,
+        Counter(PodKind(one.queue, one.submitted_by, one.offer.shape, one.offer.needs) for one in creates),
+    )
+
+
+def find_probes(jobs: Iterable[Job], cluster: ObservedCluster) -> Iterator[Probe]:
+    """The Jobs whose one Pod waits for a node, after kube-scheduler has found none."""
+    waiting = {uid: pods[0] for uid, pods in cluster.pods.items() if len(pods) == 1 and waits_for_node(pods[0])}
+    if not waiting:
+        return
+    for job in jobs:
+        if job.uid in waiting and job.phase is Phase.ACTIVE and not (job.deleting or job.suspended):
+            yield Probe(job, waiting[job.uid], cluster.made.get(job.shape))
+
+
+def find_runs(jobs: Iterable[Job], cluster: ObservedCluster) -> Iterator[PodRun]:
+    """Our Pods on nodes."""
+    for job in jobs:
+        for pod in cluster.pods.get(job.uid, ()) if not job.is_finished and job.needs is not None else ():
+            if pod.node_name and job.needs is not None:
+                ends_at = (pod.scheduled_at or pod.created_at) + timedelta(seconds=job.limit_seconds)
+                yield PodRun(pod.node_name, dict(job.needs.asks), ends_at)
+
+
+def waits_for_node(pod: Pod) -> bool:
+    return pod.unschedulable_since is not None and not (has_node(pod) or pod.deleting or pod.had_run)
+
+
+def jobs_with_node(cluster: ObservedCluster) -> set[str]:
+    """Names of Jobs that have a Pod with a node. The watch of Pods may be ahead of the watch of Jobs."""
+    return {pod.name.rpartition("-")[0] for pods in cluster.pods.values() for pod in pods if has_node(pod)}
+
+
+def has_node(pod: Pod) -> bool:
+    """Whether a node's free room is counted without the Pod's requests already."""
+    return bool(pod.node_name or pod.nominated_node)
+
+
+LAUNCHES: Final = 3
+
+
+def failing_groups(tasks: Mapping[int, Task], jobs: Sequence[Job], cluster: ObservedCluster) -> frozenset[LaunchGroup]:
+    """Groups whose newest three launches with a known result all failed to start."""
+    suspects = Counter(job.group for job in jobs if is_suspect(job, cluster))
+    failing = set()
+    for group in (group for group, count in suspects.items() if count >= LAUNCHES):
+        known = [(job.created_at, started) for job in jobs if job.group == group
+                 if (started := has_started(tasks.get(job.task_id), job, cluster)) is not None]  # fmt: skip
+        newest = [started for _, started in sorted(known, key=itemgetter(0))][-LAUNCHES:]
+        if len(newest) == LAUNCHES and not any(newest):
+            failing.add(group)
+    return frozenset(failing)
+
+
+def is_suspect(job: Job, cluster: ObservedCluster) -> bool:
+    """Whether the Job may have failed to start. Few Jobs are suspects, so only their groups are examined."""
+    return job.phase is Phase.FAILED or any(pod.waiting_reason in CANNOT_START for pod in cluster.pods.get(job.uid, ()))
+
+
+def busy_groups(jobs: Iterable[Job], failing: frozenset[LaunchGroup]) -> frozenset[LaunchGroup]:
+    """The failing groups that have an unfinished Job."""
+    return frozenset(job.group for job in jobs if not job.is_finished and job.group in failing) if failing else failing
+
+
+def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool | None:
+    """Whether a launch started; None if that is not known yet, or if the image is not the cause."""
+    pods = cluster.pods.get(job.uid, ())
+    if job.phase is Phase.COMPLETE or any(pod.had_run or pod.phase == "Running" for pod in pods):
+        return True
+    if any(pod.waiting_reason in CANNOT_START for pod in pods):
+        return False
+    is_late = any(pod.end is not None and pod.end.reason == DEADLINE for pod in pods)
+    if job.is_unplaced or is_late or any(pod.is_rejected for pod in pods):
+        return None
+    if job.phase is not Phase.FAILED or job.was_disrupted or task is None or task.attempt != job.attempt:
+        return None
+    if task.launch >= job.launch:
+        return True
+    # The start was slow, or the Pod had waited for a node. Nothing tells whether the image is the cause.
+    late = ((job.ended_at or job.created_at) - job.created_at).total_seconds() >= cluster.rules.start_deadline_seconds
+    return None if late else False
+
+
+REST_SECONDS: Final = 30
+
+
+class Rest(Struct, frozen=True):
+    """The rest of one row.
+
+    attempt: attempt of the row.
+    queue: queue of the row.
+    is_waiting: whether the row was `waiting` when it was judged.
+    version: resourceVersion of its Job. Another version ends the rest.
+    until: end of the rest, in seconds of this process's clock.
+    """
+
+    attempt: int
+    queue: str
+    is_waiting: bool
+    version: str
+    until: float
+
+
+def may_rest(found: JobsVerdict, job: Job, pods: Iterable[Pod]) -> bool:
+    """Whether the row's only Job is under way, with no object to delete and no Pod to watch."""
+    verdict = found.verdict
+    if found.ends or not isinstance(verdict, Hold) or verdict.reason is not HoldReason.LAUNCHED:
+        return False
+    is_plain = job.phase is Phase.ACTIVE and not job.deleting
+    return is_plain and not any(is_news(pod) for pod in pods)
+
+
+def is_news(pod: Pod) -> bool:
+    """Whether a Pod cannot start, or is being deleted."""
+    return pod.deleting or pod.waiting_reason in CANNOT_START
+
+
+def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float) -> Rest:
+    """A rest of 15 to 30 s, spread by task id. Before the start: at most `left` seconds, to the start deadline."""
+    has_started = any(pod.phase != "Pending" for pod in pods)
+    most = REST_SECONDS * (0.5 + task.id % 16 / 32)
+    until = now + (most if has_started else min(most, left))
+    return Rest(task.attempt, task.queue, task.status is Status.WAITING, job.resource_version, until)
+
+
+def still_resting(
+    resting: Mapping[int, Rest], jobs: Mapping[int, Sequence[Job]], stuck: frozenset[str], now: float
+) -> dict[int, Rest]:
+    """Rows whose rest is not over and whose Job has not changed. `stuck`: UIDs of Jobs with a Pod that `is_news`."""
+    return {
+        id_: rest
+        for id_, rest in resting.items()
+        if rest.until > now
+        and len(found := jobs.get(id_, ())) == 1
+        and found[0].resource_version == rest.version
+        and found[0].uid not in stuck
+    }
+
 
 Judged = Sequence[tuple[Task, JobsVerdict]]
 """The rows that a cycle judged, each with its verdict."""
 
 
-class Offers(Protocol):
+class TemplateOffers(Protocol):
     """The templates' offers to kinds of rows. A kind is judged once, until a template changes."""
 
     def offer(self, kind: Kind) -> Offer | Hold: ...
@@ -52,6 +291,18 @@ class Carried(Struct, frozen=True):
     first_seen: Mapping[str, datetime] = {}
     settled: frozenset[str] = frozenset()
     resting: Mapping[int, Rest] = {}
+
+
+def judge_row(picture: "JobsPicture", task: Task) -> JobsVerdict:
+    found = judge(task, picture.jobs_of(task), picture.cluster)
+    if not isinstance(found.verdict, Launch):
+        return found
+    identity = task_identity(picture.database_id, task.id, task.created_at)
+    name = job_name(picture.installation, task.id, identity, task.attempt, found.verdict.number)
+    plan = plan_create(found.verdict, picture.creates.unseen.get(task.id), name)
+    if isinstance(plan, Launch):
+        plan = picture.creates.why_wait(task, picture.at) or plan
+    return msgspec.structs.replace(found, verdict=plan)
 
 
 class JobsPicture(Struct, frozen=True, kw_only=True):
@@ -74,7 +325,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     cluster: ObservedCluster
     all_jobs: Sequence[Job]
     jobs: Mapping[int, Sequence[Job]]
-    offers: Offers
+    offers: TemplateOffers
     creates: KnownCreates = KnownCreates()
     carried: Carried = Carried()
     counted: JobCounts | None = None
@@ -109,7 +360,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         """The Jobs whose Pods wait for a node, after kube-scheduler has found none."""
         return find_probes(self.all_jobs, self.cluster)
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[PodRun]:
         """Our Pods on nodes."""
         return find_runs(self.all_jobs, self.cluster)
 
@@ -122,7 +373,10 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         return self.offers.offer(kind)
 
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
-        return self.offers.known_offer(digest)
+        """The offer, with what its Pods need as the API server makes them, once one of them was seen."""
+        offer = self.offers.known_offer(digest)
+        made = self.cluster.made.get(offer.shape) if isinstance(offer, Offer) else None
+        return offer if made is None or not isinstance(offer, Offer) else offer_with(offer, made)
 
     def refused(self, row: IndexedRow) -> Hold | None:
         """The hold that answers of the API server to this row, to similar rows or to their template ask for."""
@@ -135,21 +389,19 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         return self.creates.tried_at.get(task_id, float("-inf"))
 
     def judge_row(self, task: Task) -> JobsVerdict:
-        """The verdict of the table of outcomes. A launch becomes a hold if this process's creates forbid it."""
-        found = judge(task, self.jobs_of(task), self.cluster)
-        if not isinstance(found.verdict, Launch):
-            return found
-        identity = task_identity(self.database_id, task.id, task.created_at)
-        name = job_name(self.installation, task.id, identity, task.attempt, found.verdict.number)
-        plan = plan_create(found.verdict, self.creates.unseen.get(task.id), name)
-        if isinstance(plan, Launch):
-            plan = self.creates.why_wait(task, self.at) or plan
-        return msgspec.structs.replace(found, verdict=plan)
+        """The verdict of the table of outcomes. A launch becomes a hold if this process's creates forbid it.
+
+        A row that cannot be judged is held. It ends no cycle, which launches the rows of all teams.
+        """
+        try:
+            return judge_row(self, task)
+        except Exception as bug:  # noqa: BLE001  # whatever is wrong with one row
+            return JobsVerdict(own_fault(bug))
 
     def jobs_of(self, task: Task) -> list[Job]:
         """The row's Jobs, by identity. Labels alone do not make a Job the row's."""
         identity = task_identity(self.database_id, task.id, task.created_at)
-        return [job for job in self.jobs.get(task.id, ()) if job.identity == identity]
+        return [job for job in self.jobs.get(task.id, ()) if is_same(job.identity, identity)]
 
     def carry(self, judged: Judged) -> Carried:
         """The state for the next cycle, after these rows were judged."""
@@ -157,6 +409,8 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         settled = set(self.carried.settled)
         for task, found in judged:
             resting.pop(task.id, None)
+            if isinstance(found.verdict, Hold) and found.verdict.detail.startswith(NotReady.OWN_FAULT):
+                continue
             jobs = self.jobs_of(task)
             settled |= {job.uid for job in jobs if is_settled(job, task)}
             if (rest := plan_rest_of(self, task, jobs, found)) is not None:
@@ -164,6 +418,11 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         known, now = self.carried.first_seen, self.cluster.cluster_now
         first_seen = {key: known.get(key, now) for _, found in judged for key in found.seen}
         return Carried(first_seen, frozenset(settled), resting)
+
+
+@lru_cache(maxsize=10_000)
+def offer_with(offer: Offer, made: PodNeeds) -> Offer:
+    return msgspec.structs.replace(offer, needs=made)
 
 
 def with_jobs(picture: JobsPicture, task_id: int, jobs: Sequence[Job]) -> JobsPicture:
@@ -175,11 +434,12 @@ def plan_rest_of(picture: JobsPicture, task: Task, jobs: Sequence[Job], found: J
     """The rest of a row whose one Job is under way; None: the row is read again in the next cycle."""
     if len(jobs) != 1 or len(picture.jobs[task.id]) != 1:
         return None
-    pods, now = picture.cluster.pods.get(jobs[0].uid, ()), picture.cluster.cluster_now
-    if jobs[0].uid in picture.cluster.refusals or not may_rest(found, jobs[0], pods):
+    uid, cluster = jobs[0].uid, picture.cluster
+    pods, now = cluster.pods.get(uid, ()), cluster.cluster_now
+    if uid in cluster.refusals or uid in cluster.suspensions or not may_rest(found, jobs[0], pods):
         return None
     since = max([waits_since(pod) for pod in pods if pod.node_name], default=now)
-    left = picture.cluster.rules.start_deadline_seconds - (now - since).total_seconds()
+    left = cluster.rules.start_deadline_seconds - (now - since).total_seconds()
     return plan_rest(task, jobs[0], pods, picture.at, left)
 
 
@@ -193,7 +453,9 @@ def observe(view: ClusterView, now: datetime, rules: Rules, first_seen: Mapping[
     pods = defaultdict(list)
     for pod in view.pods.values():
         pods[pod.job_uid].append(pod)
-    return ObservedCluster(now, view.now, pods, view.nodes, first_seen, rules, view.refusals)
+    return ObservedCluster(
+        now, view.now, pods, view.nodes, first_seen, rules, view.refusals, view.made, view.suspensions
+    )
 
 
 def by_task(jobs: Iterable[Job]) -> Mapping[int, Sequence[Job]]:
@@ -206,7 +468,9 @@ def by_task(jobs: Iterable[Job]) -> Mapping[int, Sequence[Job]]:
 def still_carried(carried: Carried, view: ClusterView, jobs: Mapping[int, Sequence[Job]], at: float) -> Carried:
     """`carried` without Jobs that are gone and rows whose rest is over."""
     settled = carried.settled & {job.uid for job in view.jobs.values()}
-    with_news = frozenset({*view.refusals, *(pod.job_uid for pod in view.pods.values() if is_news(pod))})
+    with_news = frozenset(
+        {*view.refusals, *view.suspensions, *(pod.job_uid for pod in view.pods.values() if is_news(pod))}
+    )
     return Carried(carried.first_seen, settled, still_resting(carried.resting, jobs, with_news, at))
 
 

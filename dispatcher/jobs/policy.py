@@ -4,20 +4,131 @@
 Job exactly as in the template. Every field that a row may set must be inside the bounds. The two modules do not call
 each other, so each finds mistakes of the other. With a single check, one mistake is enough (three Argo Workflows
 advisories of 2026).
+
+The second check of a placement: a Pod may have only these additions to its template.
+
+* a pool that the row may name,
+* preferred nodes,
+* a cache below the root.
+
+The check reads only the finished Pod. It does not use the code that builds the Pod.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
 
 from dispatcher.jobs.env import CONTRACT, ENV_NAME, FIELDS, literal
-from dispatcher.jobs.manifest import DISRUPTION_ENDS_THE_JOB, Site
-from dispatcher.jobs.overrides import check_amount, check_image
-from dispatcher.jobs.placed_check import CACHE_MOUNT, cache_violations, placement_violations, without_cache
+from dispatcher.jobs.manifest import DISRUPTION_ENDS_THE_JOB, JobSite
+from dispatcher.jobs.row_check import check_amount, check_image
 from dispatcher.jobs.templates import Template
-from dispatcher.model import identity as ids
+from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Manifest
-from dispatcher.model.launches import Order
+from dispatcher.model.launches import LaunchSpec
+from dispatcher.model.stored_json import Json
+from dispatcher.settings.definition import PlacementSettings
+
+DIGEST: Final = re.compile(r"[0-9a-f]{40}")
+NODE: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+NOTES: Final = {f"dispatcher.internal/{name}" for name in ("history-nodes", "cold-nodes", "real-resources")}
+CACHE_MOUNT: Final = {"name": "dispatcher-cache", "mountPath": "/cache"}
+
+
+def placement_violations(
+    pod: Json, order: LaunchSpec, template: Template, settings: PlacementSettings
+) -> Iterator[str]:
+    base = template.pod_spec
+    if order.placement.notes.keys() - NOTES:
+        yield "the Pod is told what is no advice"
+    ours, theirs = ((spec.get("affinity") or {}) for spec in (pod, base))
+    if without_node_affinity(ours) != without_node_affinity(theirs):
+        yield "the affinity to other Pods differs from its template"
+    demand = demand_of(order.request.spec, template, settings)
+    here, there = ((affinity.get("nodeAffinity") or {}) for affinity in (ours, theirs))
+    if required(here) != [[*term, *demand] for term in required(there) or [[]] if term or demand]:
+        yield "the nodes that it demands are not those of its template and pool"
+    if not all(is_preference_by_name(one) for one in entries_added(preferred(here), preferred(there))):
+        yield "it prefers something else than nodes by name"
+    added = entries_added(pod.get("tolerations"), base.get("tolerations"))
+    is_private = bool(order.request.spec.get("private_machine"))
+    if added != [{**taint_of(one), "operator": "Equal", "effect": "NoSchedule"} for one in demand if is_private]:
+        yield "it tolerates more than its template and pool"
+
+
+def demand_of(spec: Mapping[str, Any], template: Template, settings: PlacementSettings) -> list[tuple[str, ...]]:
+    """The pool's additions to every term of the template: a machine that the row may name, or the default selector."""
+    for field, label in (
+        ("private_machine", settings.private_machine_label), ("special_machine", settings.special_machine_label)
+    ):  # fmt: skip
+        if field in spec:
+            is_allowed = field in template.opened and any(
+                fnmatchcase(str(spec[field]), glob) for glob in template.machines
+            )
+            return [(label, "In", spec[field])] if is_allowed else []
+    label, _, value = settings.node_selector.partition("=")
+    return [(label, "In", value)] if label else []
+
+
+def required(affinity: Json) -> list[list[tuple[str, ...]]]:
+    """Required node terms, each as a list of its conditions."""
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
+    both = ("matchFields", "matchExpressions")
+    return [[condition_of(one) for field in both for one in term.get(field) or []] for term in terms]
+
+
+def condition_of(expression: Json) -> tuple[str, ...]:
+    return (expression["key"], expression["operator"], *(expression.get("values") or []))
+
+
+def taint_of(demand: tuple[str, ...]) -> Json:
+    return {"key": demand[0], "value": demand[2]}
+
+
+def preferred(affinity: Json) -> Sequence[Json]:
+    found: Sequence[Json] = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []
+    return found
+
+
+def without_node_affinity(affinity: Json) -> Json:
+    return {key: value for key, value in affinity.items() if key != "nodeAffinity"}
+
+
+def is_preference_by_name(one: Json) -> bool:
+    preference = one.get("preference") or {}
+    fields = preference.get("matchFields") or []
+    return preference.keys() == {"matchFields"} and len(fields) == 1 and all(
+        field["key"] == "metadata.name"
+        and field["operator"] in {"In", "NotIn"}
+        and all(map(NODE.fullmatch, field["values"]))
+        for field in fields
+    )  # fmt: skip
+
+
+def entries_added(ours: Sequence[Json] | None, theirs: Sequence[Json] | None) -> list[Json]:
+    """The entries after the template's own. If those are not first and unchanged, `[{}]`, which no check accepts."""
+    mine, base = list(ours or []), list(theirs or [])
+    return mine[len(base) :] if mine[: len(base)] == base else [{}]
+
+
+def cache_violations(pod: Json, base: Mapping[str, Any], folder: str) -> Iterator[str]:
+    """`folder`: of this installation's caches; empty: there are none."""
+    for volume in entries_added(pod.get("volumes"), base.get("volumes")):
+        parent, _, name = (volume.get("hostPath") or {}).get("path", "").rpartition("/")
+        is_ours = volume == {
+            "name": "dispatcher-cache",
+            "hostPath": {"path": f"{parent}/{name}", "type": "DirectoryOrCreate"},
+        }
+        if not (is_ours and folder and parent == folder and DIGEST.fullmatch(name)):
+            yield "it has a volume that is neither its template's nor a cache of this installation"
+
+
+def without_cache(container: Mapping[str, Any]) -> Json:
+    """The container without the mount of the cache."""
+    mounts = [mount for mount in container.get("volumeMounts") or [] if mount != CACHE_MOUNT]
+    rest = {key: value for key, value in container.items() if key != "volumeMounts"}
+    return rest | ({"volumeMounts": mounts} if mounts else {})
+
 
 JOB_FIELDS = frozenset({"backoffLimit", "podFailurePolicy", "template"})
 POD_FIELDS = frozenset({"restartPolicy", "activeDeadlineSeconds", "schedulerName", "containers"}) | {
@@ -32,12 +143,12 @@ RUNS_OR_TRUSTS = re.compile(
 ROW_FIELDS = frozenset({"env", "image", "command", "args", "resources"})
 
 
-def check_job(job: Manifest, order: Order, template: Template, site: Site) -> str:
+def check_job(job: Manifest, order: LaunchSpec, template: Template, site: JobSite) -> str:
     """The first difference in a finished Job that its template does not allow; empty: none."""
     return next(violations(job, order, template, site), "")
 
 
-def violations(job: Manifest, order: Order, template: Template, site: Site) -> Iterator[str]:
+def violations(job: Manifest, order: LaunchSpec, template: Template, site: JobSite) -> Iterator[str]:
     yield from meta_violations(job, order, template, site)
     yield from spec_violations(job["spec"], template, site)
     pod = job["spec"]["template"]["spec"]
@@ -53,12 +164,12 @@ def violations(job: Manifest, order: Order, template: Template, site: Site) -> I
     yield from env_violations(pod["containers"][template.container], order, template, site)
 
 
-def cache_folder(site: Site) -> str:
+def cache_folder(site: JobSite) -> str:
     """The folder of this installation's caches on a node; empty: there are none."""
     return f"{root}/{site.installation}" if (root := site.placement.cache_root) else ""
 
 
-def meta_violations(job: Manifest, order: Order, template: Template, site: Site) -> Iterator[str]:
+def meta_violations(job: Manifest, order: LaunchSpec, template: Template, site: JobSite) -> Iterator[str]:
     """Checks the metadata of Job and Pod: the template's, with exactly our labels and annotations over them."""
     task, number, theirs = order.task, order.launch.number, template.manifest.get("metadata") or {}
     labels = {
@@ -67,12 +178,16 @@ def meta_violations(job: Manifest, order: Order, template: Template, site: Site)
         "dispatcher.internal/attempt": str(task.attempt), "dispatcher.internal/launch": str(number),
         "dispatcher.internal/template": template.name,
     }  # fmt: skip
+    since, before = order.launch.disrupted_since, order.launch.unplaced
     notes = {
         "dispatcher.internal/identity": ids.task_identity(order.database_id, task.id, task.created_at),
         "dispatcher.internal/database-id": order.database_id, "dispatcher.internal/submitted-by": task.submitted_by,
         "dispatcher.internal/unstarted": str(order.launch.unstarted), "dispatcher.internal/report": template.report,
-        "dispatcher.internal/disrupted": str(order.launch.disrupted),
-    } | ({"dispatcher.internal/unplaced-before": str(before)} if (before := order.launch.unplaced) else {})  # fmt: skip
+        "dispatcher.internal/disrupted": str(order.launch.disrupted), "dispatcher.internal/image": order.offer.image,
+        **({"dispatcher.internal/final-codes": template.final_codes} if template.final_codes else {}),
+        **({"dispatcher.internal/disrupted-since": since.isoformat()} if since else {}),
+        **({"dispatcher.internal/unplaced-before": str(before)} if before else {}),
+    }  # fmt: skip
     kept = {
         key: note for key, note in (theirs.get("annotations") or {}).items() if not key.startswith(f"{ids.DOMAIN}/")
     }
@@ -83,13 +198,14 @@ def meta_violations(job: Manifest, order: Order, template: Template, site: Site)
     if (job["apiVersion"], job["kind"], job["metadata"]) != ("batch/v1", "Job", wanted):
         yield "the Job is not this task's"
     pod, base = job["spec"]["template"]["metadata"], template.manifest["spec"]["template"].get("metadata") or {}
-    added = {ids.SHAPE: order.offer.shape} | ({ids.CACHE_KEY: key} if (key := order.request.cache_key) else {})
+    added = {ids.SHAPE: order.offer.shape, ids.CONTAINER: template.task_container["name"]}
+    added |= {ids.CACHE_KEY: key} if (key := order.request.cache_key) else {}
     said = {**(base.get("annotations") or {}), **added, **order.placement.notes}
     if pod != {**base, "labels": {**(base.get("labels") or {}), **labels}, "annotations": said}:
         yield "the Pod's metadata differ from its template"
 
 
-def spec_violations(spec: Manifest, template: Template, site: Site) -> Iterator[str]:
+def spec_violations(spec: Manifest, template: Template, site: JobSite) -> Iterator[str]:
     pod = spec["template"]["spec"]
     if without(spec, JOB_FIELDS) != without(template.manifest["spec"], JOB_FIELDS):
         yield "the Job's spec differs from its template"
@@ -145,7 +261,7 @@ def resource_violations(ours: Mapping[str, Any], theirs: Mapping[str, Any], temp
                 yield from filter(None, [check_amount(resource, str(mine.get(resource)), template)])
 
 
-def env_violations(container: Mapping[str, Any], order: Order, template: Template, site: Site) -> Iterator[str]:
+def env_violations(container: Mapping[str, Any], order: LaunchSpec, template: Template, site: JobSite) -> Iterator[str]:
     env = container["env"]
     by_name = {variable["name"]: variable for variable in env}
     if len(by_name) != len(env):
@@ -156,16 +272,32 @@ def env_violations(container: Mapping[str, Any], order: Order, template: Templat
         yield "the contract, or what the template gives, is incomplete"
     own = template.task_container.get("volumeMounts") or []
     cache = "/cache" if CACHE_MOUNT in (container.get("volumeMounts") or []) and CACHE_MOUNT not in own else ""
-    truth = contract_of(order, order.task.timeout_seconds or min(site.timeout_seconds, template.max_seconds), cache)
+    usual = min(template.timeout_seconds or site.timeout_seconds, template.max_seconds)
+    truth = contract_of(order, order.task.timeout_seconds or usual, cache)
     for name, variable in by_name.items():
         if name in CONTRACT:
             if variable != truth[name]:
                 yield f"env.{name} is not what the contract says"
         elif given.get(name) != variable:
             yield from row_violations(variable, name in given, template.opened)
+    yield from size_violations(container, given, template)
 
 
-def contract_of(order: Order, limit: int, cache: str) -> dict[str, dict[str, Any]]:
+def size_violations(
+    container: Mapping[str, Any], given: Mapping[str, Any], template: Template
+) -> Iterator[str]:  # fmt: skip
+    """Checks the text that is the row's. What a Job has, etcd keeps many times."""
+    rows = [one for one in container["env"] if one["name"] not in CONTRACT and given.get(one["name"]) != one]
+    words = [text for one in rows for text in (one["name"], one.get("value", ""))]
+    for field in ("command", "args"):
+        if container.get(field) != template.task_container.get(field):
+            words += container.get(field) or ()
+    size = sum(len(str(word).encode(errors="replace")) for word in words)
+    if 0 < template.max_bytes < size:
+        yield f"env, command and args have {size} bytes, more than {template.max_bytes}: put large input into payload"
+
+
+def contract_of(order: LaunchSpec, limit: int, cache: str) -> dict[str, dict[str, Any]]:
     """The variables of the contract as they must be in the container, by name."""
     task = order.task
     told = {

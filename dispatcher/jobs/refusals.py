@@ -1,16 +1,22 @@
 """Rows that the API server refuses as they are, and rows similar to them.
 
-A refused row is held until it or a template changes. Three refused rows hold similar rows for a minute, because each
-try costs a write. Refused rows never hold rows of another submitter.
+A refused row is held until it or a template changes. One that a policy of the cluster refused is tried again. Three
+refused rows hold similar rows for a minute, because each try costs a write. Refused rows never hold rows of another
+submitter.
+
+The meaning of the API server's answers to a create (docs/protocol.md, section 4).
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
 from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model.launches import Order
+from dispatcher.model.jobs import ApiAnswer, Job
+from dispatcher.model.launches import LaunchSpec, is_same
 from dispatcher.model.tasks import IndexedRow, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 
@@ -27,7 +33,7 @@ Attempt = tuple[int, int]
 Likeness = tuple[str, bytes, str | None, bytes]
 
 
-def likeness(order: Order) -> Likeness:
+def likeness(order: LaunchSpec) -> Likeness:
     """Submitter, kind, cache key and placement. Rows that share all four get the same Job, except for its command.
 
     The submitter is part, so that rows of one submitter never hold rows of another. The placement is part, because
@@ -65,29 +71,34 @@ class Refusals:
         self._of_submitter: dict[str, tuple[int, float]] = {}
         self._taken: dict[tuple[str, bytes], float] = {}
 
-    def rows(self) -> RefusedRows:
-        """A copy of the held rows."""
+    def rows(self, now: float = 0) -> RefusedRows:
+        """A copy of the held rows. Those whose rest is over are forgotten."""
+        self._resting = {attempt: rest for attempt, rest in self._resting.items() if rest[1] > now}
         return RefusedRows(dict(self._parked), dict(self._resting))
 
     def park(self, task: Task, hold: Hold) -> None:
         """Holds a row until it or a template changes."""
         trimmed(self._parked)[task.id, task.attempt] = hold
 
-    def refused(self, order: Order, now: float) -> None:
+    def rest(self, task: Task, hold: Hold, until: float) -> None:
+        """Holds a row until then. No event ends the hold earlier."""
+        trimmed(self._resting)[task.id, task.attempt] = (hold, until)
+
+    def refused(self, order: LaunchSpec, now: float) -> None:
         """Counts a row that the API server refused."""
         submitter, kind = order.task.submitted_by, order.task.kind
         count_up(self._alike, likeness(order), now)
         count_up(self._of_submitter, submitter, now)
         self._taken.pop((submitter, kind), None)
 
-    def rests(self, order: Order, now: float) -> bool:
+    def rests(self, order: LaunchSpec, now: float) -> bool:
         """Returns True if the row is held now for a minute, because similar rows were refused."""
         hold = self._why_to_rest(order, now) if self._alike else None
         if hold is not None:
             trimmed(self._resting)[order.task.id, order.task.attempt] = (hold, now + ALIKE_SECONDS)
         return hold is not None
 
-    def accepted(self, order: Order) -> None:
+    def accepted(self, order: LaunchSpec) -> None:
         """A Job was made. Similar rows may be tried again."""
         if self._alike:
             self._alike.pop(likeness(order), None)
@@ -97,7 +108,7 @@ class Refusals:
         for known in (self._parked, self._resting, self._alike, self._of_submitter, self._taken):
             known.clear()
 
-    def _why_to_rest(self, order: Order, now: float) -> Hold | None:
+    def _why_to_rest(self, order: LaunchSpec, now: float) -> Hold | None:
         submitter = order.task.submitted_by
         count, last = self._alike.get(likeness(order), (0, now))
         if count >= REFUSED_ROWS_ALIKE and now - last < ALIKE_SECONDS:
@@ -126,3 +137,74 @@ def trimmed(known: dict[K, V]) -> dict[K, V]:
     if len(known) >= MOST_REMEMBERED:
         known.pop(next(iter(known)))
     return known
+
+
+class Meaning(StrEnum):
+    """Whether a Job was made, and why not."""
+
+    CREATED = "created"
+    EXISTS = "exists"  # ours or foreign: a GET is needed
+    QUOTA = "quota"
+    TERMINATING = "terminating"
+    NO_NAMESPACE = "no-namespace"
+    FORBIDDEN = "forbidden"
+    DENIED = "denied"
+    UNAUTHORIZED = "unauthorized"
+    POISON = "poison"
+    NOT_SENT = "not-sent"
+    UNKNOWN = "unknown"  # maybe made: counts as active, and the same POST is sent again
+
+
+OF_THE_ROW = frozenset({Meaning.POISON, Meaning.DENIED})
+"""No Job can be made of the row as it is."""
+POISON_STATUS = frozenset({400, 413, 422})
+OF_A_POLICY = re.compile(r'admission webhook "|\S+ "[^" ]+" is forbidden: ValidatingAdmissionPolicy \'')
+"""How their messages begin. What a row sets stands later in it."""
+
+
+def read_create(answer: ApiAnswer) -> Meaning:
+    """The meaning of one answer. An answer that does not say for certain that no Job was made is UNKNOWN."""
+    if not answer.is_sent:
+        return Meaning.NOT_SENT
+    if 200 <= answer.status < 300:
+        return Meaning.CREATED
+    if not answer.is_told:
+        return Meaning.UNKNOWN
+    if answer.status in POISON_STATUS:
+        return Meaning.DENIED if is_of_a_policy(answer.message) else Meaning.POISON
+    if answer.status == 409 and answer.reason == "AlreadyExists":
+        return Meaning.EXISTS
+    return {401: Meaning.UNAUTHORIZED, 403: read_forbidden(answer), 404: Meaning.NO_NAMESPACE}.get(
+        answer.status, Meaning.UNKNOWN
+    )
+
+
+def read_forbidden(answer: ApiAnswer) -> Meaning:
+    """Which of the four causes a 403 has. Kubernetes has a code for one of them. The others differ only by their text
+    (apiserver `responsewriters/errors.go` and quota `admission/resourcequota/controller.go`).
+    """
+    if "NamespaceTerminating" in answer.causes:
+        return Meaning.TERMINATING
+    if "exceeded quota: " in answer.message or "status unknown for quota: " in answer.message:
+        return Meaning.QUOTA
+    if "is forbidden: User " in answer.message and " cannot create resource " in answer.message:
+        return Meaning.FORBIDDEN
+    return Meaning.DENIED
+
+
+def is_of_a_policy(message: str) -> bool:
+    """Whether an admission policy or webhook has refused it. They choose the status, and it is often 422 or 400."""
+    return bool(OF_A_POLICY.match(message))
+
+
+def is_absent(answer: ApiAnswer) -> bool:
+    """Whether the API server itself says that the object does not exist. A 404 from a proxy is not believed."""
+    return answer.status == 404 and answer.is_told
+
+
+def are_over(jobs: Iterable[Job], identity: str, left: Collection[str] = ()) -> bool:
+    """Whether all Jobs of the row are over. The first create of a later attempt waits for this (section 4).
+
+    left: UIDs of Jobs whose Pods have ended, and that somebody's finalizer keeps.
+    """
+    return all(job.is_finished or job.uid in left for job in jobs if is_same(job.identity, identity))

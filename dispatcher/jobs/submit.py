@@ -2,27 +2,72 @@
 
 Only this launch of this row has the name in the create. A refusal is confirmed by a GET. An answer that does not say
 for certain whether the Job was made counts as unknown.
+
+The Jobs stage of a cycle: builds the picture by which rows are judged, and sends the launches.
+
+How many creates are under way at once: fewer after answers that ask for a pause, more again with each success.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 import structlog
 
-from dispatcher.jobs.answers import Meaning, are_over, is_absent, read_create
-from dispatcher.jobs.manifest import Site, build_job
+from dispatcher.jobs.catalog import Catalog
+from dispatcher.jobs.manifest import JobSite, build_job
 from dispatcher.jobs.memory import NOT_READY, CreateResult, Memory
-from dispatcher.jobs.observed import due_at
+from dispatcher.jobs.observed import Rules, due_at
+from dispatcher.jobs.picture import Carried, JobsPicture, Judged, KnownJobs, know_jobs, observe, still_carried
 from dispatcher.jobs.policy import check_job
+from dispatcher.jobs.refusals import Meaning, are_over, is_absent, read_create
 from dispatcher.jobs.templates import Template
 from dispatcher.model.errors import ClusterError
-from dispatcher.model.identity import identity_of, name_of
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
-from dispatcher.model.launches import Ask, Order
+from dispatcher.model.launches import Ask, LaunchSpec, identity_of, is_same, name_of
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.model.verdicts import own_fault
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import INSERT_TO_JOB, JOB_CREATES, LAUNCHES
+
+
+class Lanes:
+    """A semaphore whose size follows the answers, between 1 and `most`. It halves, and grows by one."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._limit = most
+        self._free = asyncio.Semaphore(most)
+        self._owed = 0  # places that are taken away as soon as they are free
+
+    @property
+    def limit(self) -> int:
+        return self._limit
+
+    async def enter(self) -> None:
+        await self._free.acquire()
+
+    def leave(self) -> None:
+        if self._owed:
+            self._owed -= 1
+        else:
+            self._free.release()
+
+    def shrink(self) -> None:
+        taken = self._limit - max(1, self._limit // 2)
+        self._limit -= taken
+        self._owed += taken
+
+    def grow(self) -> None:
+        if self._limit == self._most:
+            return
+        self._limit += 1
+        if self._owed:
+            self._owed -= 1
+        else:
+            self._free.release()
+
 
 log = structlog.get_logger(component="jobs.submit")
 
@@ -31,23 +76,41 @@ AT_A_TIME: Final = 16
 RESOLVE_AFTER_SECONDS: Final = 20
 """No POST of ours can land after this time (client and server limits together), so a GET tells the result."""
 TAKEN_AS_IT_IS: Final = frozenset({Meaning.CREATED, Meaning.UNKNOWN, Meaning.UNAUTHORIZED, Meaning.NOT_SENT})
+TOO_MANY: Final = 429
+TRIES: Final = 12
+"""How often one create is sent while the server asks for pauses. Then all creates pause."""
+LONGEST_WISH_SECONDS: Final = 3
+"""The longest Retry-After that one create waits for by itself."""
+PAUSE_SECONDS: Final = 0.5
 FIRST, AGAIN = "first", "again"
 STILL_THERE: Final = ApiAnswer(200)
 
 
-class Jobs(Protocol):
+class JobCalls(Protocol):
     """The calls of the Jobs API that `Submitter` needs."""
 
     async def create(self, manifest: Manifest) -> ApiAnswer: ...
+    async def try_create(self, manifest: Manifest) -> ApiAnswer: ...
     async def get(self, name: str) -> ApiAnswer: ...
     async def list_task(self, task_id: int) -> list[Job]: ...
 
 
+def build(order: LaunchSpec, template: Template, site: JobSite) -> tuple[Manifest, str]:
+    """The Job, and why it may not be sent. A Job that cannot be built is the fault of this launch alone."""
+    try:
+        manifest = build_job(order, template, site)
+        return manifest, check_job(manifest, order, template, site)
+    except Exception as bug:  # noqa: BLE001  # whatever is wrong with one launch
+        words = own_fault(bug).detail
+        log.error("a Job cannot be built", task=order.task.id, fault=words)  # noqa: TRY400  # a traceback may quote a row
+        return {}, words
+
+
 class Submitter:
-    """Sends orders, at most AT_A_TIME at once."""
+    """Sends orders, at most AT_A_TIME at once, and fewer while the API server asks for pauses."""
 
     def __init__(
-        self, jobs: Jobs, site: Site, memory: Memory, refused: Callable[[], None], clock: Clock = elapsed
+        self, jobs: JobCalls, site: JobSite, memory: Memory, refused: Callable[[], None], clock: Clock = elapsed
     ) -> None:
         """`refused`: called when our account lacks a right, so that the rights are checked again."""
         self._jobs = jobs
@@ -55,7 +118,8 @@ class Submitter:
         self._site = site
         self._memory = memory
         self._clock = clock
-        self._places = asyncio.Semaphore(AT_A_TIME)
+        self._lanes = Lanes(AT_A_TIME)
+        self.sleep: Callable[[float], Coroutine[None, None, None]] = asyncio.sleep
         self._under_way: set[asyncio.Task[None]] = set()
         self._bugs: list[BaseException] = []
         self._database_clock = BEGINNING, 0.0
@@ -71,14 +135,14 @@ class Submitter:
         """Stores the database's time, for the metric of waiting times."""
         self._database_clock = now, self._clock()
 
-    async def submit(self, orders: Sequence[Order], templates: Mapping[str, Template | str]) -> None:
+    async def submit(self, orders: Sequence[LaunchSpec], templates: Mapping[str, Template | str]) -> None:
         """Starts every order. Returns before the last answers, so that the next cycle need not wait."""
         if self._bugs:
             raise self._bugs.pop()
         for order in orders:
             template = templates[order.task.template]
             assert isinstance(template, Template)
-            await self._places.acquire()
+            await self._lanes.enter()
             name = name_of(order, self._site.installation)
             self._memory.creates.begin(name, order.task, order.offer, self._clock())
             task = asyncio.create_task(self._carry_out(order, name, template))
@@ -102,13 +166,24 @@ class Submitter:
             elif answer.job is not None:
                 creates.answered(name, answer.job.resource_version)
 
+    async def follow(self) -> None:
+        """Reads again what the watch may never show: Jobs whose labels somebody has changed."""
+        strays = self._memory.strays
+        for name in list(strays)[:AT_A_TIME]:
+            answer = await self._jobs.get(name)
+            job = strays.pop(name)  # those that were read come last in the next round
+            if answer.job is not None and answer.job.lacks:
+                strays[name] = answer.job
+            elif answer.job is None and not is_absent(answer):
+                strays[name] = job
+
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._places.release()
+        self._lanes.leave()
         self._under_way.discard(task)
         if not task.cancelled() and (bug := task.exception()) is not None:
             self._bugs.append(bug)
 
-    async def _carry_out(self, order: Order, name: str, template: Template) -> None:
+    async def _carry_out(self, order: LaunchSpec, name: str, template: Template) -> None:
         try:
             result = await self._launch(order, name, template)
             self._memory.learn(result, self._clock())
@@ -116,17 +191,19 @@ class Submitter:
         finally:
             self._memory.creates.end(name)
 
-    async def _launch(self, order: Order, name: str, template: Template) -> CreateResult:
+    async def _launch(self, order: LaunchSpec, name: str, template: Template) -> CreateResult:
         if self._memory.api.hold(self._clock()):
             return CreateResult(order, name)  # an earlier answer asked for a pause; the next cycle judges the row again
-        manifest = build_job(order, template, self._site)
-        if violation := check_job(manifest, order, template, self._site):
+        manifest, violation = build(order, template, self._site)
+        if violation:
             return CreateResult(order, name, violation=violation)
         if (question := await self._why_wait(order)) is not None:
             return CreateResult(order, name, question=question)
+        if self._memory.is_changed(template.name) and (tried := await self._jobs.try_create(manifest)).changes:
+            return CreateResult(order, name, answer=tried)
         return await self._create(order, name, manifest)
 
-    async def _why_wait(self, order: Order) -> ApiAnswer | None:
+    async def _why_wait(self, order: LaunchSpec) -> ApiAnswer | None:
         """Asks the launch's question, because the view may lag. Returns an answer that forbids the create, or None."""
         if order.launch.ask is Ask.NOTHING:
             return None
@@ -135,49 +212,152 @@ class Submitter:
                 jobs = await self._jobs.list_task(order.task.id)
             except ClusterError as fault:
                 return ApiAnswer(0, message=str(fault))
-            return None if are_over(jobs, identity_of(order)) else STILL_THERE
+            return None if are_over(jobs, identity_of(order), order.launch.left) else STILL_THERE
         answer = await self._jobs.get(name_of(order, self._site.installation, order.launch.number - 1))
-        is_foreign = answer.job is not None and answer.job.identity != identity_of(order)  # so our Job is gone
+        is_foreign = answer.job is not None and not is_same(answer.job.identity, identity_of(order))  # ours is gone
         return None if is_absent(answer) or is_foreign else answer
 
-    async def _create(self, order: Order, name: str, manifest: Manifest) -> CreateResult:
-        self._memory.creates.sent(name, self._clock())
-        answer = await self._jobs.create(manifest)
+    async def _create(self, order: LaunchSpec, name: str, manifest: Manifest) -> CreateResult:
+        answer = await self._answer_of(name, manifest)
         meaning, job = read_create(answer), answer.job
         if meaning is Meaning.CREATED and job is None:
             meaning = Meaning.UNKNOWN  # an answer of a proxy, or a Job without its identity
         elif meaning not in TAKEN_AS_IT_IS:
-            meaning, job = await self._confirm(name, meaning)
+            meaning, job = await confirmed(self._jobs, name, meaning)
         JOB_CREATES.labels(meaning).inc()
         return CreateResult(order, name, meaning, answer, job)
 
-    async def _confirm(self, name: str, meaning: Meaning) -> tuple[Meaning, Job | None]:
-        """Confirms a refusal. It is believed only if a GET says that the Job does not exist."""
-        found = await self._jobs.get(name)
-        if found.status == 200:
-            return Meaning.EXISTS, found.job
-        if is_absent(found) and meaning is not Meaning.EXISTS:
-            return meaning, None
-        return Meaning.UNKNOWN, None
+    async def _answer_of(self, name: str, manifest: Manifest) -> ApiAnswer:
+        """The answer to the POST. A server that asks for a pause is asked again after it, while other creates go on."""
+        for _ in range(TRIES):
+            self._memory.creates.sent(name, self._clock())
+            answer = await self._jobs.create(manifest)
+            if answer.status != TOO_MANY or answer.retry_after > LONGEST_WISH_SECONDS:
+                break
+            self._lanes.shrink()
+            self._lanes.leave()
+            try:
+                wish = max(answer.retry_after, PAUSE_SECONDS)
+                await self.sleep(wish * random.uniform(1, 1.3))  # noqa: S311  # spreads creates, keeps no secret
+            finally:
+                await self._lanes.enter()
+        if answer.job is not None:
+            self._lanes.grow()
+        return answer
 
     def _report(self, result: CreateResult) -> None:
         order, answer, meaning = result.order, result.answer, result.meaning
         if result.is_made:
             self._report_launch(order)
             log.info("launched", task=order.task.id, job=result.name, meaning=meaning)
-            return
-        if meaning is not Meaning.NOT_SENT:
+        elif meaning is not Meaning.NOT_SENT:
             log.warning("not launched", task=order.task.id, job=result.name, meaning=meaning, status=answer.status,
                         reason=answer.reason, message=answer.message)  # fmt: skip
+        if answer.changes:
+            log.warning("somebody changes our Jobs", template=order.task.template, changes=answer.changes)
         if meaning in NOT_READY:
             self._refused()
         if (hold := result.parked) is not None:
             log.warning("parked", task=order.task.id, reason=hold.reason, detail=hold.detail)
 
-    def _report_launch(self, order: Order) -> None:
+    def _report_launch(self, order: LaunchSpec) -> None:
         """Counts the launch, and observes the time that a row waited for its first Job."""
         LAUNCHES.labels(FIRST if order.launch.number - order.launch.unplaced == 1 else AGAIN).inc()
         if order.launch.number == 1 and not order.launch.is_repeat:
             told, at = self._database_clock
             now = told + timedelta(seconds=self._clock() - at)
             INSERT_TO_JOB.observe(max(0.0, (now - due_at(order.task)).total_seconds()))
+
+
+async def confirmed(jobs: JobCalls, name: str, meaning: Meaning) -> tuple[Meaning, Job | None]:
+    """Confirms a refusal. It is believed only if a GET says that the Job does not exist."""
+    found = await jobs.get(name)
+    if found.status == 200:
+        return Meaning.EXISTS, found.job
+    if is_absent(found) and meaning is not Meaning.EXISTS:
+        return meaning, None
+    return Meaning.UNKNOWN, None
+
+
+class Launcher:
+    """One object for the life of the process. Its state between cycles is a cache."""
+
+    def __init__(
+        self, submitter: Submitter, memory: Memory, catalog: Catalog, rules: Rules, clock: Clock = elapsed
+    ) -> None:
+        self._submitter = submitter
+        self._memory = memory
+        self._catalog = catalog
+        self._rules = rules
+        self._clock = clock
+        self._carried = Carried()
+        self._database_id = ""
+        self._known: KnownJobs | None = None
+
+    def picture(self, view: ClusterView, now: datetime, database_id: str) -> JobsPicture:
+        """The picture of a new cycle, made from this view of the cluster. `now`: the database's clock."""
+        if self._catalog.refresh() or self._database_id not in {"", database_id}:
+            self._memory.forget_rows()
+            self._carried = Carried(self._carried.first_seen, self._carried.settled)
+        self._database_id = database_id
+        self._memory.creates.observe(view)
+        self._submitter.tell_time(now)
+        at, known = self._clock(), self._know(view, now)
+        carried = still_carried(self._carried, view, known.by_task, at)
+        return JobsPicture(
+            installation=self._submitter.installation,
+            database_id=database_id,
+            cluster=observe(view, now, self._rules, carried.first_seen),
+            all_jobs=known.jobs,
+            jobs=known.by_task,
+            counted=known.counted,
+            offers=self._catalog,
+            creates=self._memory.known(at),
+            carried=carried,
+            at=at,
+        )
+
+    def _know(self, view: ClusterView, now: datetime) -> KnownJobs:
+        """The Jobs of the view. They are counted anew only if a Job, a Pod or a refusal has changed."""
+        if self._known is None or not self._known.is_of(view):
+            self._known = know_jobs(view, now)
+        return self._known
+
+    async def launch(self, picture: JobsPicture, judged: Judged, orders: Sequence[LaunchSpec]) -> int:
+        """Ends the cycle of a picture: sends the orders. Returns how many, without waiting for the answers."""
+        self._carried = picture.carry(judged)
+        await self._submitter.resolve()
+        now = self._clock()
+        sent = [order for order in self._probes(orders, picture.creates.probed()) if not self._rests(order, now)]
+        await self._submitter.submit(sent, self._catalog.templates)
+        return len(sent)
+
+    def _rests(self, order: LaunchSpec, now: float) -> bool:
+        """Whether the row is held for a while: rows like it were refused, or its Job has much text."""
+        if self._memory.refusals.rests(order, now):
+            return True
+        waits = self._memory.large.hold(order, now)
+        if waits is not None:
+            self._memory.refusals.rest(order.task, *waits)
+        return waits is not None
+
+    def _probes(self, orders: Iterable[LaunchSpec], probed: set[str]) -> Iterator[LaunchSpec]:
+        """After a create of a template failed, or its Job came back changed, sends one of that template at a time.
+
+        The create is chosen among admitted rows. A held row would block the probe.
+        """
+        for order in orders:
+            name = order.task.template
+            if not (self._memory.of_template(name).is_probing or self._memory.is_changed(name)):
+                yield order
+            elif name not in probed:
+                probed.add(name)
+                yield order
+
+    async def follow(self) -> None:
+        """Reads Jobs of ours that the watch may never show."""
+        await self._submitter.follow()
+
+    async def drain(self) -> None:
+        """Waits until every create has its answer."""
+        await self._submitter.drain()

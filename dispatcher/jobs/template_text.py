@@ -1,16 +1,24 @@
-"""The text of a template: one YAML document of bounded size. Faults have the line where the text breaks.
+"""The text of a template: one YAML document of bounded size, read as kubectl reads it. Faults have their lines.
+
+kubectl follows YAML 1.1 with changes: times stay texts, `n` and `y` are booleans, `1e3` and `0o644` are numbers,
+`22:22` is a text, and keys are texts. Source: `resolve.go` of sigs.k8s.io/yaml. A template that kubectl takes must mean
+the same here.
 
 Aliases may repeat parts, but a short text must not stand for a huge manifest: the digest of a template and every Job
 write the manifest out in full.
 """
 
-from collections.abc import Iterable
+import base64
+import binascii
+import math
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any, Final
 
-import msgspec
 import yaml
 
-from dispatcher.model.errors import Fault, TemplateError
+from dispatcher.model.errors import TemplateError, TemplateFault
 from dispatcher.model.jobs import Manifest
 
 MOST_BYTES: Final = 256 << 10
@@ -18,6 +26,22 @@ MOST_NODES: Final = 100_000
 DEEPEST: Final = 100
 Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one of C is faster. PyYAML has it where libyaml was there when it was built."""
+TAG: Final = "tag:yaml.org,2002:"
+WORDS: Final[dict[str, bool | None]] = {
+    **dict.fromkeys(["", "~", "null", "Null", "NULL"], None),
+    **dict.fromkeys(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"], True),
+    **dict.fromkeys(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"], False),
+}
+INTEGER: Final = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))")
+BASES: Final = (16, 2, 8, 10)
+INTEGERS: Final = range(-(2**63), 2**64)
+FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+NO_NUMBERS: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+MERGE: Final = "<<"
+BREAKS: Final = re.compile("[\x85\u2028\u2029\ufeff]")
+"""Ends of lines, and the mark of byte order, that only double quotes can hold."""
+LARGEST_WRITTEN_WHOLE: Final = 1e21
+"""kubectl writes a whole number below it without a point or an exponent."""
 Path = tuple[str | int, ...]
 
 
@@ -26,10 +50,108 @@ def read_manifest(text: str) -> Manifest:
     root = compose(text)
     if not isinstance(root, yaml.MappingNode):
         raise at_line(line_of_mark(root.start_mark) if root else 1, "the document is not an object: a Job manifest is")
-    try:
-        return msgspec.yaml.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError, ValueError) as fault:  # the last: a date that is none
-        raise at_line(line_of_mark(root.start_mark), f"the values cannot be read: {fault}") from fault
+    manifest: Manifest = value_of(root, {})
+    return manifest
+
+
+def value_of(node: yaml.Node, known: dict[int, Any]) -> Any:
+    """The value of a node. `known`: those of nodes that an alias may name again."""
+    if id(node) not in known:
+        if isinstance(node, yaml.MappingNode):
+            known[id(node)] = object_of(node, known)
+        elif isinstance(node, yaml.SequenceNode):
+            known[id(node)] = [value_of(one, known) for one in node.value]
+        else:
+            known[id(node)] = scalar_of(node)
+    return known[id(node)]
+
+
+def object_of(node: yaml.MappingNode, known: dict[int, Any]) -> dict[str, Any]:
+    """An object. Its own keys win against those that it merges, and of those the first."""
+    lines, own, merged = dict[str, int](), dict[str, Any](), dict[str, Any]()
+    for key, value in node.value:
+        line = line_of_mark(key.start_mark)
+        if key.value == MERGE and key.tag in {f"{TAG}plain", f"{TAG}merge"}:
+            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if not isinstance(source, yaml.MappingNode):
+                    raise at_line(line, "<< merges objects alone")
+                merged = {**object_of(source, known), **merged}
+            continue
+        name = key_of(key)
+        if name in lines:
+            raise at_line(line, f"the key {name!r:.80} stands twice in one object: lines {lines[name]} and {line}")
+        lines[name], own[name] = line, value_of(value, known)
+    return {**merged, **own}
+
+
+def key_of(node: yaml.Node) -> str:
+    """A key as JSON has it: numbers and booleans become texts."""
+    found = scalar_of(node) if isinstance(node, yaml.ScalarNode) else None
+    if isinstance(found, str):
+        return found
+    if isinstance(found, bool):
+        return str(found).lower()
+    if isinstance(found, int | float):
+        return str(found)
+    raise at_line(line_of_mark(node.start_mark), "a key must be a text, a number, true or false")
+
+
+def scalar_of(node: yaml.Node) -> Any:
+    tag, text = node.tag.removeprefix(TAG), node.value
+    line = line_of_mark(node.start_mark)
+    if tag == "plain":
+        if NO_NUMBERS.fullmatch(text):
+            raise at_line(line, f"{text} is no number that JSON can hold")
+        return plain_value(text)
+    if tag in {"str", "timestamp"}:
+        return text
+    if tag == "binary":
+        try:
+            return base64.b64decode("".join(text.split()), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError) as fault:
+            raise at_line(line, f"!!binary is no text in base64: {fault}") from fault
+    found = plain_value(text)
+    if (tag, type(found)) in {("int", int), ("float", float), ("float", int), ("bool", bool), ("null", type(None))}:
+        return found
+    raise at_line(line, f"the tag {node.tag.replace(TAG, '!!')!r:.80} cannot be read here, with {text!r:.80}")
+
+
+def plain_value(text: str) -> bool | float | str | None:
+    """What a text without quotes stands for."""
+    if text in WORDS:
+        return WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    digits = text.replace("_", "") if text[0] != "." else text
+    if match := INTEGER.fullmatch(digits):
+        sign, *written = match.groups()
+        number = next(int(one, base) for one, base in zip(written, BASES, strict=True) if one is not None)
+        if (number := -number if sign == "-" else number) in INTEGERS:
+            return number
+    if FLOAT.fullmatch(digits) and math.isfinite(found := float(digits)):
+        return int(found) if found.is_integer() and abs(found) < LARGEST_WRITTEN_WHOLE else found
+    return text
+
+
+class Dumper(yaml.SafeDumper):
+    """Quotes each text that would be read as something else, such as `y` or `1e3`."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  # PyYAML calls it so
+        return True
+
+    def represent_text(self, data: str) -> yaml.ScalarNode:
+        is_other = not isinstance(plain_value(data), str) or NO_NUMBERS.fullmatch(data)
+        style = '"' if BREAKS.search(data) else "'" if is_other else None
+        return self.represent_scalar(f"{TAG}str", data, style=style)
+
+
+Dumper.add_representer(str, Dumper.represent_text)
+
+
+def write_document(value: object) -> str:
+    """YAML that is read as this value, here and by kubectl."""
+    written: str = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    return written
 
 
 def line_of(text: str, path: Path) -> int:
@@ -43,7 +165,7 @@ def line_of(text: str, path: Path) -> int:
 
 
 def follow(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, int] | None:
-    """The part of a node, and its line. For a key that stands twice the last counts, as for the reader of YAML."""
+    """The part of a node, and its line."""
     if isinstance(node, yaml.MappingNode):
         pairs = [(key, value) for key, value in node.value if str(key.value) == str(step)]
         return (pairs[-1][1], line_of_mark(pairs[-1][0].start_mark)) if pairs else None
@@ -52,22 +174,58 @@ def follow(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, int] | N
     return None
 
 
+class Plain(Loader):  # type: ignore[misc, valid-type]  # a class that is chosen above
+    """Gives every scalar without quotes and tag the tag `plain`: `plain_value` says what it stands for."""
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        if kind is yaml.ScalarNode and implicit[0]:
+            return f"{TAG}plain"
+        return str(super().resolve(kind, value, (False, True) if kind is yaml.ScalarNode else implicit))
+
+
+def read_documents(text: str) -> list[tuple[int, dict[str, Any]]]:
+    """The objects of a text, with their lines. Those of a List stand alone. TemplateError: as `read_manifest`."""
+    found = list[tuple[int, dict[str, Any]]]()
+    for root in compose_all(text):
+        line = line_of_mark(root.start_mark)
+        if not isinstance(root, yaml.MappingNode):
+            raise at_line(line, "the document is not an object: a manifest is")
+        document: dict[str, Any] = value_of(root, {})
+        items = document.get("items") if document.get("kind") == "List" else [document]
+        found += [(line, one) for one in items or () if isinstance(one, dict)]
+    return found
+
+
 def compose(text: str) -> yaml.Node | None:
-    """The text as nodes, which know their lines. TemplateError: it is no YAML, too large, or too deep."""
+    """The text as nodes, which know their lines. TemplateError: it is not one document, or as `compose_all` says."""
+    roots = compose_all(text)
+    for _, second in pairwise(roots):
+        line = line_of_mark(second.start_mark)
+        raise at_line(line, f"not one YAML document: line {line} begins another one. A template is one Job")
+    return roots[0] if roots else None
+
+
+def compose_all(text: str) -> list[yaml.Node]:
+    """The documents that are not blank. TemplateError: the text is no YAML, too large, or too deep."""
     if len(text.encode(errors="surrogatepass")) > MOST_BYTES:
         raise at_line(1, f"the text has more than {MOST_BYTES >> 10} KiB")
     try:
-        check_depth(yaml.parse(text, Loader=Loader))
-        root: yaml.Node | None = yaml.compose(text, Loader=Loader)
+        check_depth(yaml.parse(text, Loader=Plain))
+        roots = [root for root in yaml.compose_all(text, Loader=Plain) if not is_blank(root)]
     except yaml.MarkedYAMLError as fault:
         raise explained(fault, text) from fault
     except yaml.reader.ReaderError as fault:
         raise at_line(1, f"a character that YAML does not allow: {fault.reason} at {fault.position}") from fault
     except yaml.YAMLError as fault:
         raise at_line(1, f"not YAML: {fault}") from fault
-    if root is not None:
+    for root in roots:
         count(root, {})
-    return root
+    return roots
+
+
+def is_blank(root: yaml.Node) -> bool:
+    """Whether a document is empty, or has comments alone."""
+    return isinstance(root, yaml.ScalarNode) and root.tag == f"{TAG}plain" and root.value in WORDS
 
 
 def check_depth(events: Iterable[yaml.Event]) -> None:
@@ -85,14 +243,18 @@ def count(node: yaml.Node, known: dict[int, int]) -> int:
             raise at_line(line_of_mark(node.start_mark), "an alias leads to a part that contains it")
         return known[id(node)]
     known[id(node)] = 0
-    parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
-    total = 1 + sum(count(part, known) for part in parts if isinstance(part, yaml.Node))
+    total = 1 + sum(count(part, known) for part in parts_of(node))
     if total > MOST_NODES:
         raise at_line(
             line_of_mark(node.start_mark), f"with its aliases written out, it has more than {MOST_NODES} values"
         )
     known[id(node)] = total
     return total
+
+
+def parts_of(node: yaml.Node) -> Iterator[yaml.Node]:
+    for part in node.value if isinstance(node, yaml.CollectionNode) else ():
+        yield from part if isinstance(part, tuple) else (part,)
 
 
 def explained(fault: yaml.MarkedYAMLError, text: str) -> TemplateError:
@@ -110,4 +272,4 @@ def line_of_mark(mark: Any) -> int:
 
 
 def at_line(line: int, words: str) -> TemplateError:
-    return TemplateError(Fault((), words, line))
+    return TemplateError(TemplateFault((), words, line))

@@ -2,20 +2,300 @@
 
 Templates are trusted, but checked when the file is read. A template must not break "one launch = one Job = one Pod",
 and its bounds must mean what they say. A faulty template launches no Job; the fault names the field.
+
+The checks of a template's manifest. All faults are found at once: an author corrects a file in one go.
 """
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from dispatcher.jobs.template_checks import opening_of
-from dispatcher.jobs.template_text import read_manifest
-from dispatcher.model.errors import Fault, TemplateError
+from dispatcher.jobs.env import ENV_NAME, LOGIN, is_closed, is_dispatchers
+from dispatcher.jobs.fields import KINDS, POD, at, dotted, field_faults, list_at, object_at
+from dispatcher.jobs.template_text import Path, read_manifest
+from dispatcher.model.errors import TemplateError, TemplateFault
 from dispatcher.model.jobs import Manifest
+from dispatcher.model.launches import (
+    CONTAINER,
+    DOMAIN,
+    FINAL_CODES,
+    IMAGES,
+    MACHINES,
+    MAX_BYTES,
+    MAX_CPU,
+    MAX_FAILURES,
+    MAX_MEMORY,
+    MAX_SECONDS,
+    OPENINGS,
+    REPORT,
+    ROW_MAY_SET,
+    TIMEOUT_SECONDS,
+)
+from dispatcher.model.resources import parse_quantity
+from dispatcher.row_calls import CODES_RULE, read_statuses
+
+NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+OPENABLE: Final = frozenset({"image", "command", "args", "cpu", "memory", "env", "private_machine", "special_machine"})
+TASK: Final = "task"
+"""The usual name of the task's container."""
+LONGEST_SECONDS: Final = 604800
+MOST_FAILURES: Final = 100
+FEWEST_BYTES: Final = 2**10
+MOST_BYTES: Final = 256 * 2**10
+OURS: Final = (
+    "activeDeadlineSeconds", "backoffLimitPerIndex", "managedBy", "maxFailedIndexes", "podFailurePolicy", "selector",
+    "successPolicy", "ttlSecondsAfterFinished",
+)  # fmt: skip
+"""Fields of the Job's spec that the dispatcher sets or forbids. For example, a TTL would delete a launch's memory."""
+DEFAULTS: Final[Mapping[str, object]] = {
+    "suspend": False, "completionMode": "NonIndexed", "manualSelector": False, "podReplacementPolicy": "Failed",
+}  # fmt: skip
+"""Fields that may say what holds without them."""
+ANNOTATIONS: Final[Path] = ("metadata", "annotations")
+DROPPED: Final = KINDS["ObjectMeta"].others.keys() - {"labels", "annotations"}
+
+
+class Bounds(Struct, frozen=True):
+    """The fields that a template opens to rows, and their bounds. `Template` explains each."""
+
+    container: int
+    opened: frozenset[str]
+    taken: frozenset[str]
+    images: tuple[str, ...]
+    machines: tuple[str, ...]
+    max_cpu: Fraction | None
+    max_memory: Fraction | None
+    max_seconds: int
+    timeout_seconds: int
+    max_failures: int
+    max_bytes: int
+    report: str
+    final_codes: str
+
+
+class Checks:
+    """The checks of one manifest. `told`: the faults that were found so far."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._annotations = object_at(manifest, *ANNOTATIONS)
+        self.told: list[TemplateFault] = []
+
+    def must(self, holds: bool, path: Path, words: str) -> None:
+        if not holds:
+            self.told.append(TemplateFault(path, words))
+
+    def check(self, name: str) -> Bounds:
+        """Runs all checks. The bounds mean nothing if there is a fault."""
+        manifest = self._manifest
+        rule = "lower-case letters, digits, '-', at most 63 characters"
+        self.must(NAME.fullmatch(name) is not None, (), is_but("its name", name, rule))
+        for field, only in (("apiVersion", "batch/v1"), ("kind", "Job")):
+            self.must(manifest.get(field) == only, (field,), is_but(field, manifest.get(field), f"must be {only}"))
+        self.check_metadata()
+        self.check_one_launch()
+        return self.read_bounds()
+
+    def check_metadata(self) -> None:
+        meta = object_at(self._manifest, "metadata")
+        rule = "leave it out: one installation, one namespace"
+        where = ("metadata", "namespace")
+        self.must(meta.get("namespace") is None, where, is_but("metadata.namespace", meta.get("namespace"), rule))
+        pod: Path = ("spec", "template", "metadata")
+        for part in (("metadata", "labels"), (*pod, "labels"), (*pod, "annotations")):
+            for key in object_at(self._manifest, *part):
+                words = is_but("a label or Pod annotation", key, "the dispatcher sets these: leave it out")
+                self.must(not key.startswith(f"{DOMAIN}/"), (*part, key), words)
+        for key, value in self._annotations.items():
+            known = key in OPENINGS or not key.startswith(f"{DOMAIN}/")
+            words = is_but("an annotation", key, f"known are {', '.join(sorted(OPENINGS))}")
+            self.must(known, (*ANNOTATIONS, key), words)
+            words = is_but(key, value, "annotations are strings: quote it")
+            self.must(isinstance(value, str), (*ANNOTATIONS, key), words)
+
+    def check_one_launch(self) -> None:
+        """Checks that one launch is one Job and one Pod that runs once."""
+        spec, pod = object_at(self._manifest, "spec"), object_at(self._manifest, *POD)
+        for field in OURS:
+            words = is_but(f"spec.{field}", spec.get(field), "the dispatcher decides it: leave it out")
+            self.must(spec.get(field) is None, ("spec", field), words)
+        for field, default in DEFAULTS.items():
+            words = is_but(f"spec.{field}", spec.get(field), "the dispatcher decides it: leave it out")
+            self.must(spec.get(field) in (None, default), ("spec", field), words)
+        for field, only in (("parallelism", 1), ("completions", 1), ("backoffLimit", 0)):
+            words = is_but(f"spec.{field}", spec.get(field), f"must be {only}: one launch = one Pod")
+            self.must(spec.get(field) in (None, only), ("spec", field), words)
+        policy = pod.get("restartPolicy")
+        self.must(policy in (None, "Never"), (*POD, "restartPolicy"), is_but("restartPolicy", policy, "must be Never"))
+        words = is_but("the Pod's activeDeadlineSeconds", "", f"use the annotation {MAX_SECONDS}")
+        self.must(pod.get("activeDeadlineSeconds") is None, (*POD, "activeDeadlineSeconds"), words)
+        words = is_but("containers", "[]", "a task needs one")
+        self.must(pod.get("containers") != [], (*POD, "containers"), words)
+
+    def read_bounds(self) -> Bounds:
+        containers = list_at(self._manifest, *POD, "containers")
+        index = self.read_container([at(one, "name") for one in containers])
+        seconds = self.read_number(MAX_SECONDS, LONGEST_SECONDS)
+        opened = self.read_openings()
+        report, final_codes = self.read_report()
+        for path in without_image(self._manifest, given=index if "image" in opened else None):
+            self.must(False, path, f"{dotted(path)} is missing: a container needs one")
+        return Bounds(
+            container=index,
+            opened=opened,
+            taken=self.check_own_env((*POD, "containers", index)),
+            images=self.read_images(opened),
+            machines=read_globs(self.text(MACHINES)),
+            max_cpu=self.read_bound("cpu", MAX_CPU, index, opened),
+            max_memory=self.read_bound("memory", MAX_MEMORY, index, opened),
+            max_seconds=seconds or LONGEST_SECONDS,
+            timeout_seconds=self.read_number(TIMEOUT_SECONDS, seconds or LONGEST_SECONDS),
+            max_failures=self.read_number(MAX_FAILURES, MOST_FAILURES),
+            max_bytes=self.read_bytes(),
+            report=report,
+            final_codes=final_codes,
+        )
+
+    def text(self, annotation: str) -> str | None:
+        """The text of an annotation. None: the template has none, or a value of another type."""
+        value = self._annotations.get(annotation)
+        return value if isinstance(value, str) else None
+
+    def check_own_env(self, container: Path) -> frozenset[str]:
+        """The names that the task's container sets."""
+        env = list_at(self._manifest, *container, "env")
+        names = {index: at(one, "name") for index, one in enumerate(env) if isinstance(at(one, "name"), str)}
+        for index, name in names.items():
+            where = (*container, "env", index)
+            is_first = name not in list(names.values())[: list(names).index(index)]
+            self.must(is_first, where, is_but("env", name, "a name stands once"))
+            self.must(not is_dispatchers(env[index]), where, is_but("env", name, "this name is the dispatcher's"))
+        return frozenset(names.values())
+
+    def read_openings(self) -> frozenset[str]:
+        written = self.text(ROW_MAY_SET)
+        opened = frozenset(word.strip() for word in ("env" if written is None else written).split(",") if word.strip())
+        for word in sorted(opened):
+            name = word.removeprefix("env.")
+            fine = word in OPENABLE or (name != word and ENV_NAME.fullmatch(name) is not None and not is_closed(name))
+            rule = f"known are {', '.join(sorted(OPENABLE))} and env.NAME of an open name"
+            self.must(fine, (*ANNOTATIONS, ROW_MAY_SET), is_but(ROW_MAY_SET, word, rule))
+        return opened
+
+    def read_images(self, opened: frozenset[str]) -> tuple[str, ...]:
+        globs = read_globs(self.text(IMAGES))
+        words = is_but(IMAGES, "", "rows may set the image, so say which: registry/team-a/*")
+        self.must("image" not in opened or bool(globs), (*ANNOTATIONS, IMAGES), words)
+        return globs
+
+    def read_bound(self, resource: str, annotation: str, index: int, opened: frozenset[str]) -> Fraction | None:
+        """The most that a row may ask for: the annotation, or else the container's own limit."""
+        if resource not in opened:
+            return None
+        limits: Path = (*POD, "containers", index, "resources", "limits", resource)
+        source: object = self._annotations.get(annotation)
+        path = limits if source is None else (*ANNOTATIONS, annotation)
+        source = at(self._manifest, *limits) if source is None else source
+        try:
+            bound = parse_quantity(str(source)) if source is not None else None
+        except ValueError as fault:
+            self.must(False, path, f"max-{resource}: {fault}")
+            return None
+        unbound = f"{annotation} is missing: rows may set {resource}, so set it or the container's limit"
+        self.must(bound is not None, path, unbound)
+        self.must(bound is None or bound > 0, path, is_but(f"max-{resource}", source, "must be above 0"))
+        return bound
+
+    def read_container(self, names: Sequence[object]) -> int:
+        """The index of the task's container: the one that is named, or else `task`, or else the first."""
+        named = self.text(CONTAINER)
+        if named is None:
+            return names.index(TASK) if TASK in names else 0
+        known = is_but(CONTAINER, named, f"the containers are {', '.join(map(str, names))}")
+        self.must(named in names, (*ANNOTATIONS, CONTAINER), known)
+        return names.index(named) if named in names else 0
+
+    def read_number(self, annotation: str, most: int) -> int:
+        """0: the template does not say it."""
+        written, path = self.text(annotation), (*ANNOTATIONS, annotation)
+        if written is None:
+            return 0
+        is_number = re.fullmatch(r"[0-9]{1,9}", written) is not None
+        self.must(is_number, path, is_but(annotation, written, "a whole number"))
+        is_inside = not is_number or 1 <= int(written) <= most
+        self.must(is_inside, path, is_but(annotation, written, f"1..{most}"))
+        return int(written) if is_number and is_inside else 0
+
+    def read_bytes(self) -> int:
+        """0: the template leaves it to the installation."""
+        written, path = self.text(MAX_BYTES), (*ANNOTATIONS, MAX_BYTES)
+        if written is None:
+            return 0
+        try:
+            found = int(parse_quantity(written))
+        except ValueError as fault:
+            self.must(False, path, f"max-bytes: {fault}")
+            return 0
+        is_inside = FEWEST_BYTES <= found <= MOST_BYTES
+        self.must(is_inside, path, is_but(MAX_BYTES, written, f"1Ki to {MOST_BYTES >> 10}Ki"))
+        return found
+
+    def read_report(self) -> tuple[str, str]:
+        """How the task reports, and the final codes. No codes: every status but 0 is tried again."""
+        report, path = str(self._annotations.get(REPORT, "sql")), (*ANNOTATIONS, FINAL_CODES)
+        self.must(report in {"sql", "exit-code"}, (*ANNOTATIONS, REPORT), is_but(REPORT, report, "sql or exit-code"))
+        codes = self.text(FINAL_CODES)
+        if codes is None:
+            return report, ""
+        rule = f"it needs {REPORT}: exit-code; a command of `dispatcher exec` has --final"
+        self.must(report == "exit-code", path, is_but(FINAL_CODES, codes, rule))
+        try:
+            read_statuses(codes)
+        except ValueError:
+            self.must(False, path, is_but(FINAL_CODES, codes, CODES_RULE))
+        return report, codes
+
+
+def without_image(manifest: Manifest, given: int | None) -> Iterator[Path]:
+    """The places of images that are missing. `given`: index of the container whose image rows may set."""
+    for field in ("containers", "initContainers"):
+        for index, one in enumerate(list_at(manifest, *POD, field)):
+            is_given = field == "containers" and index == given
+            if isinstance(one, dict) and one.get("image") in (None, "") and not is_given:
+                yield (*POD, field, index, "image")
+
+
+def is_dropped(path: Path) -> bool:
+    """Whether no Job has this part: an export has more metadata than labels and annotations, and a status."""
+    return path[:1] == ("status",) or (path[:1] == ("metadata",) and len(path) > 1 and path[1] in DROPPED)
+
+
+def is_but(field: str, value: object, rule: str) -> str:
+    return f"{field} is {str(value)[:80]!r}: {rule}"
+
+
+def read_globs(written: str | None) -> tuple[str, ...]:
+    return tuple(glob.strip() for glob in (written or "").split(",") if glob.strip())
+
+
+def opening_of(manifest: Manifest, name: str) -> tuple[Bounds, tuple[TemplateFault, ...]]:
+    """The bounds of a manifest, and all its faults."""
+    checks = Checks(manifest)
+    return checks.check(name), all_faults(manifest, checks.told)
+
+
+def all_faults(manifest: Manifest, told: Sequence[TemplateFault]) -> tuple[TemplateFault, ...]:
+    """Those of fields, too. Of a place about which the dispatcher has a rule, that alone is told."""
+    if isinstance(kind := manifest.get("kind"), str) and kind != "Job":
+        return tuple(told)  # the fields of another kind are others
+    ruled = {fault.path for fault in told if fault.path}
+    wrong = [one for one in field_faults(manifest) if one.path not in ruled and not is_dropped(one.path)]
+    return (*wrong, *told)
 
 
 class Template(Struct, frozen=True):
@@ -31,7 +311,11 @@ class Template(Struct, frozen=True):
     max_cpu: most cores that a row may ask for; None: rows may not set cpu.
     max_memory: most bytes that a row may ask for; None: rows may not set memory.
     max_seconds: highest run limit.
+    timeout_seconds: run limit of rows that set none; 0: the installation's.
+    max_failures: that of rows that set none; 0: 3.
+    max_bytes: most bytes of variables, command and args that a row may add; 0: nobody has said it.
     report: "sql" or "exit-code".
+    final_codes: with "exit-code", the statuses that end the row, such as `2,64-68`; empty: none does.
     digest: digest of the manifest.
     """
 
@@ -45,7 +329,11 @@ class Template(Struct, frozen=True):
     max_cpu: Fraction | None
     max_memory: Fraction | None
     max_seconds: int
+    timeout_seconds: int
+    max_failures: int
+    max_bytes: int
     report: str
+    final_codes: str
     digest: str
 
     @property
@@ -57,6 +345,21 @@ class Template(Struct, frozen=True):
     def task_container(self) -> Mapping[str, Any]:
         container: Mapping[str, Any] = self.pod_spec["containers"][self.container]
         return container
+
+    def doubts(self, passed: Collection[str]) -> Iterator[str]:
+        """What the author may not have meant. `passed`: the names of variables that PASS_ENV gives every container."""
+        names = [one["name"] for one in self.pod_spec["containers"]]
+        if len(names) > 1 and names[self.container] != TASK and self.given.get(CONTAINER) is None:
+            taken = names[self.container]
+            yield f"of the containers {', '.join(names)}, {taken} is taken as the task's: name it by {CONTAINER}"
+        has_login = LOGIN in {*self.taken, *passed} or self.task_container.get("envFrom")
+        if self.report == "sql" and not has_login:
+            yield f"nothing in this template reports: add {LOGIN} and a report, or {REPORT}: exit-code"
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """The annotations of the manifest."""
+        return object_at(self.manifest, *ANNOTATIONS)
 
 
 def parse_template(name: str, text: str) -> Template:
@@ -75,6 +378,6 @@ def judge_template(name: str, manifest: Manifest) -> Template:
     try:
         written = msgspec.json.encode(manifest, order="deterministic")
     except (TypeError, ValueError, RecursionError) as fault:  # for example, a key that is no text
-        raise TemplateError(Fault((), f"not a Job manifest ({type(fault).__name__}: {fault})")) from fault
+        raise TemplateError(TemplateFault((), f"not a Job manifest ({type(fault).__name__}: {fault})")) from fault
     digest = hashlib.sha256(written).hexdigest()[:16]
     return Template(name=name, manifest=manifest, digest=digest, **msgspec.structs.asdict(bounds))

@@ -1,40 +1,63 @@
 """The root of the cache directories of a node, and the steps by which a directory leaves it.
 
-    ROOT/DIGEST ─ set_aside ─▶ .keeper/aside/DIGEST ─ condemn ─▶ .keeper/condemned/… ─▶ removed, piece by piece
-         ◀────── put_back ─────────────┘
+    ROOT/DIGEST ─ set_aside ─▶ ROOT/.aside.DIGEST ─ condemn ─▶ ROOT/.condemned.DIGEST.… ─▶ removed, piece by piece
+         ◀────── put_back ──────────────┘
 
 Each step is one rename, so a kill at any moment leaves a directory whole, or condemned. A condemned directory
-never comes back. A mount that a Pod made before the rename follows the directory.
+never comes back. A mount that a Pod made before the rename follows the directory. No step makes a file or a folder,
+so a disk without a free inode stops none.
 
 Nothing here follows a link or enters a mount below the root. Names of other forms are not touched.
+
+What is in the folder of caches: how large each directory is, and who uses it.
+
+A look is quick, and is made before directories go. A measurement may take minutes, and tasks can make it longer. So
+nothing waits for one, and each has a bound.
+
+Works on the disk in small parts, so that tasks have most of it.
 """
 
+import asyncio
 import ctypes
 import fcntl
 import os
 import re
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing, suppress
+from itertools import islice
+from math import inf
+from typing import Final, TypeVar
 
 import structlog
+from msgspec.structs import replace
 
-from dispatcher.keeper.plan import Disk
+from dispatcher.keeper.plan import (
+    Directory,
+    DirectoryRecord,
+    Disk,
+    MountingPod,
+    Users,
+    directories_of,
+    noted,
+    read_record,
+    users_of,
+)
 from dispatcher.keeper.removal import (
     OPEN_FOLDER,
     Measured,
-    Refused,
+    RemovalRefused,
     Removing,
     located,
     measure,
     mount_of,
-    open_below,
     opened,
 )
 from dispatcher.model.errors import SettingsError
+from dispatcher.runtime.clock import Clock, elapsed
 
 NAME: Final = re.compile(r"[0-9a-f]{40}")
-OWN, ASIDE, CONDEMNED, RECORD = ".keeper", "aside", "condemned", "record.json"
+ASIDE, CONDEMNED, RECORD = ".aside.", ".condemned.", ".record.json"
+NEW_RECORD: Final = f"{RECORD}.new"
 RENAME_NOREPLACE: Final = 1
 LARGEST_RECORD: Final = 64 * 2**20
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -64,16 +87,16 @@ class Root:
         try:
             with located(name, self._root, self._mount) as place:
                 return os.fstat(place).st_mtime
-        except (OSError, Refused) as fault:
+        except (OSError, RemovalRefused) as fault:
             log.warning("a cache directory cannot be looked at", directory=name, fault=str(fault))
             return None
 
     def foreign(self) -> list[str]:
         """Names below the root that are no cache directories. They are not touched."""
         with os.scandir(self._root) as entries:
-            return sorted(one.name for one in entries if one.name != OWN and not is_cache(one))
+            return sorted(one.name for one in entries if not is_ours(one) and not is_cache(one))
 
-    def measuring(self, name: str) -> Iterator[Measured]:
+    def measuring(self, name: str) -> Generator[Measured, None, None]:
         """Measures a directory, step by step. The last value is the result. OSError, Refused: it cannot be measured."""
         with opened(name, self._root, self._mount) as descriptor:
             yield from measure(descriptor, self._mount)
@@ -85,11 +108,15 @@ class Root:
 
     def read_record(self) -> bytes:
         """The record of the last round; empty: there is none."""
-        with suppress(OSError, Refused), opened(OWN, self._root, self._mount) as own:
-            descriptor = os.open(RECORD, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=own)
+        with suppress(OSError):
+            descriptor = os.open(RECORD, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
             with os.fdopen(descriptor, "rb") as file:
                 return file.read(LARGEST_RECORD)
         return b""
+
+    def _begins_with(self, beginning: str) -> list[str]:
+        with os.scandir(self._root) as entries:
+            return sorted(one.name for one in entries if one.name.startswith(beginning))
 
 
 class CacheFolder(Root):
@@ -98,59 +125,57 @@ class CacheFolder(Root):
     def __init__(self, path: str) -> None:
         """SettingsError: this is no folder for caches, or another keeper works in it."""
         super().__init__(path)
-        self._own = self._made(OWN, self._root)
         try:
-            fcntl.flock(self._own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._root, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as fault:
+            self.close()
             raise wrong(path, "another cache keeper works in it: a node needs one") from fault
-        self._aside, self._condemned = self._made(ASIDE, self._own), self._made(CONDEMNED, self._own)
-        self.removing = Removing(self._condemned, self._mount)
-
-    def close(self) -> None:
-        for descriptor in (self._condemned, self._aside, self._own):
-            os.close(descriptor)
-        super().close()
-
-    def _made(self, name: str, folder: int) -> int:
-        """A folder of ours, made where it is missing, and open."""
-        with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=folder)
-        try:
-            return open_below(name, folder, self._mount)
-        except (OSError, Refused) as fault:
-            why = getattr(fault, "strerror", fault)
-            raise wrong(self._path, f"{name} in it is not a folder of the cache keeper: {why}") from fault
+        self.removing = Removing(self._root, self._mount)
 
     def aside(self) -> list[str]:
         """The directories that are set aside."""
-        with os.scandir(self._aside) as entries:
-            return sorted(one.name for one in entries)
+        return [name.removeprefix(ASIDE) for name in self._begins_with(ASIDE)]
 
     def set_aside(self, name: str) -> None:
         """From here on no new Pod gets the directory. Refused, OSError: it stays where it is."""
         with located(name, self._root, self._mount):
             pass
-        rename_to_new(name, self._root, self._aside)
+        self._rename(name, f"{ASIDE}{name}")
 
     def put_back(self, name: str) -> bool:
         """False: a new directory of the name has been made meanwhile."""
         try:
-            rename_to_new(name, self._aside, self._root)
+            self._rename(f"{ASIDE}{name}", name)
         except FileExistsError:
             return False
         return True
 
-    def condemn(self, name: str) -> None:
-        os.rename(name, f"{name}-{os.urandom(8).hex()}", src_dir_fd=self._aside, dst_dir_fd=self._condemned)
+    def condemn(self, name: str) -> str:
+        """Returns the name that the directory has from here on."""
+        condemned = f"{CONDEMNED}{name}.{os.urandom(8).hex()}"
+        self._rename(f"{ASIDE}{name}", condemned)
+        return condemned
+
+    def condemned(self) -> list[str]:
+        """The names of what is condemned and still there."""
+        return self._begins_with(CONDEMNED)
 
     def write_record(self, text: bytes) -> None:
-        """Replaces the record as a whole."""
-        new, flags = f"{RECORD}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(new, flags, 0o600, dir_fd=self._own), "wb") as file:
+        """Replaces the record as a whole. OSError: the disk is full."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(NEW_RECORD, flags, 0o600, dir_fd=self._root), "wb") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(new, RECORD, src_dir_fd=self._own, dst_dir_fd=self._own)
+        os.replace(NEW_RECORD, RECORD, src_dir_fd=self._root, dst_dir_fd=self._root)
+
+    def _rename(self, name: str, new: str) -> None:
+        rename_to_new(name, new, self._root)
+
+
+def is_ours(entry: "os.DirEntry[str]") -> bool:
+    """Whether the keeper has given the name."""
+    return entry.name in {RECORD, NEW_RECORD} or entry.name.startswith((ASIDE, CONDEMNED))
 
 
 def is_cache(entry: "os.DirEntry[str]") -> bool:
@@ -173,9 +198,129 @@ def wrong(path: str, why: str) -> SettingsError:
     return SettingsError((f"DISPATCHER_CACHE_ROOT is {path!r}: {why}",))
 
 
-def rename_to_new(name: str, source: int, target: int) -> None:
+def rename_to_new(name: str, new: str, folder: int) -> None:
     """Renames, and never replaces: FileExistsError. Python has no call for it."""
-    written = os.fsencode(name)
-    if LIBC.renameat2(source, written, target, written, RENAME_NOREPLACE):
+    if LIBC.renameat2(folder, os.fsencode(name), folder, os.fsencode(new), RENAME_NOREPLACE):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), name)
+
+
+T = TypeVar("T")
+STEPS_A_SECOND: Final = 20_000
+STEPS_AT_ONCE: Final = 500
+BUSY_PART: Final = 0.5
+"""Part of the time that may be work. On a slow disk, this bounds the load, and not the number of steps."""
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """The work in a thread. Whoever is cancelled waits for its end: a folder must not be closed while it is used."""
+    under_way = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(under_way)
+    except asyncio.CancelledError:
+        await asyncio.wait([under_way])
+        raise
+
+
+class KeeperPace:
+    """The pace of all work of one keeper. A step is one directory entry: looked at, renamed or removed."""
+
+    def __init__(self, steps_a_second: float = STEPS_A_SECOND, clock: Clock = elapsed) -> None:
+        self._steps_a_second = steps_a_second
+        self._clock = clock
+        self._turn = asyncio.Lock()
+
+    async def last_of(self, steps: Iterator[T], none: T, longest_seconds: float = inf) -> tuple[T, bool]:
+        """Takes the steps, in a thread, for so long at most. Other work of this pace gets every second part.
+
+        Returns the last one (`none`: there are none), and whether all were taken. Raises what a step raises.
+        """
+        last, ends_at = none, self._clock() + longest_seconds
+        while self._clock() < ends_at:
+            async with self._turn:
+                began = self._clock()
+                taken = await in_thread(lambda: list(islice(steps, STEPS_AT_ONCE)))
+                last = taken[-1] if taken else last
+                if len(taken) < STEPS_AT_ONCE:
+                    return last, True
+                await asyncio.sleep(self.pause_after(len(taken), self._clock() - began))
+        return last, False
+
+    def pause_after(self, steps: int, seconds: float) -> float:
+        """The pause after a part of the work, in seconds."""
+        return max(steps / self._steps_a_second - seconds, seconds * (1 / BUSY_PART - 1))
+
+
+LONGEST_SECONDS: Final = 300
+"""Of one measurement: 6 million files and folders at the usual pace."""
+
+
+class Survey:
+    """What is known of the directories.
+
+    entries: by name, what is known for longer than the program runs.
+    users: the Pods that use directories.
+    pace: of all work on the disk.
+    """
+
+    def __init__(self, folder: Root, path: str, pace: KeeperPace, longest_seconds: float = LONGEST_SECONDS) -> None:
+        """`path`: the folder's path on the node, as Pods mount it."""
+        self.entries: dict[str, DirectoryRecord] = read_record(folder.read_record())
+        self.users = Users()
+        self._folder = folder
+        self._path = path
+        self.pace = pace
+        self._longest_seconds = longest_seconds
+        self._present: Mapping[str, float] = {}
+
+    async def look(self, pods: Iterable[MountingPod], now: float) -> None:
+        """Notes which directories there are, and who uses them."""
+        self._present = await in_thread(self._folder.names)
+        users = self.users_among(pods, self._present.keys())
+        self.entries = noted(self.entries, self._present, users, self.users, now)
+        self.users = users
+
+    def users_among(self, pods: Iterable[MountingPod], names: Set[str]) -> Users:
+        return users_of(pods, self._path, names)
+
+    def directories(self, now: float) -> Sequence[Directory]:
+        return directories_of(self.entries, set(self.unmeasured(now)))
+
+    def forget(self, name: str) -> None:
+        """It was condemned. A directory that a Pod makes anew is another one."""
+        self.entries.pop(name, None)
+
+    def unmeasured(self, now: float) -> Sequence[str]:
+        """Those that may have changed: first those that nobody uses, and of them those that were measured long ago."""
+        in_use = self.users.names
+        found = [
+            name for name, entry in self.entries.items()
+            if entry.needs_measurement(self._present.get(name, 0), now, is_in_use=name in in_use)
+        ]  # fmt: skip
+        return sorted(found, key=lambda name: (name in in_use, self.entries[name].measured_at, name))
+
+    async def measure(self, now: float) -> None:
+        """Measures all that may have changed since they were measured last."""
+        for name in self.unmeasured(now) if self._present else ():  # before the first look, each one seems changed
+            if name in self.entries:
+                await self._measure(name, now)
+
+    async def _measure(self, name: str, now: float) -> None:
+        """One that cannot be measured stays unsure, and is tried again."""
+        changed_at = self._present.get(name, 0)
+        try:
+            with closing(self._folder.measuring(name)) as steps:
+                found, is_done = await self.pace.last_of(steps, Measured(), self._longest_seconds)
+        except FileNotFoundError:
+            return  # it went meanwhile
+        except (OSError, RemovalRefused) as fault:
+            log.warning("a cache directory cannot be measured", directory=name, fault=str(fault))
+            return
+        is_whole = is_done and found.is_whole
+        if not is_whole:
+            log.warning("a cache directory was measured in part", directory=name, bytes=found.size, inodes=found.files)
+        if name in self.entries:  # else it went meanwhile
+            self.entries[name] = replace(
+                self.entries[name], size=found.size, files=found.files, measured_at=now, changed_at=changed_at,
+                is_whole=is_whole,
+            )  # fmt: skip

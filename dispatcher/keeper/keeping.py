@@ -5,38 +5,57 @@
 A directory is renamed before its removal. The Pods that are listed after the rename include every Pod that may have
 begun to use it. So a directory that a Pod uses comes back whole, and a Pod that comes later gets a new, empty one.
 
+The disk is asked after each removal, and directories that need not go any more come back. While a removal still frees
+the disk, no other directory goes for the disk. So one that hides its size, or takes long, costs no other one its place.
+A round waits for no measurement, and for each removal so long at most.
+
 Failure story: a kill at any moment leaves a directory whole, set aside, or condemned. The next round puts back what is
-set aside and used, and removes the rest. If the Pods cannot be listed, what was set aside is put back.
+set aside, and goes on to remove what is condemned. If the Pods cannot be listed, what was set aside is put back. A disk
+without a free byte or inode stops no round: only the record is not written.
 """
 
-from collections import Counter
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import islice
+from contextlib import closing
 from typing import Final, Protocol
 
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.keeper.folder import CacheFolder
-from dispatcher.keeper.pace import Pace
-from dispatcher.keeper.plan import Cause, Directory, Disk, Marks, Removal, plan_removals
-from dispatcher.keeper.record import Users, directories_of, write_record
-from dispatcher.keeper.removal import Refused
-from dispatcher.keeper.survey import Seen, Survey
-from dispatcher.keeper.users import MountingPod, users_of
+from dispatcher.keeper.folder import CacheFolder, Survey
+from dispatcher.keeper.plan import (
+    Directory,
+    Disk,
+    Marks,
+    MountingPod,
+    Removal,
+    RemovalCause,
+    plan_removals,
+    write_record,
+)
+from dispatcher.keeper.removal import RemovalRefused
 from dispatcher.model.errors import ClusterError
+from dispatcher.runtime.clock import elapsed
 
 log = structlog.get_logger(component="keeper")
 
 EVERY_SECONDS: Final = 60
 AGAIN_SECONDS: Final = 5
 """The pause after a round that removed something: a disk that somebody else fills may be above its mark again."""
-AT_ONCE: Final = 50
-"""So many directories are set aside between two lists of Pods."""
+AT_ONCE, FILES_AT_ONCE = 50, 10_000
+"""Directories, and their files, that are set aside between two lists of Pods. A Pod that comes then starts cold."""
+EMPTYING_SECONDS: Final = 300
+"""So long a round waits for one removal. The next rounds go on with it."""
+LEFT_PART: Final = 0.1
+"""Of that time: so long a round goes on with what earlier rounds left, unless the disk needs it."""
+PATIENCE: Final = 6
+"""Rounds that wait for removals to end, before other directories go for the disk: half an hour of work."""
+FREED_SECONDS: Final = (0, 0.5, 0.5, 1)
+"""Some file systems free what was removed a moment later."""
 
 
-class Node(Protocol):
+class KeeperNode(Protocol):
     """What the keeper knows of its node and of the cluster. Times are Unix seconds by the API server's clock."""
 
     def now(self) -> float: ...
@@ -53,12 +72,12 @@ class Node(Protocol):
 class Round(Struct, frozen=True):
     """What a round found and did.
 
-    directories: all that were measured, in the end.
+    directories: all that there are.
     in_use: names of those that Pods use.
     disk: the disk in the end.
     removed: the directories that were removed, with the cause.
     refused: why something could not be removed, by name.
-    is_stuck: the disk is above the high mark, and the low one cannot be reached.
+    is_stuck: the disk is above the high mark, and no directory may go.
     """
 
     directories: Sequence[Directory]
@@ -68,120 +87,196 @@ class Round(Struct, frozen=True):
     refused: Mapping[str, str] = {}
     is_stuck: bool = False
 
+    @property
+    def unsure(self) -> int:
+        """How many directories have no measured size yet."""
+        return sum(one.is_whole and not one.files for one in self.directories)
+
+
+class Emptying:
+    """The condemned directories of one folder. `ended`: those of which nothing is left, since somebody asked."""
+
+    def __init__(self, folder: CacheFolder, survey: Survey, seconds: float) -> None:
+        """`seconds`: so long one removal is waited for."""
+        self.ended: list[Removal] = []
+        self._folder = folder
+        self._survey = survey
+        self._seconds = seconds
+        self._under_way: dict[str, Removal] = {}
+
+    def left(self) -> Set[str]:
+        """What is condemned and can be removed. It gives the disk room, and is not done yet."""
+        return set(self._folder.condemned()) - self._folder.removing.refused.keys()
+
+    def condemn(self, name: str) -> str:
+        self._survey.forget(name)
+        return self._folder.condemn(name)
+
+    async def remove(self, one: Removal) -> None:
+        condemned = self.condemn(one.directory.name)
+        self._under_way[condemned] = one
+        await self._empty(condemned, self._seconds)
+
+    async def go_on(self, part: float) -> None:
+        """Goes on with what is condemned. Each gets a part of the time, so none keeps the others from being removed."""
+        names = self._folder.condemned()
+        for name in names:
+            await self._empty(name, self._seconds * part / len(names))
+
+    async def _empty(self, condemned: str, seconds: float) -> None:
+        """Removes the tree, and those that were too deep in it and stand beside it now."""
+        ends_at, trees = elapsed() + seconds, {condemned}
+        while trees:
+            with closing(self._folder.removing.steps(min(trees))) as steps:
+                _, is_done = await self._survey.pace.last_of(steps, None, ends_at - elapsed())
+            if not is_done:
+                return
+            trees = {one for one in self.left() if one == condemned or one.startswith(f"{condemned}.")}
+        one = self._under_way.pop(condemned, None)
+        if one and condemned not in self._folder.removing.refused:
+            self.ended.append(one)
+            log.info("removed a cache directory", directory=one.directory.name, cause=one.cause)
+
 
 class Keeping:
-    """Runs rounds in one folder. `last`: the last round; None: there was none."""
+    """Runs rounds in one folder."""
 
-    def __init__(self, folder: CacheFolder, path: str, node: Node, marks: Marks, pace: Pace) -> None:
-        """`path`: the folder's path on the node."""
-        self.last: Round | None = None
+    def __init__(
+        self,
+        folder: CacheFolder,
+        survey: Survey,
+        node: KeeperNode,
+        marks: Marks,
+        emptying_seconds: float = EMPTYING_SECONDS,
+    ) -> None:
         self._folder = folder
-        self._path = path
+        self._survey = survey
         self._node = node
         self._marks = marks
-        self._pace = pace
-        self._survey = Survey(folder, path, pace)
-        self._entries = self._survey.read_record()
-        self._users = Users()
+        self._emptying = Emptying(folder, survey, emptying_seconds)
+        self._waited = 0
+        self._has_looked = self._is_stuck = self._frees_more = False
         self._record = b""
 
     async def run_once(self) -> float:
         """One round. Returns the pause before the next one, in seconds."""
-        await self._finish()
-        marks = replace(self._marks, ordered=await self._node.ordered())
-        seen = await self._look()
-        removed = await self._remove(await self._plan(seen, marks))
-        if removed:
-            seen = await self._look()
+        self._emptying.ended = []
+        for name in self._folder.aside():
+            self._put_back(name)
+        await self._emptying.go_on(1 if self._folder.disk().used_part > self._marks.low else LEFT_PART)
+        await self._look()
+        begins_at = self._marks.low if self._frees_more else self._marks.high
+        await self._remove(await self._plan(replace(self._marks, high=begins_at, ordered=await self._node.ordered())))
+        if self._emptying.ended:
+            await self._look()
+        used = self._folder.disk().used_part
+        removed, is_removing = self._emptying.ended, bool(self._emptying.left())
+        gets_room = removed or (is_removing and self._waited < PATIENCE)
+        self._is_stuck = used > self._marks.high and not gets_room
+        self._frees_more = used > self._marks.low and any(one.cause is RemovalCause.DISK for one in removed)
+        self._waited = self._waited + 1 if is_removing else 0
         self._write_record()
-        self.last = self._report(seen, removed, marks)
-        return AGAIN_SECONDS if removed else EVERY_SECONDS
+        return AGAIN_SECONDS if removed or is_removing else EVERY_SECONDS
 
-    async def _finish(self) -> None:
-        """Ends what a round before began: it was killed, or the Pods could not be listed."""
-        if aside := self._folder.aside():
-            await self._settle(aside)
-        await self._pace.last_of(self._folder.removing.steps(), None)
+    @property
+    def found(self) -> Round | None:
+        """What is known now. None: there was no look yet."""
+        if not self._has_looked:
+            return None
+        return Round(
+            self._survey.directories(self._node.now()), self._survey.users.names, self._folder.disk(),
+            tuple(self._emptying.ended), dict(self._folder.removing.refused), self._is_stuck,
+        )  # fmt: skip
 
-    async def _look(self) -> Seen:
-        seen = await self._survey.look(self._node.pods(), self._entries, self._users, self._node.now())
-        self._entries, self._users = seen.entries, seen.users
-        return seen
+    async def _look(self) -> None:
+        await self._survey.look(self._node.pods(), self._node.now())
+        self._has_looked = True
 
-    async def _plan(self, seen: Seen, marks: Marks) -> Sequence[Removal]:
+    async def _plan(self, marks: Marks) -> Sequence[Removal]:
         """What goes. The live list is asked only if something would: a thousand keepers must not list all the time."""
-        if not self._removals(seen.users.names, marks):
+        in_use = self._survey.users.names
+        if not self._removals(in_use, marks):
             return []
-        return self._removals(seen.users.names | await self._live_names(seen.entries.keys()), marks)
+        return self._removals(in_use | await self._live_names(self._survey.entries.keys()), marks)
 
     def _removals(self, in_use: Set[str], marks: Marks) -> Sequence[Removal]:
-        return plan_removals(directories_of(self._entries), in_use, self._folder.disk(), marks, self._node.now())
+        now = self._node.now()
+        return plan_removals(self._survey.directories(now), in_use, self._folder.disk(), marks, now)
 
     async def _live_names(self, names: Set[str]) -> Set[str]:
-        return users_of(await self._node.live_pods(), self._path, names).names
+        return self._survey.users_among(await self._node.live_pods(), names).names
 
-    async def _remove(self, removals: Sequence[Removal]) -> Sequence[Removal]:
-        """Returns what was removed."""
-        removed = list[Removal]()
-        for part in parts(removals, AT_ONCE):
-            aside = [one.directory.name for one in part if self._set_aside(one)]
-            gone = await self._settle(aside)
-            removed += [one for one in part if one.directory.name in gone]
-            await self._pace.last_of(self._folder.removing.steps(), None)
-        for one in removed:
-            log.info(
-                "removed a cache directory", directory=one.directory.name, cause=one.cause, bytes=one.directory.size
-            )
-        return removed
+    async def _remove(self, removals: Sequence[Removal]) -> None:
+        for part in parts(removals):
+            aside = [one.directory.name for one in part if self._is_needed(one) and self._set_aside(one)]
+            may_go = await self._settle(aside) if aside else ()
+            for one in part:
+                if one.directory.name in may_go:
+                    await self._remove_one(one)
+
+    def _is_needed(self, one: Removal) -> bool:
+        """False: it would go for the disk alone, which has room, or gets some by an earlier removal."""
+        if one.cause is not RemovalCause.DISK:
+            return True
+        is_waiting = self._waited < PATIENCE and bool(self._emptying.left())
+        return self._folder.disk().used_part > self._marks.low and not is_waiting
+
+    async def _remove_one(self, one: Removal) -> None:
+        """Removes what is set aside, if it is still needed."""
+        if not self._is_needed(one):
+            self._put_back(one.directory.name)
+            return
+        before = self._folder.disk()
+        await self._emptying.remove(one)
+        for seconds in FREED_SECONDS if one.directory.is_sure and one.cause is RemovalCause.DISK else ():
+            await asyncio.sleep(seconds)
+            if before.used - self._folder.disk().used >= one.directory.size / 2:
+                break
 
     def _set_aside(self, one: Removal) -> bool:
         try:
             self._folder.set_aside(one.directory.name)
-        except (OSError, Refused) as fault:
+        except (OSError, RemovalRefused) as fault:
             log.warning("a cache directory cannot be set aside", directory=one.directory.name, fault=str(fault))
             return False
         return True
 
     async def _settle(self, aside: Sequence[str]) -> Set[str]:
-        """Puts back the directories that are used, and condemns the others. Returns the condemned ones."""
+        """Puts back the directories that are used. Returns the others."""
         try:
             in_use = await self._live_names(set(aside))
         except ClusterError:
             for name in aside:
                 self._put_back(name)
             raise
-        for name in aside:
-            if name in in_use:
-                self._put_back(name)
-            else:
-                self._folder.condemn(name)
+        for name in in_use & set(aside):
+            self._put_back(name)
         return set(aside) - in_use
 
     def _put_back(self, name: str) -> None:
         if not self._folder.put_back(name):
-            self._folder.condemn(name)  # a Pod has a new directory of that name already
+            self._emptying.condemn(name)  # a Pod has a new directory of that name already
 
     def _write_record(self) -> None:
-        if (written := write_record(self._entries)) != self._record:
+        if (written := write_record(self._survey.entries)) == self._record:
+            return
+        try:
             self._folder.write_record(written)
+        except OSError as fault:
+            log.warning("the record of the cache directories cannot be written", fault=str(fault))
+        else:
             self._record = written
 
-    def _report(self, seen: Seen, removed: Sequence[Removal], marks: Marks) -> Round:
-        disk, directories = self._folder.disk(), directories_of(seen.entries)
-        left = plan_removals(directories, seen.users.names, disk, marks, self._node.now())
-        for one in left:
-            disk = disk.without(one.directory)
-        return Round(
-            directories, seen.users.names, self._folder.disk(), removed, dict(self._folder.removing.refused),
-            is_stuck=self._folder.disk().used_part > marks.high and disk.used_part > marks.low,
-        )  # fmt: skip
 
-
-def parts(removals: Sequence[Removal], size: int) -> Iterator[list[Removal]]:
-    rest = iter(removals)
-    while part := list(islice(rest, size)):
+def parts(removals: Sequence[Removal]) -> Iterator[list[Removal]]:
+    """The removals in parts. One whose size is not sure, or is large, is a part of its own."""
+    part, files = list[Removal](), 0
+    for one in removals:
+        more = one.directory.files if one.directory.is_sure else FILES_AT_ONCE
+        if part and (len(part) >= AT_ONCE or files + more > FILES_AT_ONCE):
+            yield part
+            part, files = [], 0
+        part.append(one)
+        files += more
+    if part:
         yield part
-
-
-def by_cause(removals: Iterable[Removal]) -> Counter[Cause]:
-    return Counter(one.cause for one in removals)

@@ -1,15 +1,31 @@
-"""Decides which cache directories of a node go, and why. Pure."""
+"""Decides which cache directories of a node go, and why. Pure.
 
+Which directories Pods use, or are about to use. Pure.
+
+The record of each directory, which the keeper has from one round to the next and over its restarts. Pure.
+
+A lost or unreadable record costs no directory: each one then counts as used when its folder changed last.
+
+Orders to remove cache directories: the data of a ConfigMap, `DIGEST` or `DIGEST.NODE` with the time of the order.
+
+A keeper removes a directory that was first used before its order. Each order is an entry of its own, so two people who
+order at the same time lose nothing. Pure.
+"""
+
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
+import msgspec
 from msgspec import Struct
 
 DAY: Final = 86_400
 
 
-class Cause(StrEnum):
+class RemovalCause(StrEnum):
     """Why a directory goes."""
 
     ORDER = "order"  # somebody wants it to go: `dispatcher cache drop`
@@ -22,9 +38,11 @@ class Directory(Struct, frozen=True):
     """A cache directory.
 
     name: the digest of installation, queue and key.
-    size: bytes on the disk.
-    files: number of inodes.
+    size: bytes on the disk, when it was measured last.
+    files: number of inodes, at that time.
     first_use, last_use: when a Pod used it, in Unix seconds.
+    is_whole: False: it was measured in part only, because it has too many or too deep folders, or is always changed.
+    is_sure: whether it has this size now. False: nobody knows what its removal frees.
     """
 
     name: str
@@ -32,6 +50,8 @@ class Directory(Struct, frozen=True):
     files: int
     first_use: float
     last_use: float
+    is_whole: bool = True
+    is_sure: bool = True
 
 
 class Disk(Struct, frozen=True):
@@ -61,7 +81,7 @@ class Marks(Struct, frozen=True):
 
     high, low: parts of the disk, above 0 and below 1. Above `high` directories go until `low` is reached.
     max_age_days: directories that were not used for so long go; 0: they stay.
-    max_bytes: size of one directory at most; 0: any.
+    max_bytes: size of one directory at most; 0: any. One that was measured in part only counts as larger.
     ordered: directories that go, and when that was said, in Unix seconds. One that was first used later stays.
     """
 
@@ -74,7 +94,7 @@ class Marks(Struct, frozen=True):
 
 class Removal(Struct, frozen=True):
     directory: Directory
-    cause: Cause
+    cause: RemovalCause
 
 
 def plan_removals(
@@ -82,28 +102,31 @@ def plan_removals(
 ) -> Sequence[Removal]:
     """The directories that go, in their order. Never one that is in use."""
     idle = [one for one in directories if one.name not in in_use]
-    found = {one.name: Removal(one, Cause.ORDER) for one in by_last_use(idle) if is_ordered(one, marks)}
+    found = {one.name: Removal(one, RemovalCause.ORDER) for one in by_last_use(idle) if is_ordered(one, marks)}
     for one in by_last_use(idle):
         if is_old(one, marks, now):
-            found.setdefault(one.name, Removal(one, Cause.AGE))
+            found.setdefault(one.name, Removal(one, RemovalCause.AGE))
     for one in by_size(idle):
         if is_large(one, marks):
-            found.setdefault(one.name, Removal(one, Cause.SIZE))
+            found.setdefault(one.name, Removal(one, RemovalCause.SIZE))
     return [*found.values(), *for_the_disk(idle, found, disk, marks)]
 
 
 def for_the_disk(idle: Sequence[Directory], found: Mapping[str, Removal], disk: Disk, marks: Marks) -> list[Removal]:
-    """The least recently used ones, until the low mark is reached. `found`: what goes in any case."""
-    if disk.used_part <= marks.high:
+    """The least recently used ones, until the low mark is reached. `found`: what goes in any case.
+
+    It ends with the first one whose size is not sure. Then the disk is asked again, so no other one goes in its place.
+    """
+    if disk.used_part <= marks.high or not all(removal.directory.is_sure for removal in found.values()):
         return []
     for removal in found.values():
         disk = disk.without(removal.directory)
     more = list[Removal]()
     for one in by_last_use(idle):
-        if disk.used_part <= marks.low:
+        if disk.used_part <= marks.low or (more and not more[-1].directory.is_sure):
             break
         if one.name not in found:
-            more.append(Removal(one, Cause.DISK))
+            more.append(Removal(one, RemovalCause.DISK))
             disk = disk.without(one)
     return more
 
@@ -117,7 +140,7 @@ def is_old(one: Directory, marks: Marks, now: float) -> bool:
 
 
 def is_large(one: Directory, marks: Marks) -> bool:
-    return 0 < marks.max_bytes < one.size
+    return marks.max_bytes > 0 and (one.size > marks.max_bytes or not one.is_whole)
 
 
 def by_last_use(directories: Iterable[Directory]) -> list[Directory]:
@@ -132,3 +155,160 @@ def by_size(directories: Iterable[Directory]) -> list[Directory]:
 
 def part(used: int, free: int) -> float:
     return used / (used + free) if used + free else 0.0
+
+
+MEASURED_IN_USE_SECONDS: Final = 300
+"""Between two measurements of a directory that is in use."""
+
+
+class DirectoryRecord(Struct, frozen=True, omit_defaults=True):
+    """One directory. Times are Unix seconds.
+
+    first_use, last_use: as far as this record goes back.
+    uses: number of Pods that were seen to use it.
+    size, files: bytes and inodes, when it was measured last.
+    measured_at: 0: it was not measured yet.
+    changed_at: when its folder had changed last, at that time.
+    is_whole: False: the measurement was ended before it had seen everything.
+    """
+
+    first_use: float
+    last_use: float
+    uses: int = 0
+    size: int = 0
+    files: int = 0
+    measured_at: float = 0
+    changed_at: float = 0
+    is_whole: bool = True
+
+    def needs_measurement(self, changed_at: float, now: float, *, is_in_use: bool) -> bool:
+        """Whether its size may have changed. Deep inside, it changes only while it is in use."""
+        if is_in_use:
+            return not 0 <= now - self.measured_at < MEASURED_IN_USE_SECONDS
+        return self.measured_at <= self.last_use or self.changed_at != changed_at
+
+
+class Users(Struct, frozen=True):
+    """The Pods that use directories, or are about to use them.
+
+    pods: UIDs of Pods by directory.
+    """
+
+    pods: Mapping[str, Set[str]] = {}
+
+    @property
+    def names(self) -> Set[str]:
+        return self.pods.keys()
+
+
+Entries = Mapping[str, DirectoryRecord]
+
+
+def noted(
+    known: Entries, present: Mapping[str, float], users: Users, before: Users, now: float
+) -> dict[str, DirectoryRecord]:
+    """The record of this round. Directories that are gone are forgotten.
+
+    present: when the folder of each directory changed last.
+    before: the users of the last round. Only the others are counted as new uses.
+    """
+    return {name: entry_of(known.get(name), changed_at, new_pods(name, users, before), name in users.names, now)
+            for name, changed_at in present.items()}  # fmt: skip
+
+
+def new_pods(name: str, users: Users, before: Users) -> int:
+    return len(users.pods.get(name, frozenset()) - before.pods.get(name, frozenset()))
+
+
+def entry_of(
+    known: DirectoryRecord | None, changed_at: float, new: int, is_in_use: bool, now: float
+) -> DirectoryRecord:
+    first = known or DirectoryRecord(min(changed_at, now), min(changed_at, now))
+    last_use = now if is_in_use else min(first.last_use, now)  # a clock that was ahead must not keep it for ever
+    return msgspec.structs.replace(first, last_use=last_use, uses=first.uses + new)
+
+
+def directories_of(entries: Entries, unsure: Set[str] = frozenset()) -> list[Directory]:
+    """`unsure`: those that must be measured, because they may have changed."""
+    return [
+        Directory(name, one.size, one.files, one.first_use, one.last_use,
+                  is_whole=one.is_whole or name in unsure, is_sure=one.is_whole and name not in unsure)
+        for name, one in entries.items()
+    ]  # fmt: skip
+
+
+def write_record(entries: Entries) -> bytes:
+    return msgspec.json.encode(entries)
+
+
+def read_record(written: bytes) -> dict[str, DirectoryRecord]:
+    """The record; empty if it is none."""
+    try:
+        return msgspec.json.decode(written, type=dict[str, DirectoryRecord])
+    except msgspec.MsgspecError:
+        return {}
+
+
+class MountingPod(Protocol):
+    """A Pod and the folders of its node that it mounts."""
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def paths(self) -> Sequence[str]: ...
+
+
+def users_of(pods: Iterable[MountingPod], root: str, names: Set[str] = frozenset()) -> Users:
+    """The Pods by directory. A Pod that mounts the root, or a folder above it, uses all `names`."""
+    found: Mapping[str, set[str]] = defaultdict(set)
+    for pod in pods:
+        for path in pod.paths:
+            for name in names_of(clean(path), clean(root), names):
+                found[name].add(pod.uid)
+    return Users(dict(found))
+
+
+def names_of(path: str, root: str, names: Set[str]) -> Iterable[str]:
+    if path.startswith(f"{root}/"):
+        return [path.removeprefix(f"{root}/").partition("/")[0]]
+    return names if f"{root}/".startswith(f"{path}/") else ()
+
+
+def clean(path: str) -> str:
+    """The path without what means nothing in it, as kubelet mounts it. `/` is empty."""
+    return "".join(f"/{part}" for part in path.split("/") if part not in {"", "."})
+
+
+LASTS: Final = timedelta(days=7)
+"""Keepers forget an order after this time. A directory that was in use all the time stays."""
+DIGEST: Final = re.compile(r"[0-9a-f]{40}")
+
+
+def order_entry(digest: str, node: str | None, now: datetime) -> tuple[str, str]:
+    """Name and value of an order. `node`: None: every node."""
+    return digest if node is None else f"{digest}.{node}", now.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def orders_for(node: str, entries: Mapping[str, str], now: datetime) -> dict[str, float]:
+    """The times of the orders that are for a node, in Unix seconds, by directory. Others are passed over."""
+    found = dict[str, float]()
+    for name, value in entries.items():
+        digest, _, of = name.partition(".")
+        at = time_of(value)
+        if DIGEST.fullmatch(digest) and of in {"", node} and at is not None and now - LASTS < at <= now:
+            found[digest] = max(at.timestamp(), found.get(digest, 0))
+    return found
+
+
+def over(entries: Mapping[str, str], now: datetime) -> list[str]:
+    """Names of the orders that keepers have forgotten, or never understood."""
+    return [name for name, value in entries.items() if (at := time_of(value)) is None or at <= now - LASTS]
+
+
+def time_of(value: str) -> datetime | None:
+    """None: it is no time with a time zone."""
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else None

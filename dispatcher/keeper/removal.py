@@ -1,10 +1,11 @@
 """Measures and removes trees that other teams' code has written, and may still be writing.
 
-Everything is reached from a descriptor of its folder, and no link is followed. To remove a tree, each folder in it is
-first moved up into one flat folder of ours. So a tree of 10,000 levels needs two descriptors and no recursion, and
-nobody can swap a folder for a link on our way.
+Everything is reached from a descriptor of its folder, and no link is followed. So nobody can swap a folder for a link
+on our way. A walk has at most DEEPEST folders open, and keeps nothing of those that it has left. What is deeper is not
+measured, and is moved up to be removed.
 
-Each function is a generator that gives way after every step, so that its caller can leave the disk to the tasks.
+Each function is a generator that gives way after every step, so that its caller can leave the disk to the tasks, and
+can end a walk that somebody makes endless, because he writes while we read.
 
 Not guaranteed: that everything can be removed. An immutable file stays, and so does a folder on which something is
 mounted. The caller is told of both.
@@ -14,19 +15,22 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import Final
 
 from msgspec import Struct
 
 DEEPEST: Final = 100
-"""Levels that a measurement looks into. Each needs a descriptor."""
+"""Levels that a walk looks into. Each needs two descriptors."""
 BLOCK: Final = 512
 """The unit of st_blocks."""
 OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LONGEST_FDINFO: Final = 4096
+LONGEST_BEGINNING: Final = 100
 NO_FOLDER: Final = frozenset({errno.ENOTDIR, errno.ELOOP})
+CHANGED: Final = NO_FOLDER | {errno.EISDIR, errno.ENOTEMPTY}
+"""Somebody has written meanwhile."""
 
 
 class Measured(Struct, frozen=True):
@@ -45,7 +49,7 @@ class Measured(Struct, frozen=True):
         return Measured(self.size, self.files, is_whole=False)
 
 
-class Refused(Exception):
+class RemovalRefused(Exception):
     """A folder that must not be touched, or cannot be. The message says why."""
 
 
@@ -58,7 +62,7 @@ def located(name: str, folder: int, mount: int) -> Iterator[int]:
     descriptor = os.open(name, OPEN_FOLDER | os.O_PATH, dir_fd=folder)
     try:
         if mount_of(descriptor) != mount:
-            raise Refused("another file system is mounted there")
+            raise RemovalRefused("another file system is mounted there")
         yield descriptor
     finally:
         os.close(descriptor)
@@ -88,25 +92,79 @@ def open_below(name: str, folder: int, mount: int) -> int:
         return os.open(".", OPEN_FOLDER, dir_fd=place)
 
 
-def measure(folder: int, mount: int) -> Iterator[Measured]:
+class Level:
+    """An open folder of a walk, and its entries. `name`: in the folder above it."""
+
+    def __init__(self, folder: int, name: str = "") -> None:
+        """Takes the descriptor over."""
+        self.folder = folder
+        self.name = name
+        try:
+            self.entries = os.scandir(folder)
+        except OSError:
+            os.close(folder)
+            raise
+
+    def close(self) -> None:
+        self.entries.close()
+        os.close(self.folder)
+
+
+class Walk:
+    """The open folders of a walk, from the top down."""
+
+    def __init__(self, top: int, mount: int) -> None:
+        """`top`: the descriptor of a folder, which stays the caller's."""
+        self._mount = mount
+        self.levels = [Level(os.dup(top))]
+
+    @property
+    def is_deepest(self) -> bool:
+        return len(self.levels) >= DEEPEST
+
+    def enter(self, name: str) -> Level:
+        """The folder below. It fails as `located` does."""
+        self.levels.append(Level(open_below(name, self.levels[-1].folder, self._mount), name))
+        return self.levels[-1]
+
+    def leave(self) -> str:
+        """Returns the name of the folder that was left."""
+        left = self.levels.pop()
+        left.close()
+        return left.name
+
+    def close(self) -> None:
+        while self.levels:
+            self.leave()
+
+
+def measure(folder: int, mount: int) -> Generator[Measured, None, None]:
     """Yields what was found so far of the tree in a folder, after each entry."""
     so_far = Measured().plus(os.fstat(folder))
     yield so_far
-    with ExitStack() as all_levels:
-        levels = [Level(folder, all_levels, is_ours=False)]
-        while levels:
-            entry = next(levels[-1].entries, None)
+    with closing(Walk(folder, mount)) as walk:
+        while walk.levels:
+            entry = next(walk.levels[-1].entries, None)
             if entry is None:
-                levels.pop().close()
+                walk.leave()
                 continue
-            if not entry.is_dir(follow_symlinks=False):
-                so_far = with_file(so_far, entry)
-            elif len(levels) < DEEPEST and (below := level_below(levels[-1], entry.name, mount, all_levels)):
-                levels.append(below)
-                so_far = so_far.plus(os.fstat(below.folder))
+            if entry.is_dir(follow_symlinks=False):
+                so_far = with_folder(so_far, entry, walk)
             else:
-                so_far = so_far.in_part()
+                so_far = with_file(so_far, entry)
             yield so_far
+
+
+def with_folder(so_far: Measured, entry: "os.DirEntry[str]", walk: Walk) -> Measured:
+    """Goes into the folder, unless it is too deep, gone, or a mount."""
+    if walk.is_deepest:
+        return so_far.in_part()
+    try:
+        return so_far.plus(os.fstat(walk.enter(entry.name).folder))
+    except FileNotFoundError:
+        return so_far
+    except (OSError, RemovalRefused):
+        return so_far.in_part()
 
 
 def with_file(so_far: Measured, entry: "os.DirEntry[str]") -> Measured:
@@ -118,33 +176,10 @@ def with_file(so_far: Measured, entry: "os.DirEntry[str]") -> Measured:
         return so_far.in_part()
 
 
-class Level:
-    """A folder that is being measured, and its entries. `is_ours`: its descriptor is closed with it."""
-
-    def __init__(self, folder: int, all_levels: ExitStack, *, is_ours: bool = True) -> None:
-        self.entries = os.scandir(folder)
-        self.folder = folder
-        self._closing = all_levels.enter_context(ExitStack())
-        self._closing.callback(self.entries.close)
-        if is_ours:
-            self._closing.callback(os.close, folder)
-
-    def close(self) -> None:
-        self._closing.close()
-
-
-def level_below(level: Level, name: str, mount: int, all_levels: ExitStack) -> Level | None:
-    """None: the folder is gone, or another file system is mounted there."""
-    try:
-        return Level(open_below(name, level.folder, mount), all_levels)
-    except (OSError, Refused):
-        return None
-
-
 class Removing:
-    """Removes what is in one folder of ours.
+    """Removes trees in one folder that only the keeper writes.
 
-    refused: why an entry could not be removed, by its name.
+    refused: why a tree could not be removed, by its name.
     """
 
     def __init__(self, folder: int, mount: int) -> None:
@@ -152,59 +187,86 @@ class Removing:
         self._folder = folder
         self._mount = mount
 
-    def steps(self) -> Iterator[None]:
-        """Removes until nothing is left but what was refused. Yields after each step."""
-        self.refused.clear()
-        while names := [name for name in self._names() if name not in self.refused]:
-            for name in names:
-                yield from self._remove(name)
+    def steps(self, name: str) -> Generator[None, None, None]:
+        """Removes the tree. Yields after each step. It ends when the tree is gone, or `refused` has it.
 
-    def _names(self) -> list[str]:
-        """Some names; all of them could be a million."""
-        with os.scandir(self._folder) as entries:
-            found = (entry.name for entry in entries)
-            return [name for name, _ in zip(found, range(len(self.refused) + 1000), strict=False)]
-
-    def _remove(self, name: str) -> Iterator[None]:
+        A folder that is too deep becomes a tree beside this one. The names of both begin alike.
+        """
+        self.refused.pop(name, None)
         try:
             with opened(name, self._folder, self._mount) as descriptor:
-                yield from self._empty(descriptor)
+                yield from self._empty(descriptor, name)
             os.rmdir(name, dir_fd=self._folder)
-        except Refused as fault:
+        except RemovalRefused as fault:
             self.refused[name] = str(fault)
+        except FileNotFoundError:
+            pass
         except OSError as fault:
             self._not_emptied(name, fault)
         yield
 
-    def _empty(self, descriptor: int) -> Iterator[None]:
-        """Takes out all that can be taken out. Refused: something stays."""
-        stays = ""
-        with os.scandir(descriptor) as entries:
-            for entry in entries:
-                try:
-                    self._take_out(entry.name, descriptor, is_folder=entry.is_dir(follow_symlinks=False))
-                except OSError as fault:
-                    stays = stays or f"cannot be removed: {fault.strerror}"
-                yield
+    def _empty(self, top: int, name: str) -> Iterator[None]:
+        """Takes out all that can be taken out, in as many walks as it needs. Refused: something stays."""
+        stays, is_empty = "", False
+        while not is_empty and not stays:
+            is_empty = True
+            with closing(Walk(top, self._mount)) as walk:
+                while walk.levels:
+                    try:
+                        self._take_out(walk, name)
+                    except FileNotFoundError:
+                        pass
+                    except (OSError, RemovalRefused) as fault:
+                        if getattr(fault, "errno", 0) in CHANGED:
+                            is_empty = False  # the next walk sees what it is now
+                        else:
+                            stays = stays or f"cannot be removed: {words_of(fault)}"
+                    yield
         if stays:
-            raise Refused(stays)
+            raise RemovalRefused(stays)
 
-    def _take_out(self, name: str, descriptor: int, *, is_folder: bool) -> None:
-        """Removes an entry, or moves a folder up. At any time an entry may become another kind of file."""
-        with suppress(FileNotFoundError):
-            if not is_folder:
-                try:
-                    os.unlink(name, dir_fd=descriptor)
-                except IsADirectoryError:
-                    is_folder = True
-            if is_folder:
-                os.rename(name, secrets.token_hex(12), src_dir_fd=descriptor, dst_dir_fd=self._folder)
+    def _take_out(self, walk: Walk, name: str) -> None:
+        """Removes the next entry, or goes into it. At any time an entry may become another kind of file."""
+        folder = walk.levels[-1].folder
+        entry = next(walk.levels[-1].entries, None)
+        if entry is None:
+            left = walk.leave()
+            if walk.levels:
+                os.rmdir(left, dir_fd=walk.levels[-1].folder)
+        elif not entry.is_dir(follow_symlinks=False):
+            remove_file(entry.name, walk)
+        elif walk.is_deepest:  # up into a folder that tasks cannot write
+            own = f"{name[:LONGEST_BEGINNING]}.{secrets.token_hex(12)}"
+            os.rename(entry.name, own, src_dir_fd=folder, dst_dir_fd=self._folder)
+        else:
+            remove_folder(entry.name, walk)
 
     def _not_emptied(self, name: str, fault: OSError) -> None:
         if fault.errno in NO_FOLDER:
             try:
                 os.unlink(name, dir_fd=self._folder)
             except OSError as why:
-                self.refused[name] = f"cannot be removed: {why.strerror}"
-        elif fault.errno != errno.ENOENT:
-            self.refused[name] = f"cannot be removed: {fault.strerror}"  # ENOTEMPTY: somebody writes; later
+                self.refused[name] = f"cannot be removed: {words_of(why)}"
+        else:
+            self.refused[name] = f"cannot be removed: {words_of(fault)}"  # ENOTEMPTY: somebody writes; later
+
+
+def remove_file(name: str, walk: Walk) -> None:
+    try:
+        os.unlink(name, dir_fd=walk.levels[-1].folder)
+    except IsADirectoryError:
+        walk.enter(name)
+
+
+def remove_folder(name: str, walk: Walk) -> None:
+    """Goes into it. Its entries are removed next, and then the folder."""
+    try:
+        walk.enter(name)
+    except OSError as fault:
+        if fault.errno not in NO_FOLDER:
+            raise
+        os.unlink(name, dir_fd=walk.levels[-1].folder)
+
+
+def words_of(fault: OSError | RemovalRefused) -> str:
+    return fault.strerror or str(fault) if isinstance(fault, OSError) else str(fault)

@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.lease import LeaseName
-from dispatcher.kube.lease_object import LEASES_GROUP
+from dispatcher.kube.lease import LEASES_GROUP, LeaseName
 from dispatcher.model.errors import ClusterError
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -23,6 +22,7 @@ OF_JOBS: Final[tuple[Rule, ...]] = (
     ("", "pods", ("delete",)),
     ("", "events", ("list", "create")),
     ("", "resourcequotas", ("list", "watch")),
+    ("kueue.x-k8s.io", "workloads", ("list",)),
 )
 WITHOUT_CLUSTER: Final[tuple[Rule, ...]] = (("", "pods", ("list", "watch")),)
 OF_CLUSTER: Final[tuple[Rule, ...]] = (
@@ -32,12 +32,12 @@ OF_CLUSTER: Final[tuple[Rule, ...]] = (
 )
 FOR_PEOPLE: Final = frozenset({
     ("configmaps", "create"), ("configmaps", "get"), ("configmaps", "update"),
-    ("events", "create"),
+    ("events", "create"), ("workloads", "list"),
 })  # fmt: skip
 """Launches go on without these. The log and the status tell that they are missing."""
 
 
-class Question(Struct, frozen=True):
+class AccessReview(Struct, frozen=True):
     """One verb on one resource. No namespace means cluster-wide. No name means every object."""
 
     group: str
@@ -50,18 +50,18 @@ class Question(Struct, frozen=True):
         return " ".join(filter(None, (self.verb, self.resource, self.name)))
 
 
-def questions(namespace: str, lease: LeaseName, *, with_nodes: bool) -> Iterator[Question]:
+def questions(namespace: str, lease: LeaseName, *, with_nodes: bool) -> Iterator[AccessReview]:
     """All verbs that a dispatcher uses. A create is asked without a name, because RBAC cannot limit it by name."""
     for group, resource, verbs in OF_JOBS if with_nodes else (*OF_JOBS, *WITHOUT_CLUSTER):
-        yield from (Question(group, resource, verb, namespace) for verb in verbs)
-    yield Question(LEASES_GROUP, "leases", "create", lease.namespace)
+        yield from (AccessReview(group, resource, verb, namespace) for verb in verbs)
+    yield AccessReview(LEASES_GROUP, "leases", "create", lease.namespace)
     for verb in ("get", "update"):
-        yield Question(LEASES_GROUP, "leases", verb, lease.namespace, lease.name)
-    yield Question("", "configmaps", "create", lease.namespace)
+        yield AccessReview(LEASES_GROUP, "leases", verb, lease.namespace, lease.name)
+    yield AccessReview("", "configmaps", "create", lease.namespace)
     for verb, name in (("update", "status"), ("update", "reasons"), ("get", "reasons")):
-        yield Question("", "configmaps", verb, lease.namespace, f"{lease.installation}-{name}")
+        yield AccessReview("", "configmaps", verb, lease.namespace, f"{lease.installation}-{name}")
     for group, resource, verbs in OF_CLUSTER if with_nodes else ():
-        yield from (Question(group, resource, verb) for verb in verbs)
+        yield from (AccessReview(group, resource, verb) for verb in verbs)
 
 
 class ReviewStatus(Struct, frozen=True):
@@ -73,28 +73,32 @@ class Review(Struct, frozen=True):
 
 
 class Access:
-    """The check of our rights.
+    """The check of our rights. A question without an answer is no refusal: its last answer holds.
 
-    missing: the missing verbs; empty if none is missing.
-    fault: those of them without which nothing can be launched.
+    missing: the missing verbs, and what kept the API server from answering; empty: all is allowed.
+    fault: the missing verbs without which nothing can be launched.
     """
 
     def __init__(self, client: KubeClient, namespace: str, lease: LeaseName, *, with_nodes: bool) -> None:
         self._client = client
         self._questions = tuple(questions(namespace, lease, with_nodes=with_nodes))
+        self._refused: set[AccessReview] = set()
         self.fault = self.missing = "not asked yet"
 
     async def check(self) -> None:
-        """Asks for every verb. Both texts also tell if the API server cannot be asked."""
-        try:
-            missing = [asked for asked in self._questions if not await self._may(asked)]
-        except ClusterError as fault:
-            self.fault = self.missing = str(fault)
-            return
-        self.missing = "; ".join(told(missing))
+        """Asks for every verb. What is asked for without a right is refused when it is used, too."""
+        unanswered = ""
+        for asked in self._questions:
+            try:
+                (self._refused.discard if await self._may(asked) else self._refused.add)(asked)
+            except ClusterError as fault:
+                unanswered = str(fault)
+                break
+        missing = [asked for asked in self._questions if asked in self._refused]
+        self.missing = "; ".join(filter(None, (*told(missing), unanswered)))
         self.fault = "; ".join(told(one for one in missing if (one.resource, one.verb) not in FOR_PEOPLE))
 
-    async def _may(self, asked: Question) -> bool:
+    async def _may(self, asked: AccessReview) -> bool:
         attributes = {field: value for field, value in msgspec.structs.asdict(asked).items() if value}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
                   "spec": {"resourceAttributes": attributes}}  # fmt: skip
@@ -102,7 +106,7 @@ class Access:
         return reply.read(f"ask whether {asked} is allowed", Review).status.allowed
 
 
-def told(missing: Iterable[Question]) -> Iterator[str]:
+def told(missing: Iterable[AccessReview]) -> Iterator[str]:
     """The missing verbs as text, one item for each namespace."""
     for namespace, asked in itertools.groupby(missing, lambda one: one.namespace):
         where = f"in namespace {namespace}" if namespace else "cluster-wide"

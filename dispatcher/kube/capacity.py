@@ -1,17 +1,223 @@
-"""Follows nodes, bound Pods and reservations of the whole cluster, to compute the free room of nodes."""
+"""Follows nodes, bound Pods and reservations of the whole cluster, to compute the free room of nodes.
 
-from collections.abc import Iterable
+Follows the ResourceQuotas of the namespace of Jobs.
+
+While they are not known for certain, they hold no row: the API server's own refusal tells of them.
+
+Local copies of Jobs, Pods and nodes, and one view of all of them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Final, Protocol
+from urllib.parse import quote
 
-from dispatcher.kube.listing import Resource
-from dispatcher.kube.mirror import NODES
-from dispatcher.kube.objects import DEFAULT_SCHEDULER, pod_reader, read_bound_pod, read_priority_class
-from dispatcher.kube.reflectors import Reflectors, fault_of, faults_of
-from dispatcher.kube.reservations import RESERVATIONS
-from dispatcher.kube.wire import full_name
-from dispatcher.model.capacity import BoundPod
-from dispatcher.model.cluster import Node, PriorityClass
+import msgspec
+
+from dispatcher.kube.job_api import jobs_path, pods_path
+from dispatcher.kube.objects import (
+    DEFAULT_SCHEDULER,
+    own_pod_reader,
+    pod_reader,
+    read_bound_pod,
+    read_job,
+    read_node,
+    read_priority_class,
+)
+from dispatcher.kube.reflector import Reflector, Reflectors, Resource, fault_of, faults_of
+from dispatcher.kube.reservations import RESERVATIONS, amounts_of
+from dispatcher.kube.wire import Meta, Wire, full_name
+from dispatcher.model.cluster import LONG_AGO, BoundPod, Node, Pod, PriorityClass, Quota, Scope
+from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.launches import job_selector
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.reservations import Reservation
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.metrics import JOBS_ENDED
+
+NONE: Final[tuple[Quota, ...]] = ()
+
+
+class WireScope(Wire, frozen=True):
+    scope_name: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class WireSelector(Wire, frozen=True):
+    match_expressions: list[WireScope] | None = None
+
+
+class QuotaSpec(Wire, frozen=True):
+    scopes: list[str] | None = None
+    scope_selector: WireSelector | None = None
+
+
+class QuotaStatus(Wire, frozen=True):
+    hard: dict[str, str] | None = None
+    used: dict[str, str] | None = None
+
+
+class WireQuota(Wire, frozen=True):
+    metadata: Meta = Meta()
+    spec: QuotaSpec = QuotaSpec()
+    status: QuotaStatus = QuotaStatus()
+
+
+def read_quota(raw: bytes | msgspec.Raw) -> Quota:
+    """Reads a ResourceQuota by its status, because quota admission enforces the status, not the spec."""
+    wire = msgspec.json.decode(raw, type=WireQuota)
+    return Quota(
+        wire.metadata.name,
+        amounts_of("resourcequotas", wire.status.hard),
+        amounts_of("resourcequotas", wire.status.used),
+        tuple(scopes_of(wire.spec)),
+    )
+
+
+def scopes_of(spec: QuotaSpec) -> Iterator[Scope]:
+    for name in spec.scopes or ():
+        yield Scope(name)
+    for one in (spec.scope_selector.match_expressions if spec.scope_selector else None) or ():
+        yield Scope(one.scope_name, one.operator, tuple(one.values or ()))
+
+
+class QuotaMirror:
+    """The ResourceQuotas of one namespace, as last seen."""
+
+    def __init__(self, reflectors: Reflectors, namespace: str) -> None:
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/resourcequotas"
+        self._reflector = reflectors.of(Resource[Quota]("resourcequotas", path, read_quota))
+
+    def quotas(self) -> tuple[Quota, ...]:
+        """The quotas by name; none if they are not known, or no longer for certain."""
+        if fault_of(self._reflector):
+            return NONE
+        return tuple(sorted(self._reflector.store.view().values(), key=lambda quota: quota.name))
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self._reflector.store.on_each(lambda _before, _after: listener())
+
+
+MOST_SHAPES: Final = 10_000
+NODES: Final[Resource[Node]] = Resource("nodes", "/api/v1/nodes", read_node)
+
+
+class Mirror:
+    """Jobs and Pods of the installation and, if `with_nodes`, the nodes of the cluster.
+
+    `all_pods`: a resource with the Pods of all namespaces, which this process follows anyway. Ours are taken from it.
+    """
+
+    def __init__(
+        self, reflectors: Reflectors, namespace: str, installation: str,
+        *, with_nodes: bool, all_pods: Resource[BoundPod] | None = None,
+    ) -> None:  # fmt: skip
+        ours = job_selector(installation)
+        self._client = reflectors.client
+        self._listeners: list[Callable[[], None]] = []
+        self._own_pods: dict[str, Pod] = {}
+        self._own_view: dict[str, Pod] | None = None
+        self._nodes_of_pods: set[str] = set()
+        self._made: dict[str, tuple[datetime, PodNeeds]] = {}
+        self._made_view: Mapping[str, PodNeeds] = {}
+        self._jobs = reflectors.of(Resource[Job]("jobs", jobs_path(namespace), read_job, ours))
+        self._pods: Reflector[Pod] | Reflector[BoundPod]
+        if all_pods is None:
+            self._pods = reflectors.of(Resource[Pod]("pods", pods_path(namespace), own_pod_reader(elapsed), ours))
+            self._pods.store.on_each(self._hear_own_pod)
+        else:
+            self._pods = reflectors.of(all_pods)
+            self._pods.store.on_each(self._hear_any_pod)
+        self._nodes = reflectors.of(NODES) if with_nodes else None
+        self._all = (self._jobs, self._pods, *([self._nodes] if self._nodes else []))
+        for one in self._all:
+            one.on_list(self._tell)
+        self._jobs.store.on_each(self._hear)
+        self._jobs.store.on_each(count_end)
+        for phase in (Phase.COMPLETE, Phase.FAILED):
+            JOBS_ENDED.labels(phase)  # from 0, because Prometheus sees no increase in a series that begins at 1
+        if self._nodes:
+            self._nodes.store.on_each(self._hear)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)
+
+    def relist(self) -> None:
+        """Makes Jobs and Pods stale until they are listed again. A new leader counts from a list of its own term."""
+        self._jobs.relist()
+        self._pods.relist()
+
+    def has_shown(self, node: str) -> bool:
+        """Whether the API server has shown a node of this name.
+
+        If nodes are not watched, a Pod of ours that is bound to the node is enough.
+        """
+        return node in (self._nodes.store if self._nodes else self._nodes_of_pods)
+
+    def view(self) -> ClusterView:
+        """The cluster as known at this moment. The view does not change later.
+
+        Jobs and Pods are the same objects as before if nothing has changed.
+        """
+        if self._own_view is None:
+            self._own_view = dict(self._own_pods)
+        return ClusterView(
+            now=self._client.now(),
+            jobs=self._jobs.store.view(),
+            pods=self._own_view,
+            nodes=self._nodes.store.view() if self._nodes else {},
+            jobs_version=self._jobs.store.resource_version,
+            stale=self.stale(),
+            made=self._made_view,
+        )
+
+    def stale(self) -> str:
+        """The stores that are not listed yet or too old to decide by, with reasons; empty if all are fresh."""
+        return faults_of(*self._all)
+
+    def _hear_any_pod(self, before: BoundPod | None, after: BoundPod | None) -> None:
+        self._hear_own_pod(before.own if before else None, after.own if after else None)
+
+    def _hear_own_pod(self, before: Pod | None, after: Pod | None) -> None:
+        if before == after:
+            return
+        self._own_view = None
+        if before is not None:
+            del self._own_pods[before.name]
+        if after is not None:
+            self._own_pods[after.name] = after
+            self._learn(after)
+            if after.node_name and not self._nodes:
+                self._nodes_of_pods.add(after.node_name)
+        self._tell()
+
+    def _learn(self, pod: Pod) -> None:
+        """Keeps what the newest Pod of each shape needs. It tells what the next one will need."""
+        known_at, known = self._made.get(pod.shape, (LONG_AGO, None))
+        if pod.needs is None or pod.created_at < known_at:
+            return
+        self._made.pop(pod.shape, None)
+        if len(self._made) >= MOST_SHAPES:
+            del self._made[next(iter(self._made))]  # the one that was read longest ago
+        self._made[pod.shape] = pod.created_at, pod.needs
+        if pod.needs != known:
+            self._made_view = {shape: needs for shape, (_, needs) in self._made.items()}
+
+    def _hear(self, _before: object, _after: object) -> None:
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+def count_end(before: Job | None, after: Job | None) -> None:
+    """Counts the end of a Job. A Job that was finished when it was first seen may have ended long ago."""
+    if before is not None and after is not None and after.is_finished and not before.is_finished:
+        JOBS_ENDED.labels(after.phase).inc()
+
 
 BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 """Pods that use room: not ended, and bound to a node."""
@@ -23,7 +229,7 @@ def pods_of_all(namespace: str, installation: str, scheduler: str | None = None)
 
     `scheduler`: the scheduler of our Pods; None: the cluster's default.
     """
-    read = pod_reader(namespace, installation, scheduler or DEFAULT_SCHEDULER)
+    read = pod_reader(namespace, installation, scheduler or DEFAULT_SCHEDULER, elapsed)
     return Resource("pods", "/api/v1/pods", read, key=full_name)
 
 
@@ -63,7 +269,7 @@ class RoomMirror:
         return faults_of(*self._all)
 
 
-class Listener(Protocol):
+class CapacityListener(Protocol):
     """Hears each change. `before` is None for a new object, `after` is None for a deleted one."""
 
     def hear_node(self, before: Node | None, after: Node | None) -> None: ...
@@ -77,7 +283,9 @@ class CapacityMirror:
     `pods`: the resource to follow. Its Pods without a node are left out.
     """
 
-    def __init__(self, reflectors: Reflectors, listener: Listener, pods: Resource[BoundPod] = BOUND_PODS) -> None:
+    def __init__(
+        self, reflectors: Reflectors, listener: CapacityListener, pods: Resource[BoundPod] = BOUND_PODS
+    ) -> None:
         self._listener = listener
         self._nodes, self._pods = reflectors.of(NODES), reflectors.of(pods)
         self._reservations = reflectors.of(RESERVATIONS)

@@ -2,16 +2,24 @@
 
 Watches and short requests have separate sessions, so that they never starve each other. Proxy settings of the
 environment are ignored. Every wait has a limit: a silent server is a fault.
+
+The API server's clock, estimated from its answers. Ages are measured with the clock that set the times of objects.
+
+An answer names the second that has begun, so the estimate lags by up to a second. The estimate stays until an answer
+contradicts it. An answer that comes early in its second improves the estimate.
 """
 
 import asyncio
 import json
+import re
 import socket
+import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from typing import Final, TypeVar
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final, TypedDict, TypeVar
 
 import aiohttp
 import msgspec
@@ -21,11 +29,38 @@ from msgspec import Struct
 from dispatcher import __version__
 from dispatcher.kube.credentials import Login
 from dispatcher.kube.objects import read_status
-from dispatcher.kube.server_clock import ServerClock
 from dispatcher.kube.wire import UNREADABLE
 from dispatcher.model.errors import ClusterAway, ClusterRefused
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import KUBE_REQUESTS, KUBE_SECONDS
+
+SECOND = timedelta(seconds=1)
+
+
+class ServerClock:
+    """The estimate. `began`: this machine's time, used until the first answer. `clock`: monotonic seconds."""
+
+    def __init__(self, began: datetime, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._told = began, clock()
+        self._date = ""
+
+    def now(self) -> datetime:
+        told, at = self._told
+        return told + timedelta(seconds=self._clock() - at)
+
+    def hear(self, date: str | None) -> None:
+        """Takes the Date header of an answer. Text that is no date changes nothing."""
+        if date is None or date == self._date:
+            return  # of many answers in one second, the first is the most exact
+        self._date = date
+        try:
+            told = parsedate_to_datetime(date).astimezone(UTC)
+        except (TypeError, ValueError):
+            return
+        if not told <= self.now() < told + SECOND:
+            self._told = told, self._clock()
+
 
 REQUEST_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 5
@@ -34,7 +69,10 @@ SILENCE_SECONDS: Final = 90
 """Limit for a watch without a line. Bookmarks come about once a minute."""
 LINE_BYTES: Final = 4 * 2**20
 NETWORK_FAULTS: Final = (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError, ValueError)
-CONTENT: Final = {"PATCH": {"Content-Type": "application/merge-patch+json"}}
+LEGAL_PATH: Final = re.compile(r"(?:/(?!\.{1,2}(?:/|$))(?:[\w.:-]|%(?!2[EF])[0-9A-F]{2})+)+", re.ASCII)
+"""Paths of objects. A part of another form would lead to another object: no name has a slash or a question mark."""
+NOT_A_PATH: Final = {"kind": "Status", "code": 400, "reason": "BadRequest", "message": "no object has such a name"}
+CONTENT: Final = {"PATCH": "application/merge-patch+json"}
 S = TypeVar("S")
 
 
@@ -42,7 +80,7 @@ class WatchSilent(ClusterAway):
     """A watch brought no line for too long. The stream may be dead, or the resource may be quiet."""
 
 
-class Question(Struct, frozen=True):
+class KubeRequest(Struct, frozen=True):
     """One request, kept so that it can be sent again."""
 
     method: str
@@ -74,6 +112,14 @@ class Reply(Struct, frozen=True):
             raise ClusterAway(f"{doing}: not an answer of the API server: {fault}") from fault
 
 
+class RequestRoute(TypedDict):
+    """Arguments of aiohttp that say how a request reaches the server."""
+
+    ssl: ssl.SSLContext | bool
+    proxy: str | None
+    server_hostname: str | None
+
+
 class KubeClient:
     """Requests to one API server, as one identity. A watch ends after `silence` seconds without a line."""
 
@@ -83,6 +129,7 @@ class KubeClient:
         self._requests = open_session(limit=64)
         self._watches = open_session(limit=0)
         self._clock = ServerClock(datetime.now(UTC), elapsed)
+        self._tls = login.tls
 
     async def close(self) -> None:
         await self._requests.close()
@@ -117,11 +164,13 @@ class KubeClient:
 
         Raises ClusterAway without an answer: the API server may have carried out the request.
         """
-        question = Question(method, path, body, params, seconds)
+        if LEGAL_PATH.fullmatch(path) is None:  # a name that somebody else wrote must lead to no other object
+            return Reply(400, msgspec.json.encode(NOT_A_PATH))
+        question = KubeRequest(method, path, body, params, seconds)
         reply = await self._once(question, False)
         return await self._once(question, True) if reply.status == 401 else reply
 
-    async def _once(self, question: Question, again: bool) -> Reply:
+    async def _once(self, question: KubeRequest, again: bool) -> Reply:
         began, code, resource = time.perf_counter(), "none", resource_of(question.path)
         try:
             async with self._requests.request(
@@ -129,10 +178,10 @@ class KubeClient:
                 self._login.url + question.path,
                 data=question.body,
                 params=question.params,
-                headers=await self._headers(again) | CONTENT.get(question.method, {}),
-                ssl=self._login.tls or True,
+                headers=await self._headers(again, CONTENT.get(question.method, "application/json")),
                 timeout=aiohttp.ClientTimeout(total=question.seconds, sock_connect=CONNECT_SECONDS),
                 allow_redirects=False,  # a redirect, for example to a login page, is no answer
+                **await self._way(),
             ) as answer:
                 if answer.status < 400:  # an error may come from a proxy, with the proxy's clock
                     self._clock.hear(answer.headers.get("Date"))
@@ -140,10 +189,24 @@ class KubeClient:
                 code = str(answer.status)
                 return Reply(answer.status, content, seconds_of(answer.headers.get("Retry-After")))
         except NETWORK_FAULTS as fault:
-            raise ClusterAway(f"{question.method} {question.path}: {type(fault).__name__}: {fault}") from fault
+            if not await self._has_other_certificates(fault):
+                raise ClusterAway(f"{question.method} {question.path}: {type(fault).__name__}: {fault}") from fault
         finally:
             KUBE_REQUESTS.labels(question.method, resource, code).inc()
             KUBE_SECONDS.labels(question.method, resource).observe(time.perf_counter() - began)
+        return await self._once(question, again)  # nothing was sent without a trusted connection
+
+    async def _way(self) -> RequestRoute:
+        """How each request reaches the server."""
+        login = self._login
+        self._tls = await login.renewed(False) if login.renewed else login.tls
+        return {"ssl": self._tls or True, "proxy": login.proxy or None, "server_hostname": login.server_name or None}
+
+    async def _has_other_certificates(self, fault: BaseException) -> bool:
+        """Whether there are newer certificates than those with which a connection has just failed."""
+        if not isinstance(fault, aiohttp.ClientSSLError) or self._login.renewed is None:
+            return False
+        return await self._login.renewed(True) is not self._tls
 
     async def watch(self, path: str, params: Mapping[str, str], seconds: float) -> AsyncGenerator[bytes, None]:
         """Yields the lines of a watch until the server ends it, after about `seconds` at most.
@@ -173,7 +236,7 @@ class KubeClient:
         try:
             async with self._watches.get(
                 self._login.url + path, params=params, headers=await self._headers(False), timeout=limits,
-                ssl=self._login.tls or True,
+                **await self._way(),
             ) as answer:  # fmt: skip
                 KUBE_REQUESTS.labels(verb, resource_of(path), str(answer.status)).inc()
                 if answer.status != 200:
@@ -184,6 +247,7 @@ class KubeClient:
         except TimeoutError as fault:
             raise WatchSilent(f"{doing}: no word for {limits.sock_read or CONNECT_SECONDS:.0f} s") from fault
         except NETWORK_FAULTS as fault:
+            await self._has_other_certificates(fault)  # the next stream uses them
             raise ClusterAway(f"{doing}: {type(fault).__name__}: {fault}") from fault
 
     async def web_socket(self, path: str, params: Mapping[str, str], protocol: str) -> aiohttp.ClientWebSocketResponse:
@@ -191,8 +255,9 @@ class KubeClient:
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 return await self._watches.ws_connect(
-                    self._login.url + path, params=params, headers=await self._authorization(False),
-                    protocols=(protocol,), ssl=self._login.tls or True, max_msg_size=LINE_BYTES,
+                    self._login.url + path, params=params, headers=await self._login.authorization(False),
+                    protocols=(protocol,), ssl=(await self._way())["ssl"], proxy=self._login.proxy or None,
+                    max_msg_size=LINE_BYTES,
                 )  # fmt: skip
         except aiohttp.WSServerHandshakeError as refused:
             if refused.status in {401, 403, 404}:  # its words are in the body, which a web socket does not read
@@ -201,13 +266,8 @@ class KubeClient:
         except NETWORK_FAULTS as fault:
             raise ClusterAway(f"open {path}: {type(fault).__name__}: {fault}") from fault
 
-    async def _headers(self, refused: bool) -> dict[str, str]:
-        return {"Accept": "application/json", "Content-Type": "application/json", **await self._authorization(refused)}
-
-    async def _authorization(self, refused: bool) -> dict[str, str]:
-        token = await self._login.token(refused)
-        other = {"Impersonate-User": self._login.acts_for} if self._login.acts_for else {}
-        return other | ({"Authorization": f"Bearer {token}"} if token else {})
+    async def _headers(self, refused: bool, content: str = "application/json") -> list[tuple[str, str]]:
+        return [("Accept", "application/json"), ("Content-Type", content), *await self._login.authorization(refused)]
 
 
 def open_session(limit: int) -> aiohttp.ClientSession:

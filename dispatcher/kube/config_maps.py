@@ -1,18 +1,27 @@
-"""ConfigMaps that we keep in our own namespace, each with one text. People read them with kubectl."""
+"""ConfigMaps that we keep in our own namespace, each with one text. People read them with kubectl.
 
-from collections.abc import Callable, Mapping
+What cache keepers tell, as the ConfigMaps of our own namespace hold it.
+
+The Pods that use folders of one node, or may come to use them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient, Reply
-from dispatcher.kube.job_api import always
-from dispatcher.kube.wire import Wire
-from dispatcher.model.identity import MANAGED_BY, MANAGER
+from dispatcher.kube.job_api import always, pods_path
+from dispatcher.kube.reflector import Resource
+from dispatcher.kube.wire import Meta, Wire
+from dispatcher.model.caches import CACHES_OF, KEY, NodeCaches, name_of_map, read_node_caches
+from dispatcher.model.errors import ClusterRefused
+from dispatcher.model.launches import LABEL_INSTALLATION, MANAGED_BY, MANAGER
 
 REQUEST_SECONDS: Final = 5
-NOT_FOUND, CONFLICT = 404, 409
+NOT_FOUND, CONFLICT, INVALID = 404, 409, 422
 
 
 class WireConfigMap(Wire, frozen=True):
@@ -30,6 +39,7 @@ class ConfigMaps:
         may_write: Callable[[], bool] = always, more: Mapping[str, Any] = {},
     ) -> None:  # fmt: skip
         self._more = more
+        self._namespace = namespace
         self._client = client
         self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
         self._installation = installation
@@ -55,7 +65,7 @@ class ConfigMaps:
             reply = await self._client.request("POST", self._path, self._body(name, given), seconds=REQUEST_SECONDS)
             if reply.status == CONFLICT:  # somebody made it meanwhile
                 reply = await self._client.request("PATCH", self._own(name), body, seconds=REQUEST_SECONDS)
-        reply.expect(doing)
+        self._expect(reply, doing, name)
 
     async def write(self, name: str, key: str, text: str) -> bool:
         """Writes the text, and removes what else is in the ConfigMap. False: this replica does not lead any more.
@@ -70,8 +80,17 @@ class ConfigMaps:
             reply = await self._client.request("POST", self._path, body, seconds=REQUEST_SECONDS)
             if reply.status == CONFLICT and self._may_write():  # somebody made it meanwhile
                 reply = await self._put(name, body)
-        reply.expect(f"write ConfigMap {self._installation}-{name}")
+        self._expect(reply, f"write ConfigMap {self._installation}-{name}", name)
         return True
+
+    def _expect(self, reply: Reply, doing: str, name: str) -> None:
+        """Raises ClusterError. Our account may delete no ConfigMap, so a person has to delete one that is immutable."""
+        if reply.status == INVALID and b"immutable" in reply.body:
+            named = f"-n {self._namespace} delete configmap {self._installation}-{name}"
+            raise ClusterRefused(
+                doing, INVALID, "Immutable", f"it is immutable; delete it, and it is made anew: kubectl {named}"
+            )
+        reply.expect(doing)
 
     def _body(self, name: str, texts: Mapping[str, str]) -> bytes:
         named = {"name": f"{self._installation}-{name}", "labels": {MANAGED_BY: MANAGER}}
@@ -84,3 +103,66 @@ class ConfigMaps:
 
     def _own(self, name: str) -> str:
         return f"{self._path}/{self._installation}-{name}"
+
+
+class WireCaches(Wire, frozen=True):
+    metadata: Meta = Meta()
+    data: dict[str, str] | None = None
+
+
+def node_caches(namespace: str, installation: str) -> Resource[NodeCaches]:
+    """The words of all keepers. Those in a ConfigMap of another node's name are not believed."""
+    prefix = f"{installation}-{name_of_map('')}"
+
+    def read(raw: msgspec.Raw) -> NodeCaches | None:
+        found = msgspec.json.decode(raw, type=WireCaches)
+        told = read_node_caches((found.data or {}).get(KEY, ""))
+        return told if told is not None and found.metadata.name == f"{prefix}{told.node}" else None
+
+    labels = {LABEL_INSTALLATION: installation, **CACHES_OF}
+    return Resource(
+        name="configmaps",
+        path=f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps",
+        read=read,
+        selector=",".join(f"{name}={value}" for name, value in labels.items()),
+        key=lambda meta: meta.name.removeprefix(prefix),
+    )
+
+
+LIVING: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class CachePod(Struct, frozen=True):
+    """A Pod, and the folders of its node that it mounts."""
+
+    name: str
+    uid: str
+    paths: Sequence[str]
+
+
+class HostPath(Wire, frozen=True):
+    path: str = ""
+
+
+class Volume(Wire, frozen=True):
+    host_path: HostPath | None = None
+
+
+class MountingSpec(Wire, frozen=True):
+    volumes: list[Volume] | None = None
+
+
+class MountingWirePod(Wire, frozen=True):
+    metadata: Meta = Meta()
+    spec: MountingSpec = MountingSpec()
+
+
+def read_cache_pod(raw: msgspec.Raw) -> CachePod:
+    pod = msgspec.json.decode(raw, type=MountingWirePod)
+    paths = [volume.host_path.path for volume in pod.spec.volumes or () if volume.host_path is not None]
+    return CachePod(pod.metadata.name, pod.metadata.uid, paths)
+
+
+def pods_of_node(namespace: str, node: str) -> Resource[CachePod]:
+    """The living Pods of a node. `node` is empty: those that have no node yet."""
+    return Resource("pods", pods_path(namespace), read_cache_pod, fields=f"spec.nodeName={node},{LIVING}")

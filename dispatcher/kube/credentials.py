@@ -1,21 +1,28 @@
-"""Address and credentials of the API server: the Pod's service account in a cluster, a kubeconfig outside."""
+"""Where the credentials of the API server come from: the Pod's service account in a cluster, a kubeconfig outside.
 
+Login with a kubeconfig. Only this file imports kubernetes_asyncio, and only for its loader.
+
+How a program logs in at the API server: address, token, certificates. All of them change while it runs.
+"""
+
+import base64
 import os
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote
 
+import structlog
 from msgspec import Struct
 
-from dispatcher.model.credential_ends import certificates_end, token_end
-from dispatcher.model.errors import ClusterAway, SettingsError
+from dispatcher.model.errors import ClusterAway, SettingsError, certificates_end, token_end
 from dispatcher.runtime.metrics import CREDENTIAL_END
 from dispatcher.settings.definition import KubeSettings
 
-ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REREAD_SECONDS: Final = 60
+log = structlog.get_logger(component="kube.credentials")
 
 
 class Login(Struct, frozen=True):
@@ -31,6 +38,203 @@ class Login(Struct, frozen=True):
     """Namespace of our ServiceAccount; None outside a cluster."""
     acts_for: str = ""
     """Name of a user whom the API server judges in our place (impersonation); empty: nobody."""
+    renewed: Callable[[bool], Awaitable[ssl.SSLContext | None]] | None = None
+    """Returns the TLS context of the newest certificates. True: the old ones have failed. None: `tls` never changes."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Further headers of each request."""
+    proxy: str = ""
+    """URL of an HTTP proxy; empty: none."""
+    server_name: str = ""
+    """The name that the server's certificate must have; empty: the host of the URL."""
+
+    async def authorization(self, refused: bool) -> list[tuple[str, str]]:
+        """The headers that say who asks. `refused`: the token of the last request was."""
+        token = await self.token(refused)
+        acting = [("Impersonate-User", self.acts_for)] if self.acts_for else list(self.headers)
+        return [*acting, *([("Authorization", f"Bearer {token}")] if token else ())]
+
+
+class FreshTls:
+    """A TLS context that is made again when its files have changed: certificates rotate while programs run.
+
+    The files are looked at each minute, and at once after a TLS fault. Files that cannot be used, such as half-written
+    ones, change nothing.
+    """
+
+    def __init__(
+        self, context: ssl.SSLContext | None, files: Callable[[], Sequence[Path]],
+        make: Callable[[], Awaitable[ssl.SSLContext | None]],
+    ) -> None:  # fmt: skip
+        self._context = context
+        self._files = files
+        self._make = make
+        self._known = self._contents()
+        self._looked_at = time.monotonic()
+
+    async def context(self, failed: bool) -> ssl.SSLContext | None:
+        if failed or time.monotonic() - self._looked_at > REREAD_SECONDS:
+            self._looked_at = time.monotonic()
+            if (contents := self._contents()) != self._known:
+                try:
+                    self._context, self._known = await self._make(), contents
+                    log.info("certificates read again")
+                except Exception as fault:  # noqa: BLE001  # exec plugins and half-written files raise any exception
+                    log.warning("certificates cannot be read", fault=str(fault))
+        return self._context
+
+    def _contents(self) -> list[bytes | None]:
+        return [path.read_bytes() if path.is_file() else None for path in self._files()]
+
+
+class TokenFile:
+    """A projected token. kubelet rotates it, so it is read again each minute, and when it was refused."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_at = float("-inf")
+        self._token = ""
+
+    async def read(self, refused: bool) -> str | None:
+        if refused or time.monotonic() - self._read_at > REREAD_SECONDS:
+            self._token = self._path.read_text(encoding="utf-8").strip()
+            report_token(self._token)
+            self._read_at = time.monotonic()
+        return self._token
+
+
+def report_token(token: str) -> None:
+    """Sets the metric of the token's end. A token that tells no end has no sample."""
+    if (end := token_end(token)) is not None:
+        CREDENTIAL_END.labels("token").set(end)
+
+
+HONOURED: Final = {
+    "cluster": {
+        "server", "certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify", "tls-server-name",
+        "proxy-url", "disable-compression", "extensions",
+    },
+    "user": {
+        "client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile", "exec",
+        "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra", "extensions",
+    },
+}  # fmt: skip
+"""The fields of a kubeconfig that are honoured, or ask for nothing."""
+
+
+class Kubeconfig:
+    """A loaded kubeconfig. It is loaded again when a token was refused, or when one of its files has changed."""
+
+    def __init__(self, path: str | None, context: str | None) -> None:
+        # Imported here, because the import costs 0.3 s and 40 MiB, and a Pod in the cluster never needs it.
+        from kubernetes_asyncio import client
+
+        self.named = f"KUBECONFIG: {path or '~/.kube/config'}"
+        self.target = client.Configuration()
+        self._path, self._context = path, context
+        self._paths = path or str(Path.home() / ".kube" / "config")
+
+    async def load(self) -> None:
+        from kubernetes_asyncio import config
+
+        await config.load_kube_config(config_file=self._path, context=self._context, client_configuration=self.target)
+        report_token(self.target.api_key.get("BearerToken", "").removeprefix("Bearer "))
+
+    def active(self) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+        """The context in use, its user and its cluster, as they are written."""
+        from kubernetes_asyncio import config
+        from kubernetes_asyncio.config.kube_config import KubeConfigMerger
+
+        contexts, current = config.list_kube_config_contexts(config_file=self._path)
+        found = next((known for known in contexts or () if known["name"] == self._context), current) or {"context": {}}
+        context, written = found["context"], KubeConfigMerger(self._paths).config
+        user, cluster = (part_of(written, kind, context.get(kind)) for kind in ("user", "cluster"))
+        return context, user, cluster
+
+    async def token(self, refused: bool) -> str | None:
+        if refused:
+            try:
+                await self.load()
+            except Exception as fault:  # exec plugins raise any exception; the next refused token leads to another try
+                raise ClusterAway(f"{self.named}: {fault}") from fault
+        bearer = self.target.api_key.get("BearerToken")
+        return bearer.removeprefix("Bearer ") if bearer else None
+
+    async def make_tls(self) -> ssl.SSLContext | None:
+        await self.load()
+        return tls_of(self.target)
+
+    def files(self) -> list[Path]:
+        others = (getattr(self.target, name, None) for name in ("ssl_ca_cert", "cert_file", "key_file"))
+        return [Path(one).expanduser() for one in (*self._paths.split(os.pathsep), *others) if one]
+
+
+async def from_kubeconfig(path: str | None, context: str | None) -> Login:
+    """Login by certificates, exec plugins or OIDC. A field that is not honoured is refused by its name."""
+    loaded = Kubeconfig(path, context)
+    try:
+        await loaded.load()
+        active, user, cluster = loaded.active()
+    except Exception as fault:  # exec plugins and half-written files raise any exception
+        raise SettingsError((f"{loaded.named}: {fault}",)) from fault
+    if faults := [*unsupported("user", user), *unsupported("cluster", cluster)]:
+        raise SettingsError(tuple(f"{loaded.named}: {fault}" for fault in faults))
+    tls = tls_of(loaded.target)
+    return Login(
+        str(loaded.target.host), tls, loaded.token, str(active.get("namespace") or "default"),
+        renewed=FreshTls(tls, loaded.files, loaded.make_tls).context, headers=headers_of(user),
+        proxy=str(cluster.get("proxy-url") or ""), server_name=str(cluster.get("tls-server-name") or ""),
+    )  # fmt: skip
+
+
+def part_of(written: Any, kind: str, name: object) -> Mapping[str, Any]:
+    """One user or cluster of a merged kubeconfig, as it is written."""
+    node = written[f"{kind}s"].get_with_name(name, safe=True) if written is not None else None
+    part = (node.value if node is not None else {}).get(kind)
+    return dict(part or {})
+
+
+def unsupported(kind: str, part: Mapping[str, Any]) -> Iterator[str]:
+    """What of a user or cluster is not honoured. Who ignored it would act as somebody else, or trust somebody else."""
+    for field, value in part.items():
+        if field not in HONOURED[kind] and value not in (None, "", False, [], {}):
+            yield f"{kind} field {field} is not supported. Take it out, or use another context"
+    scheme = str(part.get("proxy-url") or "http:").partition(":")[0]
+    if scheme not in {"http", "https"}:
+        yield f"{kind} field proxy-url is a {scheme} proxy, which is not supported: name an http proxy"
+    provider = (part.get("auth-provider") or {}).get("name", "oidc")
+    if provider not in {"oidc", "gcp"}:
+        yield f"{kind} field auth-provider {provider} is not supported: use its exec plugin"
+
+
+def headers_of(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The headers of a user who acts for somebody, or who has a password. Names of extras are percent-encoded."""
+    found: list[tuple[str, str]] = [("Impersonate-User", str(user["as"]))] if user.get("as") else []
+    found += [("Impersonate-Uid", str(user["as-uid"]))] if user.get("as-uid") else []
+    found += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
+    for key, values in (user.get("as-user-extra") or {}).items():
+        found += [(f"Impersonate-Extra-{quote(str(key).lower(), safe='')}", str(value)) for value in values]
+    if user.get("username") and not user.get("token"):
+        pair = f"{user['username']}:{user.get('password') or ''}"
+        found.append(("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"))
+    return tuple(found)
+
+
+def tls_of(target: object) -> ssl.SSLContext | None:
+    """TLS context of a loaded kubeconfig; None without https."""
+    if not str(getattr(target, "host", "")).startswith("https"):
+        return None
+    context = ssl.create_default_context(cafile=getattr(target, "ssl_ca_cert", None))
+    if cert := getattr(target, "cert_file", None):
+        context.load_cert_chain(cert, getattr(target, "key_file", None))
+        if ends := certificates_end(Path(cert).read_text(encoding="utf-8")):
+            CREDENTIAL_END.labels("client-certificate").set(min(ends))
+    if not getattr(target, "verify_ssl", True):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 async def log_in(kube: KubeSettings) -> Login:
@@ -53,73 +257,14 @@ def in_cluster(account: Path = ACCOUNT) -> Login | None:
         return None
     address = f"[{host}]" if ":" in host else host
     own = (account / "namespace").read_text(encoding="utf-8").strip()
-    tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
-    return Login(f"https://{address}:{port}", tls, TokenFile(account / "token").read, own, own)
+    authority = account / "ca.crt"
 
+    def trust() -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(authority))
 
-class TokenFile:
-    """A projected token. kubelet rotates it, so it is read again each minute, and when it was refused."""
+    async def make() -> ssl.SSLContext:
+        return trust()
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read_at = float("-inf")
-        self._token = ""
-
-    async def read(self, refused: bool) -> str | None:
-        if refused or time.monotonic() - self._read_at > REREAD_SECONDS:
-            self._token = self._path.read_text(encoding="utf-8").strip()
-            report_token(self._token)
-            self._read_at = time.monotonic()
-        return self._token
-
-
-async def from_kubeconfig(path: str | None, context: str | None) -> Login:
-    """Login with a kubeconfig, by certificates, exec plugins or OIDC."""
-    # Imported here, because the import costs 0.3 s and 40 MiB, and a Pod in the cluster never needs it.
-    from kubernetes_asyncio import client, config
-
-    target, named = client.Configuration(), f"KUBECONFIG: {path or '~/.kube/config'}"
-
-    async def load() -> None:
-        await config.load_kube_config(config_file=path, context=context, client_configuration=target)
-        report_token(target.api_key.get("BearerToken", "").removeprefix("Bearer "))
-
-    try:
-        await load()
-        contexts, current = config.list_kube_config_contexts(config_file=path)
-    except Exception as fault:  # exec plugins and half-written files raise any exception
-        raise SettingsError((f"{named}: {fault}",)) from fault
-
-    active = next((known for known in contexts or () if known["name"] == context), current) or {"context": {}}
-
-    async def token(refused: bool) -> str | None:
-        if refused:
-            try:
-                await load()
-            except Exception as fault:  # as above; the next refused token leads to another try
-                raise ClusterAway(f"{named}: {fault}") from fault
-        bearer = target.api_key.get("BearerToken")
-        return bearer.removeprefix("Bearer ") if bearer else None
-
-    return Login(str(target.host), tls_of(target), token, str(active["context"].get("namespace") or "default"))
-
-
-def report_token(token: str) -> None:
-    """Sets the metric of the token's end. A token that tells no end has no sample."""
-    if (end := token_end(token)) is not None:
-        CREDENTIAL_END.labels("token").set(end)
-
-
-def tls_of(target: object) -> ssl.SSLContext | None:
-    """TLS context of a loaded kubeconfig; None without https."""
-    if not str(getattr(target, "host", "")).startswith("https"):
-        return None
-    context = ssl.create_default_context(cafile=getattr(target, "ssl_ca_cert", None))
-    if cert := getattr(target, "cert_file", None):
-        context.load_cert_chain(cert, getattr(target, "key_file", None))
-        if ends := certificates_end(Path(cert).read_text(encoding="utf-8")):
-            CREDENTIAL_END.labels("client-certificate").set(min(ends))
-    if not getattr(target, "verify_ssl", True):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+    tls = trust()
+    renewed = FreshTls(tls, lambda: [authority], make).context
+    return Login(f"https://{address}:{port}", tls, TokenFile(account / "token").read, own, own, renewed=renewed)

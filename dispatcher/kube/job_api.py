@@ -1,22 +1,42 @@
-"""Creates, reads and deletes Jobs, and deletes Pods. Answers are values; `jobs.answers` decides what they mean."""
+"""Creates, reads and deletes Jobs, and deletes Pods. Answers are values; `jobs.answers` decides what they mean.
 
-from collections.abc import Callable
+What cluster autoscalers say of Pods that wait for a node. Only Events of the Pods tell of it.
+
+cluster-autoscaler writes TriggeredScaleUp and NotTriggerScaleUp, Karpenter writes Nominated, and FailedScheduling under
+its own name. The Events of few Pods are read at a time, and only while Pods wait. Whoever may write Events in the
+namespace of Jobs can forge them. A forged one costs no more than Pods that wait, within all caps.
+
+Asks why suspended Jobs are suspended: the Workload that Kueue keeps for a Job tells it, or else the Job's Events.
+
+Few Jobs are asked about at a time. Whoever may write Events or Workloads in the namespace of Jobs can forge the words.
+They are for people: nothing is decided by them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from dispatcher.kube.client import KubeClient, Reply
+from dispatcher.kube.events import next_jobs
 from dispatcher.kube.objects import encode, read_job, read_status
-from dispatcher.kube.wire import UNREADABLE, Bare, Page
+from dispatcher.kube.wire import UNREADABLE, Bare, Condition, EventList, ListPage, Meta, Wire, WireEvent
+from dispatcher.model.cluster import LONG_AGO, Pod, ScaleAnswer
 from dispatcher.model.errors import ClusterAway, ClusterRefused
-from dispatcher.model.identity import UNPLACED, job_selector
 from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest
+from dispatcher.model.launches import UNPLACED, job_selector
+from dispatcher.model.reservations import changes_of
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.runtime.clock import Clock, elapsed
 
 WRITE_SECONDS: Final = 10
 SERVER_SECONDS: Final = 8
 """The server's limit, sent as `timeout`. It bounds how late a write of ours can take effect."""
 
+COMPARED_SECONDS: Final = 1
+"""In such a time one Job of each template is compared with what was sent."""
 WITHHELD: Final = ApiAnswer(0, message="not sent: this replica does not lead any more", is_sent=False)
 
 
@@ -39,25 +59,47 @@ class JobApi:
     """
 
     def __init__(
-        self, client: KubeClient, namespace: str, installation: str, may_write: Callable[[], bool] = always
-    ) -> None:
+        self, client: KubeClient, namespace: str, installation: str, may_write: Callable[[], bool] = always,
+        clock: Clock = elapsed,
+    ) -> None:  # fmt: skip
         self._client = client
         self._may_write = may_write
         self._jobs = jobs_path(namespace)
         self._pods = pods_path(namespace)
         self._installation = installation
+        self._clock = clock
+        self._compared: dict[str, float] = {}
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
         """POST that refuses unknown fields. Status 0: the Job may have been made, unless the POST was not sent."""
         if not self._may_write():
             return WITHHELD
         params = {"fieldValidation": "Strict", "timeout": f"{SERVER_SECONDS}s"}
-        return await self._ask("POST", self._jobs, encode(manifest), params)
+        return await self._made(manifest, params)
 
     async def try_create(self, manifest: Manifest) -> ApiAnswer:
         """The same POST as a dry run: the API server checks it and stores nothing."""
         params = {"fieldValidation": "Strict", "dryRun": "All", "timeout": f"{SERVER_SECONDS}s"}
-        return await self._ask("POST", self._jobs, encode(manifest), params)
+        return await self._made(manifest, params)
+
+    async def _made(self, manifest: Manifest, params: dict[str, str]) -> ApiAnswer:
+        """The answer to a POST, with what others changed in the Job, if that is due to be looked at."""
+        try:
+            reply = await self._client.request("POST", self._jobs, encode(manifest), params, WRITE_SECONDS)
+        except ClusterAway as fault:
+            return ApiAnswer(0, message=str(fault))
+        answer = read_answer(reply)
+        if answer.job is None or not ("dryRun" in params or self._is_due(answer.job.template)):
+            return answer
+        return msgspec.structs.replace(answer, changes=changes_of(manifest, msgspec.json.decode(reply.body)))
+
+    def _is_due(self, template: str) -> bool:
+        """Whether no Job of the template was compared lately. It takes a tenth of the time of a create."""
+        now = self._clock()
+        if now - self._compared.get(template, float("-inf")) < COMPARED_SECONDS:
+            return False
+        self._compared[template] = now
+        return True
 
     async def get(self, name: str) -> ApiAnswer:
         """A consistent read of one Job."""
@@ -67,7 +109,7 @@ class JobApi:
         """A consistent list of one task's Jobs. Raises ClusterError if they are not known."""
         params = {"labelSelector": job_selector(self._installation, task_id)}
         reply = await self._client.request("GET", self._jobs, params=params, seconds=WRITE_SECONDS)
-        page = reply.read(f"list Jobs of task {task_id}", Page)
+        page = reply.read(f"list Jobs of task {task_id}", ListPage)
         return [job for raw in page.items if (job := read_job(raw)) is not None]
 
     async def end(self, end: End) -> ApiAnswer:
@@ -92,7 +134,7 @@ class JobApi:
         try:
             only = {"fieldSelector": f"metadata.name={end.name},spec.nodeName="}
             reply = await self._client.request("GET", self._pods, params=only, seconds=WRITE_SECONDS)
-            found = [msgspec.json.decode(raw, type=Bare).metadata for raw in reply.read("list one Pod", Page).items]
+            found = [msgspec.json.decode(raw, type=Bare).metadata for raw in reply.read("list one Pod", ListPage).items]
         except ClusterRefused as fault:
             return ApiAnswer(fault.status, fault.reason, str(fault))
         except ClusterAway as fault:
@@ -133,3 +175,178 @@ def read_answer(reply: Reply) -> ApiAnswer:
     wait = max(reply.retry_after, details.retry_after_seconds if details else 0)
     told = status.kind == "Status"
     return ApiAnswer(reply.status, status.reason, status.message[:500], causes, wait, is_told=told)
+
+
+ANSWERS_SECONDS: Final = 3
+REQUEST_SECONDS: Final = 5
+"""Limit of one request. A stop of the program waits for the round."""
+MOST_PODS: Final = 20
+"""Pods whose Events one round reads. The others follow in later rounds."""
+COMES: Final = frozenset({"TriggeredScaleUp", "Nominated"})
+REFUSES: Final = "NotTriggerScaleUp"
+OF_KARPENTER: Final = ("FailedScheduling", "karpenter")
+"""Reason, and the beginning of the component. kube-scheduler has the same reason."""
+LONGEST_WORDS: Final = 300
+
+
+class ScaleAnswers:
+    """The newest answer on each Pod, by its UID. `known` never changes; a round with news replaces it."""
+
+    def __init__(self, client: KubeClient, namespace: str, asking: Callable[[], Sequence[Pod]]) -> None:
+        self.known: Mapping[str, ScaleAnswer] = {}
+        self._client = client
+        self._events = f"/api/v1/namespaces/{namespace}/events"
+        self._asking = asking
+        self._asked = ""
+
+    async def run_once(self) -> float:
+        """Reads the Events of some Pods that wait. Raises ClusterError if they cannot be read."""
+        waiting = {pod.uid: pod for pod in self._asking()}
+        found = {uid: known for uid, known in self.known.items() if uid in waiting}
+        asked = next_pods(waiting.values(), after=self._asked)
+        self._asked = asked[-1].name if asked else ""
+        for pod in asked:
+            if (answer := await self._read(pod)) is not None:
+                found[pod.uid] = answer
+        self.known = found if found != self.known else self.known
+        return ANSWERS_SECONDS
+
+    async def _read(self, pod: Pod) -> ScaleAnswer | None:
+        params = {"fieldSelector": f"involvedObject.uid={pod.uid}", "limit": "100"}
+        reply = await self._client.request("GET", self._events, params=params, seconds=REQUEST_SECONDS)
+        return answer_of(reply.read(f"list events of Pod {pod.name}", EventList).items)
+
+
+def next_pods(waiting: Iterable[Pod], *, after: str) -> list[Pod]:
+    """The Pods of one round, at most MOST_PODS. They take turns by name, from `after` on."""
+    return sorted(waiting, key=lambda pod: (pod.name <= after, pod.name))[:MOST_PODS]
+
+
+def answer_of(events: Sequence[WireEvent]) -> ScaleAnswer | None:
+    """The newest answer among the Events of a Pod; None: no autoscaler has said anything."""
+    said = [event for event in events if event.reason in COMES or is_refusal(event)]
+    if not said:
+        return None
+    last = max(said, key=lambda event: event.ended_at)
+    return ScaleAnswer(last.reason in COMES, last.ended_at, " ".join(last.message.split())[:LONGEST_WORDS])
+
+
+def is_refusal(event: WireEvent) -> bool:
+    reason, component = OF_KARPENTER
+    return event.reason == REFUSES or (event.reason == reason and event.writer.startswith(component))
+
+
+SUSPENSIONS_SECONDS: Final = 5
+SPEAKS_IN: Final = timedelta(seconds=2)
+"""Who suspends a Job says why within this time."""
+KUEUE: Final = "/apis/kueue.x-k8s.io"
+FAILED: Final = 400
+"""There is no Kueue, nobody has granted us to read its Workloads, or its webhook is away: then Events have to tell."""
+JOB_LABEL: Final = "kueue.x-k8s.io/job-uid"
+HOLDS: Final = frozenset({"QuotaReserved", "Admitted", "PodsReady"})
+"""Conditions of a Workload that tell why it waits, while they are false."""
+OF_KUBERNETES: Final = "job-controller"
+OURS: Final = "dispatcher"
+
+
+class Version(Wire, frozen=True):
+    version: str = ""
+
+
+class ApiGroup(Wire, frozen=True):
+    preferred_version: Version = Version()
+
+
+class WorkloadStatus(Wire, frozen=True):
+    conditions: list[Condition] | None = None
+
+
+class Workload(Wire, frozen=True):
+    """What Kueue keeps for a Job."""
+
+    metadata: Meta = Meta()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class WorkloadList(Wire, frozen=True):
+    items: Sequence[Workload] = ()
+
+
+class Suspensions:
+    """Why Jobs are suspended, in the words of others, by UID. `known` never changes; a round with news replaces it."""
+
+    def __init__(self, client: KubeClient, namespace: str, view: Callable[[], ClusterView]) -> None:
+        self.known: Mapping[str, str] = {}
+        self._client = client
+        self._namespace = namespace
+        self._view = view
+        self._asked = ""
+
+    async def run_once(self) -> float:
+        """Asks about some suspended Jobs. Raises ClusterError if the answers cannot be read."""
+        suspended = {job.uid: job for job in suspended_jobs(self._view())}
+        found = {uid: words for uid, words in self.known.items() if uid in suspended}
+        asked = next_jobs(suspended.values(), after=self._asked)
+        self._asked = asked[-1].name if asked else ""
+        workloads = await self._workloads() if asked else ""
+        for job in asked:
+            words = await self._said_by_kueue(job, workloads) if workloads else ""
+            if words := words or await self._said_by_events(job):
+                found[job.uid] = words
+        self.known = found if found != self.known else self.known
+        return SUSPENSIONS_SECONDS
+
+    def forget(self) -> None:
+        """Forgets all words. Call it where no round follows soon."""
+        self.known = {}
+
+    async def _workloads(self) -> str:
+        """Path of the Workloads in the version that the server prefers. Empty: it has none."""
+        reply = await self._client.request("GET", KUEUE, seconds=REQUEST_SECONDS)
+        if reply.status >= FAILED:
+            return ""
+        version = reply.read("read the API group of Kueue", ApiGroup).preferred_version.version
+        return f"{KUEUE}/{version}/namespaces/{self._namespace}/workloads"
+
+    async def _said_by_kueue(self, job: Job, path: str) -> str:
+        params = {"labelSelector": f"{JOB_LABEL}={job.uid}", "limit": "5"}
+        reply = await self._client.request("GET", path, params=params, seconds=REQUEST_SECONDS)
+        if reply.status >= FAILED:
+            return ""
+        return words_of_workloads(reply.read(f"list Workloads of Job {job.name}", WorkloadList).items)
+
+    async def _said_by_events(self, job: Job) -> str:
+        params = {"fieldSelector": f"involvedObject.uid={job.uid}", "limit": "100"}
+        path = f"/api/v1/namespaces/{self._namespace}/events"
+        reply = await self._client.request("GET", path, params=params, seconds=REQUEST_SECONDS)
+        return words_of_events(reply.read(f"list events of Job {job.name}", EventList).items)
+
+
+def suspended_jobs(view: ClusterView) -> Iterator[Job]:
+    for job in view.jobs.values():
+        if job.suspended and not (job.is_finished or job.deleting) and view.now - job.created_at >= SPEAKS_IN:
+            yield job
+
+
+def words_of_workloads(workloads: Iterable[Workload]) -> str:
+    """The newest condition that keeps the Job from running. Empty: none says why."""
+    every = (condition for workload in workloads for condition in workload.status.conditions or ())
+    holds = [one for one in every if one.type in HOLDS and one.status == "False" and one.message]
+    return in_one_line(max(holds, key=began_at).message) if holds else ""
+
+
+def words_of_events(events: Iterable[WireEvent]) -> str:
+    """The newest Event that neither Kubernetes nor we have written about a Job. Empty: there is none."""
+    foreign = [event for event in events if event.message and event.writer not in {OF_KUBERNETES, OURS, ""}]
+    if not foreign:
+        return ""
+    last = max(foreign, key=lambda event: event.ended_at)
+    return in_one_line(f"{last.writer}: {last.message}")
+
+
+def began_at(condition: Condition) -> datetime:
+    return condition.last_transition_time or LONG_AGO
+
+
+def in_one_line(words: str) -> str:
+    return " ".join(words.split())[:LONGEST_WORDS]

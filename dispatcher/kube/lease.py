@@ -9,22 +9,194 @@ Failure story:
 * The API server is away: the term ends by time.
 * The process was paused: each write asks the clock, so a process that wakes up finds its term over.
 * The lease was deleted: the first replica that may take it creates it again.
+
+The Lease object at the API server: read, create, replace. `kube.lease` decides what to write, and when.
+
+A replica's knowledge about leadership: the lease as last read, and when this version was first seen.
+
+Invariant: two replicas never trust their terms at the same time, if their clocks run at about the same speed.
+
+* A leader's trust ends a margin before (start of its renewing call + lease length). A slow renewal cannot stretch it.
+* A rival waits the whole length after it saw the lease unchanged. It saw the lease after the renewing call had begun.
+* Wall clocks of machines are never compared (River's trust window; client-go's elector).
+* A rival waits for an edited or deleted lease, too. Only a release by the holder makes the lease free at once.
+
+Not guaranteed: that a replica waits for a leader whose lease somebody deletes before the replica ever read it, or
+deletes twice between two reads. That leader notices the deletion at its next renewal.
 """
 
 import asyncio
 import socket
 import uuid
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote
 
+import msgspec
 import structlog
 from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.lease_object import LeaseObject
-from dispatcher.kube.term import Record, Sight, look_again, pause, trusted_until
-from dispatcher.model.errors import ClusterError
+from dispatcher.kube.objects import read_status
+from dispatcher.kube.wire import Meta, Wire
+from dispatcher.model.errors import ClusterError, ClusterRefused
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import FAULTS, LEADER
+
+RELEASED_SECONDS = 1
+"""Lease length that marks a release if the holder is empty, as in client-go. Any other empty holder is an edit."""
+
+
+class Record(Struct, frozen=True):
+    """The lease object as last read.
+
+    holder: identity of the holder; empty if there is none.
+    seconds: lease length, for which a renewal is valid.
+    transitions: number of changes of the holder.
+    acquired_at: time at which the holder took the lease, as its replica wrote it.
+    resource_version: empty if the lease was deleted.
+    """
+
+    holder: str
+    seconds: float
+    transitions: int
+    acquired_at: str
+    resource_version: str
+
+    def gone(self) -> "Record":
+        """The record after a deletion. A deletion counts as an edit, so a rival waits the whole length."""
+        return Record("", max(self.seconds, RELEASED_SECONDS + 1), 0, "", "")
+
+    @property
+    def is_gone(self) -> bool:
+        return not self.resource_version
+
+
+class Sight(Struct, frozen=True):
+    """A record, and when this replica first saw this version (`seen_at`, seconds of its own clock)."""
+
+    record: Record
+    seen_at: float
+
+    def free_at(self, seconds: float) -> float:
+        """The moment from which a rival may take the lease. `seconds`: the rival's own lease length."""
+        if not self.record.holder and self.record.seconds == RELEASED_SECONDS:
+            return self.seen_at
+        return self.seen_at + max(self.record.seconds, seconds)
+
+    def is_free(self, seconds: float, now: float) -> bool:
+        """Whether a rival may take the lease at `now`."""
+        return now >= self.free_at(seconds)
+
+
+def look_again(sight: Sight | None, record: Record, now: float) -> Sight:
+    """The sight after `record` was read at `now`. Only a new version begins a new wait."""
+    is_known = sight is not None and sight.record.resource_version == record.resource_version
+    return sight if sight and is_known else Sight(record, now)
+
+
+def trusted_until(began: float, seconds: float) -> float:
+    """End of the trust that a renewing call gives. `began`: start of that call; `seconds`: lease length."""
+    return began + seconds - margin(seconds)
+
+
+def margin(seconds: float) -> float:
+    """Seconds by which trust ends early. They cover clocks of different speed, and a short pause of the process."""
+    return max(0.5, seconds / 10)
+
+
+def pause(sight: Sight | None, me: str, seconds: float, now: float) -> float:
+    """Seconds until the next try.
+
+    A leader renews at least five times per lease length. A rival looks every second, and at the end of its wait.
+    """
+    if sight is not None and sight.record.holder == me:
+        return min(seconds / 5, 3.0)
+    left = sight.free_at(seconds) - now if sight is not None else 0
+    return min(1.0, left) if left > 0 else min(1.0, seconds / 10)
+
+
+LEASES_GROUP: Final = "coordination.k8s.io"
+LONGEST_SECONDS: Final = 300
+"""The longest lease length that the settings allow. A longer length that somebody wrote by hand is cut to it."""
+LARGEST: Final = 2**31 - 1
+"""The largest `leaseTransitions`, an int32."""
+
+
+class Spec(Wire, frozen=True):
+    holder_identity: str | None = ""
+    lease_duration_seconds: int | None = 0
+    acquire_time: str | None = ""
+    renew_time: str | None = ""
+    lease_transitions: int | None = 0
+
+
+class WireLease(Wire, frozen=True):
+    metadata: Meta = Meta()
+    spec: Spec = Spec()
+
+
+class LeaseObject:
+    """One lease at the API server. `seconds`: the length that we write; a call takes a third of it at most."""
+
+    def __init__(self, client: KubeClient, namespace: str, name: str, seconds: int) -> None:
+        self.name = name
+        self._client = client
+        self._path = f"/apis/{LEASES_GROUP}/v1/namespaces/{quote(namespace, safe='')}/leases"
+        self._seconds = seconds
+
+    async def read(self) -> Record | None:
+        """The lease, or None if there is none."""
+        reply = await self._client.request("GET", f"{self._path}/{self.name}", seconds=self._seconds / 3)
+        if reply.status == 404 and read_status(reply.body).reason == "NotFound":
+            return None
+        return record_of(reply.read(f"read lease {self.name}", WireLease))
+
+    async def create(self, holder: str) -> Record | None:
+        """Creates the lease. Returns None if a rival was faster."""
+        return await self._send("POST", self._path, self._body(None, holder))
+
+    async def replace(self, record: Record, holder: str) -> Record | None:
+        """Replaces this version of the lease; an empty holder releases it. Returns None if a rival was faster."""
+        return await self._send("PUT", f"{self._path}/{self.name}", self._body(record, holder))
+
+    async def _send(self, method: str, path: str, body: bytes) -> Record | None:
+        try:
+            reply = await self._client.request(
+                method, path, body, {"timeout": f"{max(1, self._seconds // 3)}s"}, self._seconds / 3
+            )
+            return record_of(reply.read(f"{method} lease {self.name}", WireLease))
+        except ClusterRefused as fault:
+            if fault.status != 409 and (method, fault.status) != ("PUT", 404):
+                raise
+            return None
+
+    def _body(self, record: Record | None, holder: str) -> bytes:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # for people; no program compares it
+        is_new = record is None or record.holder != holder
+        spec = {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": self._seconds if holder else RELEASED_SECONDS,
+            "renewTime": now,
+            "acquireTime": now if is_new or record is None else record.acquired_at or now,
+            "leaseTransitions": min(record.transitions + (is_new and holder != ""), LARGEST) if record else 0,
+        }
+        metadata = {"name": self.name} | ({"resourceVersion": record.resource_version} if record else {})
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        return msgspec.json.encode(lease)
+
+
+def record_of(lease: WireLease) -> Record:
+    spec = lease.spec
+    return Record(
+        spec.holder_identity or "",
+        min(max(spec.lease_duration_seconds or 0, 0), LONGEST_SECONDS),
+        spec.lease_transitions or 0,
+        spec.acquire_time or "",
+        lease.metadata.resource_version,
+    )
+
 
 log = structlog.get_logger(component="kube.lease")
 

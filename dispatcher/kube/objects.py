@@ -1,4 +1,7 @@
-"""Reads Jobs, Pods and nodes, as decisions see them, from the API server's objects."""
+"""Reads Jobs, Pods and nodes, as decisions see them, from the API server's objects.
+
+Who keeps a Job from having Pods, and an object from being gone: what labels, managed fields and finalizers tell.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -7,9 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dispatcher.kube.needs import NEVER, needs_of
-from dispatcher.kube.pod_ends import end_of, waiting_message
-from dispatcher.kube.pod_requests import asked_of, taken
+from dispatcher.kube.pods import NEVER, asked_of, end_of, exit_of, needs_of, taken, waiting_message
 from dispatcher.kube.wire import (
     UNREADABLE,
     ApiStatus,
@@ -17,38 +18,121 @@ from dispatcher.kube.wire import (
     Container,
     ContainerStates,
     ContainerStatus,
+    JobMeta,
     Meta,
     NodeSpec,
+    TextJob,
+    WholePod,
+    Wire,
     WireJob,
     WireNode,
     WirePod,
     WirePriorityClass,
     full_name,
-)  # fmt: skip
-from dispatcher.model import identity as ids
-from dispatcher.model.amounts import NOTHING, amounts
-from dispatcher.model.capacity import BoundPod
-from dispatcher.model.cluster import ENDED, LONG_AGO, NO_LABELS, Node, Pod, PriorityClass
+)
+from dispatcher.model import launches as ids
+from dispatcher.model.cluster import ENDED, LONG_AGO, NO_LABELS, BoundPod, Node, Pod, PriorityClass
 from dispatcher.model.jobs import Job, LaunchCache, Phase
-from dispatcher.model.needs import CORDON, Taint
-from dispatcher.model.reservations import keys_of
+from dispatcher.model.launches import IDENTITY, identity_in
+from dispatcher.model.needs import CORDON, PodNeeds, Taint
+from dispatcher.model.reservations import QUEUE_OF_KUEUE, keys_of
+from dispatcher.model.resources import NOTHING, amounts
+from dispatcher.model.tasks import LARGEST_ID
+from dispatcher.row_calls import read_statuses
+
+OF_KUBERNETES: Final = frozenset({"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"})
+"""Finalizers that Kubernetes itself takes away."""
+OURS: Final = "pg-job-dispatcher"
+LONGEST_NAME: Final = 100
+
+
+class ManagedFields(Wire, frozen=True):
+    """Who has set which fields. `manager`: the name that a program gives itself."""
+
+    manager: str = ""
+    fields_v1: dict[str, Any] | None = msgspec.field(default=None, name="fieldsV1")
+
+
+def kept_by(meta: Meta) -> tuple[str, ...]:
+    """Finalizers of others that keep an object that is being deleted."""
+    if meta.deletion_timestamp is None:
+        return ()
+    return tuple(one for one in meta.finalizers or () if one not in OF_KUBERNETES)
+
+
+def is_suspended(wire: WireJob) -> bool:
+    return bool(wire.spec.suspend) or wire.spec.parallelism == 0
+
+
+def suspender_of(wire: WireJob) -> str:
+    """The program that suspends a Job. Empty: nothing names one.
+
+    Kueue's webhook suspends a Job while it is made, so its label tells, and not the managed fields.
+    """
+    meta, holding = wire.metadata, "f:suspend" if wire.spec.suspend else "f:parallelism"
+    if queue := (meta.labels or {}).get(QUEUE_OF_KUEUE):
+        return f"Kueue, by the Job's label {QUEUE_OF_KUEUE}={queue[:LONGEST_NAME]}"
+    owner = field_owner(meta, "f:spec", holding)
+    if owner.startswith(OURS):
+        return "a policy or webhook, when it was made"
+    return f"{owner}, by the Job's managed fields" if owner else ""
+
+
+def changed_labels(meta: JobMeta, ours: Mapping[str, str]) -> str:
+    """Labels of ours that somebody has changed or removed, and who. Nothing tells who has removed one.
+
+    `ours`: what a Job of this name had; empty: the name is none of ours. The identity is an annotation.
+    """
+    told, labels = list[str](), meta.labels or {}
+    noted = (meta.annotations or {}).get(IDENTITY, "")
+    if ours and not noted.startswith(identity_in(meta.name)):
+        told.append(f"{IDENTITY} is {'another' if noted else 'gone'}")
+    for key, value in ours.items():
+        if key not in labels:
+            told.append(f"{key} is gone")
+        elif labels[key] != value:
+            owner = field_owner(meta, "f:metadata", "f:labels", f"f:{key}")
+            by = f", by {owner}" if owner and not owner.startswith(OURS) else ""
+            told.append(f"{key} is {labels[key]!r}{by}")
+    return "; ".join(told)
+
+
+def field_owner(meta: JobMeta, *path: str) -> str:
+    """The program that has set a field, by the managed fields. Empty: they do not tell."""
+    try:
+        entries: Sequence[ManagedFields] = msgspec.json.decode(meta.managed_fields, type=list[ManagedFields])
+    except UNREADABLE:
+        return ""
+    for one in entries:
+        inner: Any = one.fields_v1
+        for part in path:
+            inner = inner.get(part) if isinstance(inner, dict) else None
+        if inner is not None:
+            return one.manager[:LONGEST_NAME]
+    return ""
+
 
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-LARGEST_ID: Final = 2**63 - 1
+NUMBERS: Final = (ids.LABEL_TASK_ID, ids.LABEL_ATTEMPT, ids.LABEL_LAUNCH)
 DEFAULT_SCHEDULER: Final = "default-scheduler"
+WHOLE_SECONDS: Final = 60
+"""A Pod of each shape is read whole in such a time: that takes as long as reading all else of it."""
+MUCH_TEXT: Final = 8 * 1024
+MOST_SHAPES: Final = 10_000
+LARGEST_LEARNT: Final = 256 * 1024
+"""Bytes of a Pod. A larger one takes long to read whole, and tells nothing of its shape."""
 
 
 def read_job(raw: bytes | msgspec.Raw) -> Job | None:
     """Reads a Job of ours. Returns None without our identity: such a Job is never touched, whatever its labels say."""
     wire = msgspec.json.decode(raw, type=WireJob)
+    numbers, identity = numbers_of(wire.metadata.name, wire.metadata.labels or {}), identity_of(wire.metadata)
+    return job_of(wire, numbers, identity, text_of(raw)) if numbers and identity else None
+
+
+def job_of(wire: WireJob, numbers: tuple[int, ...], identity: str, size: int) -> Job:
+    """The Job. `numbers`: id of its task, attempt and launch."""
     labels, notes = wire.metadata.labels or {}, wire.metadata.annotations or {}
-    try:
-        numbers = [int(labels[key]) for key in (ids.LABEL_TASK_ID, ids.LABEL_ATTEMPT, ids.LABEL_LAUNCH)]
-        identity, database_id = notes[ids.IDENTITY], notes[ids.DATABASE_ID]
-    except (KeyError, ValueError):
-        return None
-    if not 0 < numbers[0] <= LARGEST_ID:  # no row has such an id, and a query with it would fail
-        return None
     phase, condition = read_phase(wire.status.conditions)
     return Job(
         name=wire.metadata.name,
@@ -59,26 +143,78 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
         launch=numbers[2],
         queue=labels.get(ids.LABEL_QUEUE, ""),
         template=labels.get(ids.LABEL_TEMPLATE, ""),
-        image=image_of(wire.spec.template.spec.containers),
+        image=notes.get(ids.IMAGE) or image_of(wire.spec.template.spec.containers),
         identity=identity,
-        database_id=database_id,
+        database_id=notes.get(ids.DATABASE_ID, ""),
         submitted_by=notes.get(ids.SUBMITTED_BY, ""),
         created_at=wire.metadata.creation_timestamp or LONG_AGO,
         phase=phase,
         reason=condition.reason,
         ended_at=condition.last_transition_time,
         deleting=wire.metadata.deletion_timestamp is not None,
-        suspended=bool(wire.spec.suspend),
+        suspended=is_suspended(wire),
+        suspended_by=suspender_of(wire) if is_suspended(wire) else "",
+        kept_by=kept_by(wire.metadata),
         unstarted=count(notes.get(ids.UNSTARTED)),
         disrupted=count(notes.get(ids.DISRUPTED)),
+        disrupted_since=moment(notes.get(ids.DISRUPTED_SINCE)),
         unplaced_before=count(notes.get(ids.UNPLACED_BEFORE)),
         is_unplaced=ids.UNPLACED in notes,
         limit_seconds=wire.spec.template.spec.active_deadline_seconds or 0,
         report=notes.get(ids.REPORT, "sql"),
+        final_codes=statuses(notes.get(ids.FINAL_CODES)),
         shape=(wire.spec.template.metadata.annotations or {}).get(ids.SHAPE, ""),
         needs=needs_of(wire.spec.template.spec),
         cache=cache_of(wire.spec.template.metadata.annotations or {}),
+        lacks=changed_labels(wire.metadata, ours_of(wire.metadata.name)),
+        size=size,
     )
+
+
+def statuses(written: str | None) -> frozenset[int]:
+    """None, if somebody has changed the text to one that cannot be read: the row is then tried again."""
+    try:
+        return read_statuses(written) if written else frozenset()
+    except ValueError:
+        return frozenset()
+
+
+def text_of(raw: bytes | msgspec.Raw) -> int:
+    """Bytes of what rows can set, if that is much; else 0. The whole object has another length in a watch."""
+    if len(memoryview(raw)) < MUCH_TEXT:
+        return 0
+    containers = msgspec.json.decode(raw, type=TextJob).spec.template.spec.containers
+    size = sum(len(memoryview(part)) for one in containers for part in (one.env, one.command, one.args))
+    return size if size >= MUCH_TEXT else 0
+
+
+def numbers_of(name: str, labels: Mapping[str, str]) -> tuple[int, ...] | None:
+    """Id, attempt and launch. None: the Job is none of ours."""
+    named = ids.numbers_in(name)
+    try:
+        numbers = named[1:] if named else tuple(int(labels[key]) for key in NUMBERS)
+    except (KeyError, ValueError):
+        return None
+    return numbers if 0 < numbers[0] <= LARGEST_ID else None  # no row has another id, and a query with it would fail
+
+
+def identity_of(meta: Meta) -> str:
+    """The identity of its row, by the annotation; or its beginning in the name, where somebody has spoilt that.
+
+    The name counts with our label alone: a Job that has neither is somebody else's.
+    """
+    noted, named = (meta.annotations or {}).get(ids.IDENTITY, ""), ids.identity_in(meta.name)
+    is_labelled = (meta.labels or {}).get(ids.LABEL_INSTALLATION) == ours_of(meta.name).get(ids.LABEL_INSTALLATION, "")
+    return named if is_labelled and named and not ids.WHOLE.fullmatch(noted) else noted
+
+
+def ours_of(name: str) -> dict[str, str]:
+    """The labels that a Job of this name had when we made it, and by which we and others find it. {}: not our name."""
+    if (named := ids.numbers_in(name)) is None:
+        return {}
+    installation, *numbers = named
+    found = dict(zip(NUMBERS, map(str, numbers), strict=True))
+    return {ids.MANAGED_BY: ids.MANAGER, ids.LABEL_INSTALLATION: installation} | found
 
 
 def cache_of(notes: Mapping[str, str]) -> LaunchCache | None:
@@ -118,15 +254,65 @@ def count(written: str | None) -> int:
     return int(written) if written and written.isdecimal() and len(written) < 10 else 0
 
 
+def moment(written: str | None) -> datetime | None:
+    """Reads a time that we wrote. Any other text is none."""
+    try:
+        found = datetime.fromisoformat(written or "")
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
 def read_pod(raw: bytes | msgspec.Raw) -> Pod:
     return own_pod_of(msgspec.json.decode(raw, type=WirePod))
+
+
+class ReadLately:
+    """Shapes whose Pods were read whole lately. Webhooks and quotas change Pods alike, so one Pod in a while tells."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock`: in seconds."""
+        self._clock = clock
+        self._at: dict[str, float] = {}
+
+    def is_due(self, shape: str) -> bool:
+        now = self._clock()
+        if not shape or now - self._at.get(shape, float("-inf")) < WHOLE_SECONDS:
+            return False
+        self._at.pop(shape, None)
+        if len(self._at) >= MOST_SHAPES:
+            del self._at[next(iter(self._at))]  # the one that was read longest ago
+        self._at[shape] = now
+        return True
+
+
+def own_pod_reader(clock: Callable[[], float]) -> Callable[[bytes | msgspec.Raw], Pod]:
+    """Reads Pods of this installation, and of each shape what they need."""
+    lately = ReadLately(clock)
+    return lambda raw: with_needs(read_pod(raw), raw, lately)
+
+
+def with_needs(pod: Pod, raw: bytes | msgspec.Raw, lately: ReadLately) -> Pod:
+    """The Pod, with what it needs if none of its shape was read lately. Only Pods of Jobs tell, and no huge ones."""
+    if not pod.job_uid or len(memoryview(raw)) > LARGEST_LEARNT or not lately.is_due(pod.shape):
+        return pod
+    return msgspec.structs.replace(pod, needs=made_needs(raw))
+
+
+def made_needs(raw: bytes | msgspec.Raw) -> PodNeeds:
+    """What a Pod needs of a node. Its own node and gates are none of it: they are of the moment."""
+    spec = msgspec.json.decode(raw, type=WholePod).spec
+    return needs_of(msgspec.structs.replace(spec, node_name="", scheduling_gates=None))
 
 
 def own_pod_of(wire: WirePod) -> Pod:
     """A Pod of this installation."""
     meta, status = wire.metadata, wire.status
     statuses = status.container_statuses or []
-    named = [s for s in statuses if s.name == "task"] or statuses
+    task = task_container_of(wire)
+    own = [s for s in statuses if s.name == task]
+    begun = [*(status.init_container_statuses or ()), *statuses]
+    sidecars = {one.name for one in wire.spec.init_containers or () if one.restart_policy == "Always"}
     owner = next((owner.uid for owner in meta.owner_references or () if owner.controller), "")
     return Pod(
         name=meta.name,
@@ -142,10 +328,21 @@ def own_pod_of(wire: WirePod) -> Pod:
         unschedulable_since=unschedulable_since(status.conditions),
         waiting_reason=waiting_reason([*(status.init_container_statuses or ()), *statuses]),
         waiting_message=waiting_message(wire) if status.phase == "Pending" else "",
-        had_run=any(has_run(s.state) or has_run(s.last_state) for s in named),
-        end=end_of(wire),
+        had_run=any(map(has_run, own)),
+        had_begun=any(map(has_run, begun)),
+        had_prepared=any(has_run(one) for one in status.init_container_statuses or () if one.name not in sidecars),
+        end=end_of(wire, task),
+        exit=exit_of(wire, task),
+        kept_by=kept_by(meta),
         deleting=meta.deletion_timestamp is not None,
     )
+
+
+def task_container_of(wire: WirePod) -> str:
+    """Name of the template's container. Its annotation is missing in Pods that others made, and in old ones."""
+    noted = (wire.metadata.annotations or {}).get(ids.CONTAINER)
+    names = [container.name for container in wire.spec.containers]
+    return noted or ("task" if "task" in names or not names else names[0])
 
 
 def scheduled_at(conditions: Sequence[Condition]) -> datetime | None:
@@ -165,8 +362,13 @@ def waiting_reason(statuses: Sequence[ContainerStatus]) -> str:
     return next((reason for reason in reasons if reason not in {"", "ContainerCreating", "PodInitializing"}), "")
 
 
-def has_run(states: ContainerStates) -> bool:
-    """Whether the container's process existed. A container that failed with StartError never had one."""
+def has_run(status: ContainerStatus) -> bool:
+    """Whether the container's process existed."""
+    return existed(status.state) or existed(status.last_state)
+
+
+def existed(states: ContainerStates) -> bool:
+    """A container that failed with StartError never had a process."""
     if states.running is not None:
         return True
     ended = states.terminated
@@ -180,13 +382,15 @@ def read_bound_pod(raw: bytes | msgspec.Raw) -> BoundPod | None:
 
 
 def pod_reader(
-    namespace: str, installation: str, scheduler: str = DEFAULT_SCHEDULER
+    namespace: str, installation: str, scheduler: str = DEFAULT_SCHEDULER, clock: Callable[[], float] | None = None
 ) -> Callable[[bytes | msgspec.Raw], BoundPod | None]:
     """Reads Pods of all namespaces: those that use room, and those of the installation, whatever their phase.
 
-    A Pod that preempts others uses room of its nominated node, but only for Pods of the same `scheduler`.
+    A Pod that preempts others uses room of its nominated node, but only for Pods of the same `scheduler`. With a
+    `clock` it is read of each shape of ours what they need.
     """
-    ours = {ids.MANAGED_BY: ids.MANAGER, ids.LABEL_INSTALLATION: installation}
+    ours = {ids.LABEL_INSTALLATION: installation}
+    lately = ReadLately(clock) if clock is not None else None
 
     def read(raw: bytes | msgspec.Raw) -> BoundPod | None:
         wire = msgspec.json.decode(raw, type=WirePod)
@@ -195,7 +399,7 @@ def pod_reader(
         uses_room = (wire.spec.node_name or is_nominated) and wire.status.phase not in ENDED
         if not is_own:
             return bound_pod_of(wire) if uses_room else None
-        own = own_pod_of(wire)
+        own = own_pod_of(wire) if lately is None else with_needs(own_pod_of(wire), raw, lately)
         return bound_pod_of(wire, own) if uses_room else BoundPod(full_name(wire.metadata), "", NOTHING, own=own)
 
     return read

@@ -11,27 +11,188 @@ Simple watches lack these rules (sources: client-go's reflector, kopf #847, airf
 * A list every ten minutes shows, as a metric, whether the watch missed a change.
 
 Not guaranteed: that the store is current. `Store.age` is the time since the last proof, and decisions stop by it.
+
+The local copy of one resource: objects by name, their resource version, and the time of the last proof.
+
+Lists one resource consistently, in pages, and reads each object as a fact.
+
+The reflectors of one process, one for each resource, so that nothing is listed and watched twice.
+
+This is what client-go calls a shared informer factory.
 """
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 import structlog
 from msgspec import Struct
 
-from dispatcher.kube.client import KubeClient, WatchSilent
-from dispatcher.kube.listing import Resource, list_all
+from dispatcher.kube.client import KubeClient, Reply, WatchSilent
 from dispatcher.kube.objects import read_status
-from dispatcher.kube.store import Named, Store
-from dispatcher.kube.wire import UNREADABLE, Bare, Event
-from dispatcher.model.backoff import doubled
-from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused
+from dispatcher.kube.wire import UNREADABLE, Bare, Event, ListPage, Meta
+from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused, doubled
+from dispatcher.model.snapshot import StoreAge
 from dispatcher.runtime.clock import elapsed
-from dispatcher.runtime.metrics import RELISTS
+from dispatcher.runtime.metrics import RELISTS, STORE_AGE
+
+
+class NamedObject(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=NamedObject)
+
+
+class Store(Generic[T]):
+    """Objects of one resource. No decision may use them before the first list.
+
+    is_synced: whether a list was read.
+    resource_version: the version that the objects have reached.
+    proven_at: monotonic seconds of the last sign of life from the API server.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[T | None, T | None], None]] = []
+        self._items: dict[str, T] = {}
+        self._view: dict[str, T] | None = None
+        self.is_synced = False
+        self.resource_version = ""
+        self.proven_at = float("-inf")
+
+    def on_each(self, hear: Callable[[T | None, T | None], None]) -> None:
+        """Calls `hear(before, after)` for each change. `before` is None for a new object, `after` for a deleted one."""
+        self._listeners.append(hear)
+
+    def _tell(self, before: T | None, after: T | None) -> None:
+        for hear in self._listeners:
+            hear(before, after)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._items
+
+    def view(self) -> Mapping[str, T]:
+        """The objects at this moment. It never changes, and is the same object as before if nothing has changed."""
+        if self._view is None:
+            self._view = dict(self._items)
+        return self._view
+
+    def values(self) -> list[T]:
+        """The objects at this moment, as a list that the store does not keep."""
+        return list(self._items.values())
+
+    def replace(self, items: Iterable[T], resource_version: str, now: float) -> bool:
+        """Takes a whole list. Returns True if it differs from what the watch had told (drift)."""
+        fresh = {item.name: item for item in items}
+        differs = self.is_synced and fresh != self._items
+        before, self._items, self._view = self._items, fresh, None
+        for name in before.keys() | fresh.keys():
+            if before.get(name) != fresh.get(name):
+                self._tell(before.get(name), fresh.get(name))
+        self.is_synced = True
+        self.prove(now, resource_version)
+        return differs
+
+    def put(self, item: T) -> None:
+        """Stores an object. A node's heartbeat changes none of our fields, so nobody hears of it."""
+        before = self._items.get(item.name)
+        self._items[item.name] = item
+        if before != item:
+            self._view = None
+            self._tell(before, item)
+
+    def drop(self, name: str) -> None:
+        before = self._items.pop(name, None)
+        if before is not None:
+            self._view = None
+            self._tell(before, None)
+
+    def has_passed(self, resource_version: str) -> bool:
+        """Whether the store has reached a later version (KEP-5504: versions are ordered integers)."""
+        ours, theirs = self.resource_version, resource_version
+        return ours.isdecimal() and theirs.isdecimal() and int(ours) > int(theirs)
+
+    def prove(self, now: float, resource_version: str = "") -> None:
+        """Notes a sign of life from the API server. `now`: monotonic seconds."""
+        self.proven_at = now
+        self.resource_version = resource_version or self.resource_version
+
+    def age(self, now: float) -> float:
+        """Seconds since the last proof; infinite before the first."""
+        return now - self.proven_at
+
+
+PAGE: Final = 100
+Item = TypeVar("Item")
+
+
+def by_name(meta: Meta) -> str:
+    return meta.name
+
+
+class Resource(Struct, Generic[Item], frozen=True):
+    """Which objects to list, and how to read them.
+
+    name: name in metrics, logs and faults.
+    path: path of the collection.
+    read: makes a fact of an object; None: the object is not ours.
+    selector: label selector.
+    fields: field selector.
+    key: the fact's name, from metadata alone.
+    is_optional: a 404 means that the API server does not know the kind, so there are no such objects.
+    """
+
+    name: str
+    path: str
+    read: Callable[[msgspec.Raw], Item | None]
+    selector: str = ""
+    fields: str = ""
+    key: Callable[[Meta], str] = by_name
+    is_optional: bool = False
+
+    @property
+    def which(self) -> dict[str, str]:
+        """Query parameters that select the objects, for a list and for a watch."""
+        return {"labelSelector": self.selector} | ({"fieldSelector": self.fields} if self.fields else {})
+
+
+class Listed(Struct, Generic[Item], frozen=True):
+    """All objects, as of one resource version."""
+
+    items: Sequence[Item]
+    resource_version: str
+
+
+async def list_all(client: KubeClient, resource: Resource[Item], params: Mapping[str, str] = {}) -> Listed[Item]:
+    """Lists all objects. The list never comes from a lagging cache, unless `params` name a resourceVersion.
+
+    Raises ClusterError if any page is missing.
+    """
+    found: list[Item] = []
+    which = {"limit": str(PAGE), **resource.which}
+    asked = {**which, **params}
+    while True:
+        page = read_page(resource, await client.request("GET", resource.path, params=asked), found)
+        if not page.metadata.continue_:
+            return Listed(found, page.metadata.resource_version)
+        asked = {**which, "continue": page.metadata.continue_}
+        await asyncio.sleep(0)  # lets other coroutines run between pages
+
+
+def read_page(resource: Resource[Item], reply: Reply, found: list[Item]) -> ListPage:
+    doing = f"list {resource.name}"
+    page = reply.read(doing, ListPage)
+    try:
+        found.extend(fact for raw in page.items if (fact := resource.read(raw)) is not None)
+    except UNREADABLE as fault:
+        raise ClusterAway(f"{doing}: not what it should list: {fault}") from fault
+    return page
+
 
 log = structlog.get_logger(component="kube.reflector")
 
@@ -40,10 +201,9 @@ KIND_SECONDS: Final = 5
 SHORTEST_SECONDS: Final = 1
 """A watch that ends sooner is a fault, even if it brought events."""
 EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
-T = TypeVar("T", bound=Named)
 
 
-class Pace(Struct, frozen=True):
+class ReflectorPace(Struct, frozen=True):
     """Times in seconds. Jitter adds up to a fifth to `watch` and `relist`, so that replicas do not reconnect together.
 
     watch: length of one watch.
@@ -66,7 +226,11 @@ class Reflector(Generic[T]):
     """
 
     def __init__(
-        self, client: KubeClient, resource: Resource[T], pace: Pace = Pace(), chance: random.Random | None = None
+        self,
+        client: KubeClient,
+        resource: Resource[T],
+        pace: ReflectorPace = ReflectorPace(),
+        chance: random.Random | None = None,
     ) -> None:
         self.store: Store[T] = Store()
         self.resource = resource
@@ -210,3 +374,54 @@ class Reflector(Generic[T]):
         self._pauses += 1
         log.warning("watch interrupted", resource=self.resource.name, fault=str(fault), again_in=round(limit, 1))
         await asyncio.sleep(self._chance.uniform(limit / 4, limit))
+
+
+MOST_SECONDS = 100
+"""A store without proof for longer is stale. Bookmarks come about once a minute; 90 s of silence end a watch."""
+MOST_SHOWN: Final = 1e9
+"""Age of a store that was never listed, as the metric shows it."""
+
+
+class Reflectors:
+    """All reflectors of a process. Every resource must be asked for before `run`."""
+
+    def __init__(self, client: KubeClient, pace: ReflectorPace = ReflectorPace()) -> None:
+        self.client = client
+        self._pace = pace
+        self._made: dict[Resource[Any], Reflector[Any]] = {}
+
+    def of(self, resource: Resource[T]) -> Reflector[T]:
+        """The reflector of a resource. Equal resources share one."""
+        if resource not in self._made:
+            self._made[resource] = Reflector[T](self.client, resource, self._pace)
+            STORE_AGE.labels(resource.name).set_function(partial(self._age, resource.name))
+        return self._made[resource]
+
+    def _age(self, name: str) -> float:
+        """Age of the oldest store of this kind of object, at most MOST_SHOWN seconds."""
+        now = elapsed()
+        return max(min(one.store.age(now), MOST_SHOWN) for kind, one in self._made.items() if kind.name == name)
+
+    def ages(self) -> list[StoreAge]:
+        """The age of each store."""
+        now = elapsed()
+        return [StoreAge(kind.name, one.store.age(now), MOST_SECONDS, one.fault) for kind, one in self._made.items()]
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._made.values():
+                group.create_task(reflector.run())
+
+
+def fault_of(reflector: Reflector[Any]) -> str:
+    """Why the store must not be used for decisions; empty if it is fresh."""
+    age = reflector.store.age(elapsed())
+    if reflector.fault or age > MOST_SECONDS:
+        return f"{reflector.resource.name}: {reflector.fault or f'no sign of life for {age:.0f} s'}"
+    return ""
+
+
+def faults_of(*reflectors: Reflector[Any]) -> str:
+    """The faults of all of them in one line; empty if all are fresh."""
+    return "; ".join(fault for one in reflectors if (fault := fault_of(one)))

@@ -1,28 +1,56 @@
-"""NodeReservations (deploy/chart): how they are read and listed, and what the extender writes about them."""
+"""NodeReservations (deploy/chart): how they are read and listed, and what the extender writes about them.
 
-from collections.abc import Sequence
+Claims as NodeReservations, so that the extender keeps other people's Pods away from claimed nodes, too.
+
+A reservation `{INSTALLATION}-claim-{task id}` ends by itself after 15 minutes. While its claim lasts, it is replaced in
+time. So a dispatcher that dies leaves nothing behind for long. Without the kind, or without the right, claims work for
+our own Pods alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
+from urllib.parse import quote
 
 import msgspec
 import structlog
 from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.listing import Resource, list_all
-from dispatcher.kube.quantities import amounts_of
-from dispatcher.kube.wire import Bare, Meta, WirePod, full_name
+from dispatcher.kube.reflector import Reflector, Resource, fault_of, list_all
+from dispatcher.kube.wire import (
+    Bare,
+    Meta,
+    WirePod,
+    full_name,
+)
 from dispatcher.model.cluster import LONG_AGO
-from dispatcher.model.errors import ClusterRefused
-from dispatcher.model.identity import WOKEN_AT
+from dispatcher.model.errors import ClusterError, ClusterRefused
+from dispatcher.model.launches import WOKEN_AT
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.reservations import Reservation, key_of
+from dispatcher.model.resources import (
+    amounts,
+    written,
+)
+from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.metrics import UNREADABLE_AMOUNTS
 
 GROUP: Final = "/apis/dispatcher.internal/v1alpha1"
+
+
 PATH: Final = f"{GROUP}/nodereservations"
+
+
 GONE: Final = {404, 409}
 """The object is gone, or its name belongs to another object now."""
+
+
 FINAL: Final = {400, 413, 422}
 """These refusals are final for the object. 403 is not among them, because a right may be granted later."""
+
+
 log = structlog.get_logger(component="kube.reservations")
 
 
@@ -93,7 +121,7 @@ def target_of(namespace: str, target: WireTarget) -> str:
     return key_of(kind, namespace, value)
 
 
-class Waiting(Struct, frozen=True):
+class PodWithoutNode(Struct, frozen=True):
     """A Pod without a node. `why`: the reason in kube-scheduler's words."""
 
     name: str
@@ -101,10 +129,10 @@ class Waiting(Struct, frozen=True):
     why: str
 
 
-def read_waiting(raw: bytes | msgspec.Raw) -> Waiting:
+def read_waiting(raw: bytes | msgspec.Raw) -> PodWithoutNode:
     wire = msgspec.json.decode(raw, type=WirePod)
     why = next((one.message for one in wire.status.conditions if one.type == "PodScheduled"), "")
-    return Waiting(full_name(wire.metadata), wire.metadata.uid, why)
+    return PodWithoutNode(full_name(wire.metadata), wire.metadata.uid, why)
 
 
 UNPLACED: Final = Resource("pods", "/api/v1/pods", read_waiting, fields="spec.nodeName=,status.phase=Pending")
@@ -134,7 +162,7 @@ class Reports:
         note = {WOKEN_AT: self._client.now().isoformat()}
         await self._patch(f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"metadata": {"annotations": note}})
 
-    async def waiting(self) -> Sequence[Waiting]:
+    async def waiting(self) -> Sequence[PodWithoutNode]:
         """Pending Pods without a node."""
         return (await list_all(self._client, UNPLACED)).items
 
@@ -149,3 +177,117 @@ class Reports:
 
 
 RESERVATIONS: Final = Resource("nodereservations", PATH, read_reservation, key=full_name, is_optional=True)
+
+
+LIVES_SECONDS: Final = 900
+
+
+REPLACED_AFTER_SECONDS: Final = 600
+
+
+PAUSE_SECONDS: Final = 60
+"""Pause after a refusal, for example because the kind is not installed."""
+
+
+REQUEST_SECONDS: Final = 5
+
+
+AS_WANTED: Final = {404, 409}
+"""Answers of a DELETE whose object is gone, and of a POST whose object is there."""
+
+
+class ClaimedNode(Protocol):
+    """A node that is kept for a row."""
+
+    @property
+    def task_id(self) -> int: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def needs(self) -> PodNeeds: ...
+
+
+class ClaimObjects:
+    """The NodeReservations of one installation's claims."""
+
+    def __init__(
+        self, client: KubeClient, reservations: Reflector[Reservation], namespace: str, installation: str,
+        may_write: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        """`may_write` is asked before each call, because a term may end meanwhile."""
+        self._client = client
+        self._reservations = reservations
+        self._path = f"{GROUP}/namespaces/{quote(namespace, safe='')}/nodereservations"
+        self._prefix = f"{namespace}/{installation}-claim-"
+        self._may_write = may_write
+        self._rests_until = 0.0
+
+    def known(self) -> Mapping[int, str]:
+        """The claimed nodes by task, as far as reservations show them."""
+        return {task_id: one.node for task_id, one in self._own().items()}
+
+    async def keep(self, claims: Sequence[ClaimedNode]) -> int:
+        """Makes missing reservations, and deletes those that are old or not wanted. Returns the number of writes."""
+        if fault_of(self._reservations) or elapsed() < self._rests_until:
+            return 0
+        own, wanted = self._own(), {claim.task_id: claim for claim in claims}
+        over = [one for task_id, one in own.items() if self._is_over(one, wanted.get(task_id))]
+        missing = [claim for task_id, claim in wanted.items() if task_id not in own]
+        try:
+            for call in (*(partial(self._delete, one) for one in over), *(partial(self._make, one) for one in missing)):
+                if self._may_write():
+                    await call()
+        except ClusterError as fault:
+            self._rests_until = elapsed() + PAUSE_SECONDS
+            log.warning("claims are not written", fault=str(fault), again_in=PAUSE_SECONDS)
+        return len(over) + len(missing)
+
+    def _own(self) -> dict[int, Reservation]:
+        found = {}
+        for name, one in self._reservations.store.view().items():
+            number = name.removeprefix(self._prefix)
+            if name.startswith(self._prefix) and number.isdecimal():
+                found[int(number)] = one
+        return found
+
+    def _is_over(self, one: Reservation, claim: ClaimedNode | None) -> bool:
+        is_old = self._client.now().timestamp() - one.made_at > REPLACED_AFTER_SECONDS
+        return claim is None or claim.node != one.node or is_old
+
+    async def _make(self, claim: ClaimedNode) -> None:
+        resources = {name: written(name, amount) for name, amount in claim.needs.asks if name != "pods"}
+        name = f"{self._prefix.partition('/')[2]}{claim.task_id}"
+        body = {
+            "apiVersion": "dispatcher.internal/v1alpha1",
+            "kind": "NodeReservation",
+            "metadata": {"name": name},
+            "spec": {
+                "nodeName": claim.node,
+                "resources": resources or {"pods": "1"},
+                "target": {"taskId": claim.task_id},
+                "ttlSeconds": LIVES_SECONDS,
+            },
+        }
+        await self._call("POST", self._path, body)
+        log.info("node claimed", node=claim.node, task=claim.task_id)
+
+    async def _delete(self, one: Reservation) -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": one.uid}}
+        await self._call("DELETE", f"{self._path}/{one.name.partition('/')[2]}", body)
+
+    async def _call(self, method: str, path: str, body: object) -> None:
+        try:
+            reply = await self._client.request(method, path, msgspec.json.encode(body), seconds=REQUEST_SECONDS)
+            reply.expect(f"{method} {path}")
+        except ClusterRefused as fault:
+            if fault.status not in AS_WANTED or (method == "POST" and fault.status == 404):
+                raise
+
+
+def amounts_of(resource: str, written: Mapping[str, str | int] | None) -> dict[str, int]:
+    """Amounts in thousandths. `resource`: kind of the object, for the metric."""
+    texts = {name: str(amount) for name, amount in (written or {}).items()}
+    found = amounts(texts.items())
+    if len(found) < len(texts):
+        UNREADABLE_AMOUNTS.labels(resource).inc(len(texts) - len(found))
+    return found

@@ -5,11 +5,14 @@ is the exception. A list must have its version, so that the `{}` of a proxy is n
 Go programs write null for a map or list without entries, so those fields may be None.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Struct
+
+from dispatcher.model.cluster import LONG_AGO
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Exceptions for a body that is not the expected JSON."""
@@ -38,6 +41,14 @@ class Meta(Wire, frozen=True):
     owner_references: list[OwnerReference] | None = None
     creation_timestamp: Moment | None = None
     deletion_timestamp: Moment | None = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
+
+
+class JobMeta(Meta, frozen=True):
+    """`managed_fields`: as they are written. They are read for the few Jobs that somebody suspends."""
+
+    managed_fields: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class Bare(Wire, frozen=True):
@@ -81,15 +92,15 @@ class PodSpec(Wire, frozen=True):
     scheduler_name: str = ""
 
 
-class Requirement(Wire, frozen=True):
+class WireRequirement(Wire, frozen=True):
     key: str = ""
     operator: str = ""
     values: list[str] | None = None
 
 
 class NodeTerm(Wire, frozen=True):
-    match_expressions: list[Requirement] | None = None
-    match_fields: list[Requirement] | None = None
+    match_expressions: list[WireRequirement] | None = None
+    match_fields: list[WireRequirement] | None = None
 
 
 class NodeTerms(Wire, frozen=True):
@@ -104,7 +115,7 @@ class Affinity(Wire, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
-class Toleration(Wire, frozen=True):
+class WireToleration(Wire, frozen=True):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -116,7 +127,7 @@ class PlacedPodSpec(PodSpec, frozen=True):
 
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
-    tolerations: list[Toleration] | None = None
+    tolerations: list[WireToleration] | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
     active_deadline_seconds: int | None = None
@@ -130,6 +141,7 @@ class PodTemplate(Wire, frozen=True):
 
 class JobSpec(Wire, frozen=True):
     suspend: bool | None = None
+    parallelism: int | None = None
     template: PodTemplate = PodTemplate()
 
 
@@ -138,9 +150,35 @@ class JobStatus(Wire, frozen=True):
 
 
 class WireJob(Wire, frozen=True):
-    metadata: Meta = Meta()
+    metadata: JobMeta = JobMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
+
+
+class ContainerTexts(Wire, frozen=True):
+    """The parts of a container that may be large, as they were sent."""
+
+    env: msgspec.Raw = msgspec.Raw()
+    command: msgspec.Raw = msgspec.Raw()
+    args: msgspec.Raw = msgspec.Raw()
+
+
+class TextPod(Wire, frozen=True):
+    containers: list[ContainerTexts] = []
+
+
+class TextTemplate(Wire, frozen=True):
+    spec: TextPod = TextPod()
+
+
+class TextSpec(Wire, frozen=True):
+    template: TextTemplate = TextTemplate()
+
+
+class TextJob(Wire, frozen=True):
+    """A Job, read for the size of its texts alone."""
+
+    spec: TextSpec = TextSpec()
 
 
 class ContainerState(Wire, frozen=True):
@@ -185,14 +223,20 @@ class WirePod(Wire, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class Taint(Wire, frozen=True):
+class WholePod(Wire, frozen=True):
+    """A Pod of ours, with everything by which kube-scheduler chooses its node."""
+
+    spec: PlacedPodSpec = PlacedPodSpec()
+
+
+class WireTaint(Wire, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
 class NodeSpec(Wire, frozen=True):
-    taints: list[Taint] | None = None
+    taints: list[WireTaint] | None = None
     unschedulable: bool | None = None
 
 
@@ -219,7 +263,7 @@ class ListMeta(Wire, frozen=True):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class Page(Wire, frozen=True):
+class ListPage(Wire, frozen=True):
     metadata: ListMeta
     items: list[msgspec.Raw] = []
 
@@ -231,13 +275,47 @@ class Event(Wire, frozen=True):
     object: msgspec.Raw = msgspec.Raw()
 
 
-class Cause(Wire, frozen=True):
+class EventSource(Wire, frozen=True):
+    component: str = ""
+
+
+class WireEvent(Wire, frozen=True):
+    """An Event about an object. `reporting_component` is what newer clients write in place of `source`."""
+
+    metadata: Meta = Meta()
+    reason: str = ""
+    message: str = ""
+    source: EventSource = EventSource()
+    reporting_component: str | None = None
+    first_timestamp: Moment | None = None
+    last_timestamp: Moment | None = None
+
+    @property
+    def writer(self) -> str:
+        return self.source.component or self.reporting_component or ""
+
+    @property
+    def began_at(self) -> datetime:
+        return self.first_timestamp or self.metadata.creation_timestamp or LONG_AGO
+
+    @property
+    def ended_at(self) -> datetime:
+        return self.last_timestamp or self.began_at
+
+
+class EventList(Wire, frozen=True):
+    """All Events about one object."""
+
+    items: Sequence[WireEvent] = ()
+
+
+class StatusCause(Wire, frozen=True):
     reason: str = ""
     message: str = ""
 
 
 class Details(Wire, frozen=True):
-    causes: list[Cause] = []
+    causes: list[StatusCause] = []
     retry_after_seconds: int = 0
 
 

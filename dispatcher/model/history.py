@@ -6,12 +6,15 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from dispatcher.model.tasks import Status
+from dispatcher.model.tasks import LARGEST_ID, Status
 from dispatcher.model.verdicts import HoldReason
 
-PositiveId = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+PositiveId = Annotated[int, Meta(ge=1, le=LARGEST_ID)]
 GroupKey = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 PageSize = Annotated[int, Meta(ge=1, le=500)]
+Text = Annotated[str, Meta(extra_json_schema={"pattern": "^[^\\u0000]*$"})]
+"""Postgres stores no NUL. The pattern is for readers of OpenAPI; the API itself refuses a NUL in words."""
+WantedLabel = Annotated[str, Meta(extra_json_schema={"pattern": "^[^=\\u0000]+=[^\\u0000]*$"})]
 MOST_MATCHING: Final = 10_000
 """Rows that match are counted up to so many."""
 MOST_FAILED: Final = 3000
@@ -53,7 +56,7 @@ class ListedTask(Struct, frozen=True):
     note: str | None = None
 
 
-class Found(Struct, frozen=True):
+class RowMatches(Struct, frozen=True):
     """The newest rows that match.
 
     ids: those of one page.
@@ -76,7 +79,7 @@ class RowMarks(Struct, frozen=True):
     error: str | None
 
 
-class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
+class RowFilter(Struct, frozen=True, forbid_unknown_fields=True):
     """Which rows a list holds; None: every row.
 
     reason: why the row waits.
@@ -87,13 +90,13 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     limit: most rows of a page.
     """
 
-    queue: str | None = None
+    queue: Text | None = None
     status: Status | None = None
     reason: HoldReason | None = None
-    submitted_by: str | None = None
-    batch: str | None = None
-    label: str | None = None
-    template: str | None = None
+    submitted_by: Text | None = None
+    batch: Text | None = None
+    label: WantedLabel | None = None
+    template: Text | None = None
     id: PositiveId | None = None
     group: GroupKey | None = None
     after: PositiveId | None = None
@@ -103,9 +106,9 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
 class WantedBatch(Struct, frozen=True, forbid_unknown_fields=True):
     """Which batch is asked for. Two submitters, or two queues, may use the same name."""
 
-    queue: str | None = None
-    submitted_by: str | None = None
-    batch: str | None = None
+    queue: Text | None = None
+    submitted_by: Text | None = None
+    batch: Text | None = None
 
 
 class BatchCount(Struct, frozen=True):
@@ -131,7 +134,7 @@ class BatchCount(Struct, frozen=True):
     is_whole: bool
 
 
-class Source(Struct, frozen=True):
+class JobSource(Struct, frozen=True):
     """What the Job of a row is made of. `image`: the row's own; None: its template's."""
 
     id: int
@@ -140,7 +143,7 @@ class Source(Struct, frozen=True):
     image: str | None
 
 
-class FailedTask(Source, frozen=True):
+class FailedTask(JobSource, frozen=True):
     """A row that failed. `head`, `tail`: the first and the last 400 characters of its error."""
 
     at: datetime
@@ -186,7 +189,12 @@ class Percentiles(Struct, frozen=True):
 
 
 class Start(Struct, frozen=True):
-    """The start of a launch. `is_alike`: its row is of the same kind as the row that is asked about."""
+    """The start of a launch.
+
+    is_alike: its row is of the same kind as the row that is asked about.
+    overtook: its row was inserted later, and came first by its priority.
+    """
 
     at: datetime
     is_alike: bool
+    overtook: bool = False

@@ -42,16 +42,23 @@ class LaunchCache(Struct, frozen=True, gc=False):
 class Job(Struct, frozen=True, kw_only=True):
     """A batch/v1 Job of this installation.
 
-    image: image of its container `task`.
+    image: image of its task's container, as we asked for it.
     reason, ended_at: reason and time of the condition that gives the phase.
     deleting: whether a deletion has begun.
+    suspended: somebody keeps it from having Pods: by `suspend`, or by a parallelism of 0.
+    suspended_by: who does so; empty: nothing tells.
+    kept_by: finalizers of others, if it is being deleted.
     unstarted, disrupted, unplaced_before: counts of the launches before it (docs/protocol.md, section 5).
+    disrupted_since: when the first of the disruptions that count happened; None: there is none, or nobody knows.
     is_unplaced: it was taken back, because its Pod got no node and is not wanted now.
     limit_seconds: run limit of its Pod; 0: not known.
     report: `sql`, or `exit-code` if the outcome of the Job is the report.
+    final_codes: with `exit-code`, the statuses after which no second try helps.
     shape: digest of what its Pod needs of a node.
     needs: what its Pod needs of a node; None: not known.
     cache: where its cache was; None: its row has no cache key.
+    lacks: labels of ours that somebody has changed or removed, and who; empty: none.
+    size: bytes of env, command and args of its containers, if they are many; else 0.
     """
 
     name: str
@@ -72,15 +79,21 @@ class Job(Struct, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     deleting: bool = False
     suspended: bool = False
+    suspended_by: str = ""
+    kept_by: tuple[str, ...] = ()
     unstarted: int = 0
     disrupted: int = 0
+    disrupted_since: datetime | None = None
     unplaced_before: int = 0
     is_unplaced: bool = False
     limit_seconds: int = 0
     report: str = "sql"
+    final_codes: frozenset[int] = frozenset()
     shape: str = ""
     needs: PodNeeds | None = None
     cache: LaunchCache | None = None
+    lacks: str = ""
+    size: int = 0
 
     @property
     def is_finished(self) -> bool:
@@ -122,6 +135,7 @@ class ApiAnswer(Struct, frozen=True):
     job: the Job in a successful answer.
     is_sent: False if the request was held back.
     is_told: whether the API server itself answered; the answer of a proxy is not believed.
+    changes: what somebody else changed in the Job of a successful create, in fields on which promises rest.
     """
 
     status: int
@@ -132,3 +146,4 @@ class ApiAnswer(Struct, frozen=True):
     job: Job | None = None
     is_sent: bool = True
     is_told: bool = True
+    changes: tuple[str, ...] = ()

@@ -1,16 +1,29 @@
-"""Launches, orders and verdicts: the values between judging a row and making its Job."""
+"""Launches, orders and verdicts: the values between judging a row and making its Job.
 
+All names, labels and annotations of our objects are defined here.
+
+A Job's name is made from the row's identity, attempt and launch, never from image, version or time: two dispatchers,
+and two versions of this program, must make the same name. We find our objects by labels. The identity annotation
+proves that an object is ours, because 8 hex digits in a name may be equal by chance, and anybody can set a label. If
+somebody has removed the annotation, the digits have to do: the Job may run, and a name is the one thing that stays.
+"""
+
+import hashlib
+import re
+import uuid
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
+from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.model.amounts import Amounts
+from dispatcher.model.caches import Placement
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import End, Job
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.placement import Placement
+from dispatcher.model.resources import Amounts
 from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import Hold
 
@@ -30,7 +43,7 @@ class Offer(Struct, frozen=True):
     needs: PodNeeds | None = None
 
 
-class PodKind(Struct, frozen=True):
+class PodKind(Struct, frozen=True, cache_hash=True):
     """What Pods of launches have in common. `shape`, `needs`: those of their offer."""
 
     queue: str
@@ -45,6 +58,7 @@ class InFlight(Struct, frozen=True):
     every: all of them.
     unplaced: those whose Pods have no node yet, and need one.
     ended: those whose Pods have ended, so that they hold no room.
+    held: those that somebody else keeps from running: suspended, without parallelism, or their Pods are refused.
     unseen: number of creates that the view does not show yet.
     podless: number of unfinished Jobs that should have a Pod and have none.
     """
@@ -52,13 +66,17 @@ class InFlight(Struct, frozen=True):
     every: Mapping[PodKind, int] = {}
     unplaced: Mapping[PodKind, int] = {}
     ended: Mapping[PodKind, int] = {}
+    held: Mapping[PodKind, int] = {}
     unseen: int = 0
     podless: int = 0
 
     @property
     def with_room(self) -> Mapping[PodKind, int]:
         """Those that hold room on nodes, or ask for it."""
-        return {pod: left for pod, count in self.every.items() if (left := count - self.ended.get(pod, 0))}
+        idle, held = self.ended, self.held
+        return {
+            pod: left for pod, count in self.every.items() if (left := count - idle.get(pod, 0) - held.get(pod, 0)) > 0
+        }
 
 
 class ToCome(Struct, frozen=True):
@@ -73,13 +91,18 @@ class ToCome(Struct, frozen=True):
 
 
 class Probe(Struct, frozen=True):
-    """A Job whose Pod waits for a node."""
+    """A Job whose Pod waits for a node. `made`: what its Pod needs, as the API server made it; None: not known."""
 
     job: Job
     pod: Pod
+    made: PodNeeds | None = None
+
+    @property
+    def needs(self) -> PodNeeds | None:
+        return self.made or self.job.needs
 
 
-class Run(Struct, frozen=True):
+class PodRun(Struct, frozen=True):
     """A Pod of ours on a node.
 
     asks: its requests.
@@ -104,10 +127,13 @@ class Launch(Struct, frozen=True):
 
     number: number of the launch within its attempt.
     unstarted: earlier launches of the attempt that never started.
-    disrupted: earlier launches of the attempt that were disrupted.
+    disrupted: earlier launches of the attempt that were disrupted, within a day.
+    disrupted_since: when the first of them was.
     ask: the question to ask before the create.
     is_repeat: the same POST was sent before, and its answer never came.
     unplaced: earlier launches of the attempt that got no node and were taken back.
+    avoid: nodes whose kubelet has rejected a Pod of this attempt.
+    left: UIDs of unfinished Jobs of earlier attempts that are over: a finalizer keeps them.
     """
 
     number: int
@@ -116,9 +142,12 @@ class Launch(Struct, frozen=True):
     ask: Ask = Ask.NOTHING
     is_repeat: bool = False
     unplaced: int = 0
+    left: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    disrupted_since: datetime | None = None
 
 
-class Order(Struct, frozen=True):
+class LaunchSpec(Struct, frozen=True):
     """One launch of one row, with all inputs of its Job.
 
     task: the row.
@@ -150,3 +179,129 @@ class JobsVerdict(Struct, frozen=True):
     verdict: Launch | Hold | None
     ends: tuple[End, ...] = ()
     seen: tuple[str, ...] = ()
+
+
+DOMAIN: Final = "dispatcher.internal"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGER: Final = "dispatcher"
+
+LABEL_INSTALLATION: Final = f"{DOMAIN}/installation"
+LABEL_TASK_ID: Final = f"{DOMAIN}/task-id"
+LABEL_QUEUE: Final = f"{DOMAIN}/queue"
+LABEL_ATTEMPT: Final = f"{DOMAIN}/attempt"
+LABEL_LAUNCH: Final = f"{DOMAIN}/launch"
+LABEL_TEMPLATE: Final = f"{DOMAIN}/template"
+
+IDENTITY: Final = f"{DOMAIN}/identity"
+DATABASE_ID: Final = f"{DOMAIN}/database-id"
+SUBMITTED_BY: Final = f"{DOMAIN}/submitted-by"
+UNSTARTED: Final = f"{DOMAIN}/unstarted"
+DISRUPTED: Final = f"{DOMAIN}/disrupted"
+DISRUPTED_SINCE: Final = f"{DOMAIN}/disrupted-since"
+"""When the first of the disruptions that count happened."""
+UNPLACED: Final = f"{DOMAIN}/unplaced"
+"""Marks a Job that was taken back, because its Pod got no node and nobody waits for it any more."""
+UNPLACED_BEFORE: Final = f"{DOMAIN}/unplaced-before"
+REPORT: Final = f"{DOMAIN}/report"
+IMAGE: Final = f"{DOMAIN}/image"
+"""The image as we asked for it. Policies may send it to another registry."""
+CACHE_KEY: Final = f"{DOMAIN}/cache-key"
+SHAPE: Final = f"{DOMAIN}/shape"
+CONTAINER: Final = f"{DOMAIN}/container"
+"""Of a template and its Pods: the name of the task's container. Others may add containers before it."""
+HISTORY_NODES: Final = f"{DOMAIN}/history-nodes"
+WOKEN_AT: Final = f"{DOMAIN}/woken-at"
+COLD_NODES: Final = f"{DOMAIN}/cold-nodes"
+"""Nodes of the history that have no cache yet. The launch was drawn to them, because the others had no room."""
+REAL_RESOURCES: Final = f"{DOMAIN}/real-resources"
+
+ROW_MAY_SET: Final = f"{DOMAIN}/row-may-set"
+MAX_CPU: Final = f"{DOMAIN}/max-cpu"
+MAX_MEMORY: Final = f"{DOMAIN}/max-memory"
+MAX_SECONDS: Final = f"{DOMAIN}/max-seconds"
+TIMEOUT_SECONDS: Final = f"{DOMAIN}/timeout-seconds"
+MAX_FAILURES: Final = f"{DOMAIN}/max-failures"
+FINAL_CODES: Final = f"{DOMAIN}/final-codes"
+"""Of a template that reports by exit code, and of its Jobs: the statuses after which no second try helps."""
+MAX_BYTES: Final = f"{DOMAIN}/max-bytes"
+IMAGES: Final = f"{DOMAIN}/images"
+MACHINES: Final = f"{DOMAIN}/machines"
+OPENINGS: Final = frozenset({
+    ROW_MAY_SET, MAX_CPU, MAX_MEMORY, MAX_SECONDS, TIMEOUT_SECONDS, MAX_FAILURES, MAX_BYTES, IMAGES, MACHINES, REPORT,
+    FINAL_CODES, CONTAINER,
+})  # fmt: skip
+"""Annotations that a template may carry; any other of our domain is a fault."""
+
+NO_KEY: Final = "00000000-0000-0000-0000-000000000000"
+"""Stands for the start key where no Job is made. The janitor may not read the secret."""
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+IN_NAME: Final = 8
+"""Characters of the identity that stand in the name of a Job."""
+CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
+
+
+@lru_cache(maxsize=10_000)  # each cycle needs it several times for every row with a Job
+def task_identity(database_id: str, task_id: int, created_at: datetime) -> str:
+    """Digest that identifies a row among all rows of all databases, also of databases that were made again."""
+    moment = created_at.astimezone(UTC).isoformat(timespec="microseconds")
+    return hashlib.sha256(f"{database_id}/{task_id}/{moment}".encode()).hexdigest()
+
+
+def start_key(secret: tuple[bytes, bytes], task_id: int, created_at: datetime) -> str:
+    """The key that proves a container's right to start its row, as a UUID.
+
+    Its halves are created_at of the row in microseconds, and the first 8 bytes of an HMAC-SHA-256 of id and created_at.
+    So the server can check it without a look at the row.
+    `secret`: the inner and the outer block of the HMAC key. `start_keys` in sql/ derives the same key.
+    """
+    inner, outer = secret
+    moment = ((created_at - EPOCH) // timedelta(microseconds=1)).to_bytes(8, "big", signed=True)
+    message = b"start" + task_id.to_bytes(8, "big", signed=True) + moment
+    digest = hashlib.sha256(outer + hashlib.sha256(inner + message).digest()).digest()
+    return str(uuid.UUID(bytes=moment + digest[:8]))
+
+
+def job_name(installation: str, task_id: int, identity: str, attempt: int, launch: int) -> str:
+    """Name of a Job. It has at most 57 characters, so that the names of its Pods are legal."""
+    suffix = "" if launch == 1 else f"r{launch}"
+    return f"{installation}-{task_id}-{identity[:IN_NAME]}-{attempt}{suffix}"
+
+
+def identity_of(order: LaunchSpec) -> str:
+    return task_identity(order.database_id, order.task.id, order.task.created_at)
+
+
+def name_of(order: LaunchSpec, installation: str, launch: int | None = None) -> str:
+    """Name of an order's Job, or of the Job of another launch of the same attempt."""
+    number = order.launch.number if launch is None else launch
+    return job_name(installation, order.task.id, identity_of(order), order.task.attempt, number)
+
+
+NAME: Final = re.compile(r"(.+)-(\d{1,19})-([0-9a-f]{8})-(\d{1,5})(?:r(\d{1,5}))?")
+
+
+def numbers_in(name: str) -> tuple[str, int, int, int] | None:
+    """Installation, task, attempt and launch, as `job_name` wrote them. A name never changes; labels can."""
+    parts = NAME.fullmatch(name)
+    return (parts[1], int(parts[2]), int(parts[4]), int(parts[5] or 1)) if parts else None
+
+
+def identity_in(name: str) -> str:
+    """The beginning of the identity, as `job_name` wrote it. It tells the row where the annotation is gone."""
+    parts = NAME.fullmatch(name)
+    return parts[3] if parts else ""
+
+
+WHOLE: Final = re.compile(r"[0-9a-f]{64}")
+"""An identity. A Job with that of another row is not ours, whatever its name and labels say."""
+
+
+def is_same(found: str, identity: str) -> bool:
+    """Whether what a Job tells of its row's identity, whole or by its name alone, is this one."""
+    return found == identity or (len(found) == IN_NAME and identity.startswith(found))
+
+
+def job_selector(installation: str, task_id: int | None = None) -> str:
+    """Label selector of all Jobs and Pods of an installation, or of one task."""
+    ours = f"{LABEL_INSTALLATION}={installation}"
+    return ours if task_id is None else f"{ours},{LABEL_TASK_ID}={task_id}"

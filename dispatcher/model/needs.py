@@ -27,6 +27,16 @@ class Taint(Struct, frozen=True):
 
 
 CORDON: Final = Taint(CORDON_KEY)
+OF_THE_START: Final = (
+    "startup-taint",
+    "ignore-taint",
+    "not-ready",
+    "uninitialized",
+    "unregistered",
+    "readiness.k8s.io",
+)
+"""Words in the keys of taints that a new node has until its agents run: those of cluster-autoscaler, of Karpenter, of
+cloud providers and of agents such as Cilium's (`node.cilium.io/agent-not-ready`)."""
 
 
 class Toleration(Struct, frozen=True):
@@ -46,7 +56,7 @@ class Requirement(Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class Term(Struct, frozen=True):
+class SelectorTerm(Struct, frozen=True):
     """Requirements that must all be met: on labels, and on fields. Without any it matches no node."""
 
     labels: tuple[Requirement, ...] = ()
@@ -70,7 +80,7 @@ class PodNeeds(Struct, frozen=True, cache_hash=True):
     asks: tuple[tuple[str, int], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     selector: tuple[tuple[str, str], ...] = ()
-    terms: tuple[Term, ...] | None = None
+    terms: tuple[SelectorTerm, ...] | None = None
     priority_class: str = ""
     never_preempts: bool = False
     scheduler: str = ""
@@ -82,6 +92,16 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> T
     """The first taint that keeps the Pod away; None: there is none."""
     refusing = (taint for taint in taints if taint.effect in REFUSING)
     return next((taint for taint in refusing if not any(tolerates(one, taint) for one in tolerations)), None)
+
+
+def keeps_away_for_good(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
+    """Whether a taint keeps the Pod away that does not go when the node has started, such as one of its pool."""
+    return untolerated((taint for taint in taints if not is_of_the_start(taint)), tolerations) is not None
+
+
+def is_of_the_start(taint: Taint) -> bool:
+    """Whether the taint goes when the node has started. A cordon does not."""
+    return taint != CORDON and (taint.key.startswith(OF_THE_MOMENT) or any(word in taint.key for word in OF_THE_START))
 
 
 def tolerates(one: Toleration, taint: Taint) -> bool:
@@ -99,7 +119,7 @@ def is_selected(needs: PodNeeds, name: str, labels: Mapping[str, str]) -> bool:
     return needs.terms is None or any(matches(term, name, labels) for term in needs.terms)
 
 
-def matches(term: Term, name: str, labels: Mapping[str, str]) -> bool:
+def matches(term: SelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
     if not (term.labels or term.fields):
         return False
     fields = {"metadata.name": name}

@@ -1,12 +1,19 @@
-"""NodeReservations, and the keys by which a reservation names a Pod."""
+"""NodeReservations, and the keys by which a reservation names a Pod.
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+What somebody else changed in a Job of ours, in fields on which our promises rest. Pure.
+
+Policies and webhooks of a cluster change Jobs when they are made. Most changes are welcome: a registry, tolerations,
+sidecars. These are not: a Job that removes itself when it has ended is forgotten, and its row runs again; a Job with
+other labels is not found; another command is not the work of the row.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 
-from dispatcher.model.amounts import Amounts
-from dispatcher.model.identity import LABEL_TASK_ID
+from dispatcher.model.launches import LABEL_TASK_ID
+from dispatcher.model.resources import Amounts
 
 LANDED: Final = "Landed"
 
@@ -60,3 +67,96 @@ def keys_of(
         *(key_of("jobName", namespace, job) for job in sorted(jobs)),
         *(key_of("taskId", namespace, task) for task in tasks),
     )
+
+
+Json = Mapping[str, Any]
+ABSENT: Final = "absent"
+OF_JOBS: Final[Mapping[str, Any]] = {
+    "ttlSecondsAfterFinished": None,
+    "activeDeadlineSeconds": None,
+    "backoffLimit": 6,
+    "backoffLimitPerIndex": None,
+    "parallelism": 1,
+    "completions": 1,
+    "completionMode": "NonIndexed",
+    "suspend": False,
+    "managedBy": None,
+    "successPolicy": None,
+    "podFailurePolicy": None,
+}
+"""Fields of a Job's spec, and what the API server makes of one that is not sent; None: it stays absent."""
+OF_PODS: Final[Mapping[str, Any]] = {"restartPolicy": "Always", "activeDeadlineSeconds": None}
+OF_CONTAINERS: Final[Mapping[str, Any]] = {"command": None, "args": None}
+QUEUE_OF_KUEUE: Final = "kueue.x-k8s.io/queue-name"
+"""Kueue suspends the Jobs that have this label, until it has room for them. Who sets it in a template wants that."""
+
+
+def changes_of(sent: Json, made: Json) -> tuple[str, ...]:
+    """Each change of such a field, as `spec.suspend is true, not false`."""
+    return tuple(changes(sent, made))
+
+
+def changes(sent: Json, made: Json) -> Iterator[str]:
+    yield from of_metadata("metadata", sent["metadata"], made.get("metadata") or {})
+    here, there = sent["spec"], made.get("spec") or {}
+    is_queued = QUEUE_OF_KUEUE in ((made.get("metadata") or {}).get("labels") or {})
+    fields = {name: one for name, one in OF_JOBS.items() if not (is_queued and name == "suspend")}
+    yield from of_fields("spec", fields, here, there)
+    pod, its = here["template"], there.get("template") or {}
+    yield from of_metadata("spec.template.metadata", pod["metadata"], its.get("metadata") or {})
+    spec, theirs = pod["spec"], its.get("spec") or {}
+    yield from of_fields("spec.template.spec", OF_PODS, spec, theirs)
+    by_name = {one.get("name"): one for one in theirs.get("containers") or ()}
+    for container in spec["containers"]:
+        where = f"spec.template.spec.containers[{container['name']}]"
+        if container["name"] not in by_name:
+            yield f"{where} is {ABSENT}"
+            continue
+        found = by_name[container["name"]]
+        yield from of_fields(where, OF_CONTAINERS, container, found)
+        yield from of_env(where, container.get("env") or (), found.get("env") or ())
+
+
+def of_metadata(where: str, sent: Json, made: Json) -> Iterator[str]:
+    """Others may add labels and annotations, but must keep ours."""
+    for field in ("labels", "annotations"):
+        there = made.get(field) or {}
+        for key, value in (sent.get(field) or {}).items():
+            if there.get(key) != value:
+                yield f"{where}.{field}[{key}] is {words(there.get(key))}, not {words(value)}"
+    if "name" in sent and made.get("name") != sent["name"]:
+        yield f"{where}.name is {words(made.get('name'))}, not {words(sent['name'])}"
+
+
+def of_fields(where: str, fields: Json, sent: Json, made: Json) -> Iterator[str]:
+    for name, default in fields.items():
+        wanted, found = sent.get(name, default), made.get(name)
+        if not holds(wanted, default if found is None else found):
+            yield f"{where}.{name} is {words(found)}, not {words(wanted)}"
+
+
+def of_env(where: str, sent: Sequence[Json], made: Sequence[Json]) -> Iterator[str]:
+    """Values stay out of the message: they may be secrets."""
+    there = {one.get("name"): one for one in made}
+    for one in sent:
+        if not holds(one, there.get(one["name"])):
+            yield f"{where}.env[{one['name']}] is another"
+
+
+def holds(wanted: Any, found: Any) -> bool:
+    """Whether all that was sent is there. The API server adds defaults to objects; empty and absent are alike."""
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(holds(value, found.get(key)) for key, value in wanted.items())
+    if isinstance(wanted, list | tuple):
+        found = found or []
+        return (
+            isinstance(found, list | tuple)
+            and len(found) == len(wanted)
+            and all(holds(one, two) for one, two in zip(wanted, found, strict=True))
+        )
+    return bool(wanted == found) or (wanted in (None, "") and found in (None, ""))
+
+
+def words(value: object) -> str:
+    text = ABSENT if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from dispatcher.model.cluster import Node, Pod, PodRefusal
 from dispatcher.model.jobs import Job
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold
 
@@ -21,6 +22,8 @@ class ClusterView(Struct, frozen=True):
     jobs_version: resourceVersion up to which the Jobs are known; empty: not known.
     stale: the part of the view that is too old or missing; empty: none.
     refusals: Jobs whose Pods are refused, by UID.
+    made: what Pods of each shape need of a node, as the API server makes them.
+    suspensions: why Jobs are suspended, in the words of others, by UID.
     """
 
     now: datetime
@@ -30,6 +33,8 @@ class ClusterView(Struct, frozen=True):
     jobs_version: str = ""
     stale: str = ""
     refusals: Mapping[str, PodRefusal] = {}
+    made: Mapping[str, PodNeeds] = {}
+    suspensions: Mapping[str, str] = {}
 
     def has_seen(self, resource_version: str) -> bool:
         """Whether the view is at least as new as a write with this version (KEP-5504: versions are integers)."""
@@ -57,11 +62,13 @@ class Frame(Struct, frozen=True):
     queues: declared queues.
     held: ids of rows that a container holds or held.
     next_due: the next `run_at` in the future; None: no row has one.
+    tasks_refused: why no login of containers could report; empty: nothing is known against it.
     """
 
     queues: Sequence[Queue]
     held: Sequence[int]
     next_due: datetime | None
+    tasks_refused: str = ""
 
 
 class Brakes(Struct, frozen=True):

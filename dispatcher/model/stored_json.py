@@ -8,9 +8,12 @@ import json
 import re
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
+
+Json = dict[str, Any]
+"""An object of the API server or of a manifest, as it was read."""
 
 TOKEN: Final = re.compile(
     r"""(?P<mark>[][{}:,])"""
@@ -45,7 +48,7 @@ class NotStoredJson(Exception):
         self.detail = detail
 
 
-class Token(NamedTuple):
+class JsonToken(NamedTuple):
     kind: str
     text: str
     at: int
@@ -83,16 +86,16 @@ class Reader:
             raise NotStoredJson(NO_SYNTAX, f"{place(self._text, len(self._text))}: the text ends too early")
         return self._whole
 
-    def tokens(self) -> Iterator[Token]:
+    def tokens(self) -> Iterator[JsonToken]:
         at = end_of_space(self._text, 0)
         while at < len(self._text):
             found = TOKEN.match(self._text, at)
             if found is None:
                 raise NotStoredJson(NO_SYNTAX, f"{place(self._text, at)}: {self._text[at : at + 20]!r} is no JSON")
-            yield Token(str(found.lastgroup), found[0], at)
+            yield JsonToken(str(found.lastgroup), found[0], at)
             at = end_of_space(self._text, found.end())
 
-    def take(self, token: Token) -> None:
+    def take(self, token: JsonToken) -> None:
         inner = self._open[-1] if self._open else None
         expects = inner.expects if inner else "value"
         if inner and token.text == ("}" if inner.is_object else "]") and expects in {",", "first"}:
@@ -113,7 +116,7 @@ class Reader:
         else:
             self.put(self.scalar(token))
 
-    def begin(self, token: Token) -> None:
+    def begin(self, token: JsonToken) -> None:
         if len(self._open) == DEEPEST:
             raise NotStoredJson(TOO_DEEP, f"{place(self._text, token.at)}: more than {DEEPEST} levels")
         self._open.append(Open(token.text == "{", {}, "first"))
@@ -127,12 +130,12 @@ class Reader:
         inner.values[inner.key if inner.is_object else len(inner.values)] = value
         inner.expects = ","
 
-    def scalar(self, token: Token) -> str:
+    def scalar(self, token: JsonToken) -> str:
         if token.kind == "string":
             return written(self.string(token))
         return self.number(token) if token.kind == "number" else token.text
 
-    def string(self, token: Token) -> str:
+    def string(self, token: JsonToken) -> str:
         try:
             found = str(json.loads(token.text))
         except ValueError as fault:
@@ -143,7 +146,7 @@ class Reader:
             raise NotStoredJson(NO_SYNTAX, f"{place(self._text, token.at)}: half of a surrogate pair, or no UTF-8")
         return found
 
-    def number(self, token: Token) -> str:
+    def number(self, token: JsonToken) -> str:
         exponent = token.text.lower().partition("e")[2].lstrip("+-")
         number = Decimal(token.text) if len(exponent) < EXPONENT_DIGITS else None
         after = -int(number.as_tuple().exponent) if number is not None else 0
@@ -151,7 +154,7 @@ class Reader:
             raise NotStoredJson(TOO_LONG, f"{place(self._text, token.at)}: a number with too many digits")
         return format(abs(number) if number.is_zero() else number, "f")
 
-    def wrong(self, token: Token, expected: str) -> NotStoredJson:
+    def wrong(self, token: JsonToken, expected: str) -> NotStoredJson:
         return NotStoredJson(NO_SYNTAX, f"{place(self._text, token.at)}: {token.text[:20]!r} instead of {expected}")
 
 

@@ -1,10 +1,20 @@
-"""Rows of the database: tasks and queues, as decisions see them. Times are by the database's clock."""
+"""Rows of the database: tasks and queues, as decisions see them. Times are by the database's clock.
 
+Texts that somebody else has written, for people who read them in a terminal or in the database.
+
+What a template lets rows set: a row of the table `templates`.
+"""
+
+import re
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
 from msgspec import Struct
+
+LARGEST_ID: Final = 2**63 - 1
+"""Of a row: a bigint."""
 
 
 class Status(StrEnum):
@@ -36,6 +46,7 @@ class Task(Struct, frozen=True, kw_only=True):
     launch: int
     failures: int
     job_uid: str | None
+    pod_name: str | None
     submitted_by: str
     created_at: datetime
     started_at: datetime | None
@@ -56,7 +67,7 @@ class IndexedRow(Struct, frozen=True, gc=False):
     submitted_by: str
 
 
-class Line(Struct, frozen=True):
+class LinePosition(Struct, frozen=True):
     """The place of a waiting row in its queue. All numbers stop at `most`.
 
     before: waiting and due rows of the queue that come first by priority and id.
@@ -71,7 +82,15 @@ class Line(Struct, frozen=True):
 
 
 COUNTED_MINUTES: Final = 5
-"""As in sql/queries/counts.sql."""
+"""As in query `counts` of sql/queries/queues.sql."""
+
+
+class EndCount(Struct, frozen=True):
+    """Number of rows of a queue that have ended with this status in some time."""
+
+    queue: str
+    status: str
+    rows: int
 
 
 class QueueCount(Struct, frozen=True):
@@ -94,7 +113,10 @@ class QueueCount(Struct, frozen=True):
 
 
 class Kind(Struct, frozen=True):
-    """The part of a row that a template's bounds are checked against. Rows of one kind get one verdict."""
+    """The part of a row that a template's bounds are checked against. Rows of one kind get one verdict.
+
+    fault: why it cannot be read; empty: it can. Only an administrator can write such a row.
+    """
 
     digest: bytes
     template: str
@@ -102,16 +124,21 @@ class Kind(Struct, frozen=True):
     spec: dict[str, str]  # without command and args
     spec_names: frozenset[str]
     env_names: frozenset[str]
+    fault: str = ""
 
 
 class Request(Struct, frozen=True):
-    """The columns of a row that its Job is made from. They are read only for rows that are about to be launched."""
+    """The columns of a row that its Job is made from. They are read only for rows that are about to be launched.
+
+    fault: why they cannot be read; empty: they can. Only an administrator can write such a row.
+    """
 
     task_id: int
     attempt: int
     env: dict[str, str]
     spec: dict[str, Any]
     cache_key: str | None
+    fault: str = ""
 
 
 class Queue(Struct, frozen=True):
@@ -128,3 +155,49 @@ class Queue(Struct, frozen=True):
     max_pending: int | None = None
     paused_until: datetime | None = None
     fair_submitters: bool = False
+
+
+CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""All but tab and line feed. One of them could steer a terminal, and Postgres stores no NUL."""
+UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
+MARKS: Final = re.compile(
+    r"[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
+"""Signs that nobody sees (Cf), and separators of lines: they turn the direction of a line, or join what has a width of
+its own."""
+
+
+def printable(text: str) -> str:
+    """The text without control characters, and without signs that turn its direction."""
+    return MARKS.sub("", CONTROLS.sub(UNPRINTABLE, text))
+
+
+def one_line(text: str) -> str:
+    """The text as a single line, so that no part of it looks like a line of ours."""
+    return printable(" ".join(CONTROLS.sub(UNPRINTABLE, text).splitlines()))
+
+
+def for_terminal(text: str) -> str:
+    """The text as a single line whose width in a terminal is known, and whose direction nobody can turn."""
+    return one_line(text.replace("\t", " "))
+
+
+class OfferedTemplate(Struct, frozen=True):
+    """One row of the table. The fields are its columns, in their order.
+
+    row_may_set: fields and variables that rows may set; None: the template has a fault.
+    bounds: most cpu and memory, as quantities, and most seconds.
+    images, machines: globs.
+    sets: variables that the template or PASS_ENV sets.
+    note: the template's description, or its fault.
+    """
+
+    name: str
+    row_may_set: tuple[str, ...] | None
+    bounds: Mapping[str, str | int]
+    images: tuple[str, ...]
+    machines: tuple[str, ...]
+    sets: tuple[str, ...]
+    note: str

@@ -1,6 +1,9 @@
 """Verdicts about a row: admit it, or hold it for a reason."""
 
+import traceback
 from enum import StrEnum
+from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
@@ -19,9 +22,11 @@ class HoldReason(StrEnum):
     POISON = "Poison"
     EXITED_WITHOUT_REPORT = "ExitedWithoutReport"
     LAUNCHES_EXHAUSTED = "LaunchesExhausted"
+    DISRUPTED_TOO_OFTEN = "DisruptedTooOften"
     FAILURES_EXHAUSTED = "FailuresExhausted"
     FINISHING = "Finishing"
     BACKOFF = "Backoff"
+    JOB_CHANGED = "JobChanged"
     TEMPLATE_FAILING = "TemplateFailing"
     LAUNCHED = "Launched"
     NODE_LOST = "NodeLost"
@@ -37,6 +42,8 @@ class HoldReason(StrEnum):
     RATE_LIMITED = "RateLimited"
     NEXT_CYCLE = "NextCycle"
     IN_LINE = "InLine"
+    # from the database alone: the dispatcher has not looked since
+    UNJUDGED = "Unjudged"
 
 
 class Stage(StrEnum):
@@ -49,11 +56,13 @@ class Stage(StrEnum):
     STARTING = "Starting"
     SUSPENDED = "Suspended"
     POD_REFUSED = "PodRefused"
+    POD_OUTAGE = "PodOutage"
     QUOTA_EXCEEDED = "QuotaExceeded"
     UNSCHEDULABLE = "Unschedulable"
     IMAGE_PULL = "ImagePull"
     RUNNING = "Running"
     EXITED = "the container ended with 0; its report may be on the way"
+    EXIT_CODE = "its container has ended; the janitor brings its exit code"
     ENDING = "Ending"
 
 
@@ -62,16 +71,31 @@ class NotReady(StrEnum):
 
     STALE_CACHE = "StaleCache"
     NO_LEADER = "NoLeader"
+    TASKS_REFUSED = "TasksRefused"
     API_THROTTLED = "ApiThrottled"
     FORBIDDEN = "Forbidden"
     UNAUTHORIZED = "Unauthorized"
     NAMESPACE_MISSING = "NamespaceMissing"
     NAMESPACE_TERMINATING = "NamespaceTerminating"
+    OWN_FAULT = "OwnFault"
 
 
+MUCH_TEXT: Final = "its Job has much text"
+"""How the detail begins of a row whose Job waits for its turn, because etcd keeps each version of it."""
+BY_POLICY: Final = "a policy of the cluster refuses it"
+"""How the detail begins of a row whose Job an admission policy or a webhook refuses."""
+OVER_LIMIT: Final = "the run limit passed before task_start"
+"""How the detail begins of a row whose last launch was so slow to begin."""
+LATE_START: Final = "the start deadline passed"
+"""How the detail begins of a row whose last launch did not begin, without an error that tells why."""
+UNREADABLE: Final = "the folder of templates cannot be read"
+"""Beginning of the detail of `UnknownTemplate` while nobody knows which templates there are."""
+UNREAD_FILE: Final = "its file cannot be read now"
+"""Beginning of the detail of `InvalidTemplate` where not the file is faulty, but the way to it."""
 PARKED = frozenset({
     HoldReason.UNKNOWN_TEMPLATE, HoldReason.INVALID_TEMPLATE, HoldReason.POLICY_DENIED, HoldReason.NAME_COLLISION,
-    HoldReason.POISON, HoldReason.EXITED_WITHOUT_REPORT, HoldReason.LAUNCHES_EXHAUSTED, HoldReason.FAILURES_EXHAUSTED,
+    HoldReason.POISON, HoldReason.EXITED_WITHOUT_REPORT, HoldReason.LAUNCHES_EXHAUSTED,
+    HoldReason.DISRUPTED_TOO_OFTEN, HoldReason.FAILURES_EXHAUSTED,
 })  # fmt: skip
 """Held until a person, the row or the template changes; the janitor ends such rows."""
 
@@ -88,3 +112,13 @@ class Admit(Struct, frozen=True):
 
 
 Verdict = Admit | Hold
+
+
+def own_fault(bug: Exception) -> Hold:
+    """The hold of what the dispatcher itself fails on: one kind, one row or one launch, but never a cycle.
+
+    It names the fault by its type and place. The message is left out, because it may quote a row's values.
+    """
+    frame = traceback.extract_tb(bug.__traceback__)[-1]
+    place = f"{frame.name}, {Path(frame.filename).name}:{frame.lineno}"
+    return Hold(HoldReason.DISPATCHER_NOT_READY, f"{NotReady.OWN_FAULT}: {type(bug).__name__} in {place}")

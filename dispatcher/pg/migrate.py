@@ -1,30 +1,47 @@
-"""`dispatcher migrate`: applies the files of `sql/migrations` in order, each one once, in a separate transaction.
+"""`dispatcher migrate`: brings the schema to what `sql/` has, in one transaction.
 
-The command may run twice, also at the same time (advisory lock). An applied file must not change: its checksum is
-stored, and another checksum is a fault. The login is an administrator's; all objects belong to `dispatch_owner`.
+* `sql/migrations`: tables. Each file is applied once, in order. An applied file must not change: its checksum is
+  stored, and another checksum is a fault.
+* `sql/functions`: functions, views, triggers and grants, as they are now. All files are applied again when one of them
+  has changed. A function that no file has any more is dropped.
+* `sql/upgrade`: what brings the schema of an earlier version to that of the first migration here.
+
+The command may run twice, also at the same time (advisory lock). The login is an administrator's; all objects belong to
+`dispatch_owner`.
+
+Reads what `dispatcher doctor` judges: server, login, schema, and plans of queries. Nothing is written.
+
+The session cannot write, and the plans come from EXPLAIN without ANALYZE, so no query runs.
 """
 
+import asyncio
+import contextlib
 import hashlib
-from collections.abc import Sequence
-from typing import Final
+import random
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import asyncpg
+import msgspec
 import structlog
 from msgspec import Struct
 
-from dispatcher.model.errors import DatabaseUnfit
+from dispatcher.model.errors import DatabaseError, DatabaseUnfit
 from dispatcher.pg.connect import open_connection, translated
-from dispatcher.pg.queries import query, sql_folder
+from dispatcher.pg.queries import query, read_sql, sql_folder
 from dispatcher.runtime.clock import elapsed
 
 log = structlog.get_logger(component="pg.migrate")
 
+BEFORE: Final = 26
+"""The last version whose migrations are gone. A file of `sql/upgrade` leads from it to the first one that is here."""
 LOCK: Final = 0x646973706174  # "dispat"
 LONGEST_SECONDS: Final = 3600
+LOCKING_SECONDS: Final = 30
 TOLD_EVERY_SECONDS: Final = 60
 OLDEST_POSTGRES: Final = 15
 WRITING: Final = {
-    "default_transaction_read_only": "off",
     "statement_timeout": "0",
     "lock_timeout": "3000",
     "application_name": "dispatcher-migrate",
@@ -33,13 +50,9 @@ ROLES: Final = ("dispatch_owner", "dispatch_reader", "dispatch_submitter", "disp
                 "dispatch_janitor", "dispatch_operator", "dispatch_observer")  # fmt: skip
 
 
-class Migration(Struct, frozen=True):
-    """One file of `sql/migrations`: `NNNN_{pre,post}_what.sql`.
+class SqlSource(Struct, frozen=True):
+    """One file of `sql/`."""
 
-    A post file ships one release after the code that needed the old shape has gone.
-    """
-
-    version: int
     name: str
     text: str
 
@@ -48,10 +61,28 @@ class Migration(Struct, frozen=True):
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
+class Migration(SqlSource, frozen=True):
+    """One file of `sql/migrations`: `NNNN_{pre,post}_what.sql`.
+
+    A post file ships one release after the code that needed the old shape has gone.
+    """
+
+    @property
+    def version(self) -> int:
+        return int(self.name[:4])
+
+
+S = TypeVar("S", bound=SqlSource)
+
+
+def read_sources(kind: type[S], folder: str) -> list[S]:
+    """The files of a folder of `sql/`, by name."""
+    found = [file for file in (sql_folder() / folder).iterdir() if file.name.endswith(".sql")]
+    return [kind(file.name, file.read_text(encoding="utf-8")) for file in sorted(found, key=lambda file: file.name)]
+
+
 def read_migrations() -> list[Migration]:
-    folder = sql_folder() / "migrations"
-    found = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
-    return [Migration(int(file.name[:4]), file.name, file.read_text(encoding="utf-8")) for file in found]
+    return read_sources(Migration, "migrations")
 
 
 NEWEST: Final = max(migration.version for migration in read_migrations())
@@ -59,26 +90,38 @@ NEWEST: Final = max(migration.version for migration in read_migrations())
 
 
 async def migrate(database_url: str | None, *, check: bool = False) -> list[str]:
-    """Applies pending migrations and returns their names. `check`: apply nothing.
+    """Brings the schema up to date. Returns the files that had to be applied. `check`: apply nothing.
 
-    Raises DatabaseUnfit if an applied file has changed.
+    Raises DatabaseUnfit if an applied migration has changed, and for a database that cannot hold the schema.
     """
-    connection = await open_connection(database_url, **WRITING)
+    connection = await open_connection(database_url, WRITING, writes=True)
     connection.add_log_listener(tell_notice)
     try:
         with translated():
             check_server(connection.get_server_version().major)
+            await check_encoding(connection)
             if not check:
                 await take_lock(connection)
             await check_owner(connection)
-            pending = plan_migrations(await read_applied(connection), read_migrations())
-            if pending and not check:
+            applied = await read_applied(connection)
+            migrations = plan_migrations(applied, read_migrations())
+            functions = await plan_functions(connection)
+            if (migrations or functions) and not check:
                 await prepare(connection)
-            for migration in () if check else pending:
-                await apply(connection, migration)
-            return [migration.name for migration in pending]
+                await apply(connection, migrations, functions, is_upgrade=BEFORE in applied)
+            return [*(one.name for one in migrations), *(f"functions/{one.name}" for one in functions)]
     finally:
         await connection.close()
+
+
+async def check_encoding(connection: asyncpg.Connection) -> None:
+    """Raises DatabaseUnfit for another encoding than UTF8, in which a text may be stored that no program can read."""
+    for database, encoding in await connection.fetch(query("encoding", "migrate")):
+        if encoding != "UTF8":
+            raise DatabaseUnfit(
+                f"database {database} has the encoding {encoding}, the schema needs UTF8: make another database by "
+                "CREATE DATABASE dispatch ENCODING 'UTF8' TEMPLATE template0"
+            )
 
 
 def check_server(major: int) -> None:
@@ -92,13 +135,17 @@ async def take_lock(connection: asyncpg.Connection) -> None:
     begun, told_at = elapsed(), float("-inf")
     while not await is_taken(connection):
         holders = await connection.fetch(query("holders", "migrate"), LOCK)
-        named = ", ".join(f"{row['login']} (pid {row['pid']}, connected {row['since']})" for row in holders)
+        named = named_holders(holders)
         if elapsed() - begun > LONGEST_SECONDS:
             raise DatabaseUnfit(f"the lock of the migration is held by {named}: end that session")
         if holders and elapsed() - told_at > TOLD_EVERY_SECONDS:
             told_at = elapsed()
             log.warning("waiting for the lock of the migration", held_by=named,
                         next_step="if that is no migration, end it: SELECT pg_terminate_backend(pid)")  # fmt: skip
+
+
+def named_holders(holders: Sequence[asyncpg.Record]) -> str:
+    return ", ".join(f"{row['login']} (pid {row['pid']}, since {row['since']})" for row in holders)
 
 
 async def is_taken(connection: asyncpg.Connection) -> bool:
@@ -119,6 +166,11 @@ def tell_notice(_: object, notice: asyncpg.PostgresLogMessage) -> None:
 def plan_migrations(applied: dict[int, tuple[str, str]], known: list[Migration]) -> list[Migration]:
     """Migrations that are not applied yet. Raises DatabaseUnfit for a changed one, and for a schema that is too new."""
     check_newer([name for version, (name, _) in sorted(applied.items()) if version > NEWEST])
+    if applied and max(applied) < BEFORE:
+        raise DatabaseUnfit(
+            f"the schema has version {max(applied)}, which was never released: drop schema dispatch with its rows, "
+            f"or apply the migrations up to {BEFORE} from the history of this project first"
+        )
     for migration in known:
         name, checksum = applied.get(migration.version, (migration.name, migration.checksum))
         if checksum != migration.checksum:
@@ -151,29 +203,196 @@ async def read_applied(connection: asyncpg.Connection) -> dict[int, tuple[str, s
 async def prepare(connection: asyncpg.Connection) -> None:
     """Creates the schema, and the roles if the login may create roles."""
     if await connection.fetchval(query("may_create_roles", "migrate")):
-        await connection.execute((sql_folder() / "roles.sql").read_text(encoding="utf-8"))
+        await connection.execute(read_sql("roles.sql"))
     missing = await connection.fetch(query("missing_roles", "migrate"), list(ROLES))
     if missing:
         names = ", ".join(row["name"] for row in missing)
         raise DatabaseUnfit(
             f"roles {names} are missing and this login may not create them: run sql/roles.sql as an administrator"
         )
+    if why_not := await connection.fetchval(query("why_not_owner", "migrate")):
+        raise DatabaseUnfit(why_not)
     await connection.execute(query("schema", "migrate"))
     await check_owner(connection)
 
 
 async def check_owner(connection: asyncpg.Connection) -> None:
     """Refuses a schema of another owner, who may have put functions into it. Call this before reading the schema."""
-    owner = await connection.fetchval(query("schema_owner", "migrate"))
-    if owner not in {None, "dispatch_owner"}:
-        raise DatabaseUnfit(
-            f"schema dispatch belongs to {owner}, which could put functions of its own into it: "
-            "look at what it holds, then ALTER SCHEMA dispatch OWNER TO dispatch_owner, or drop it"
-        )
+    for schema, owner in await connection.fetch(query("schema_owner", "migrate")):
+        if owner != "dispatch_owner":
+            raise DatabaseUnfit(
+                f"schema {schema} belongs to {owner}, which could put functions of its own into it: "
+                f"look at what it holds, then ALTER SCHEMA {schema} OWNER TO dispatch_owner, or drop it"
+            )
 
 
-async def apply(connection: asyncpg.Connection, migration: Migration) -> None:
-    async with connection.transaction():
-        await connection.execute(query("as_owner", "migrate"))
-        await connection.execute(migration.text, timeout=LONGEST_SECONDS)
-        await connection.execute(query("record", "migrate"), migration.version, migration.name, migration.checksum)
+async def plan_functions(connection: asyncpg.Connection) -> list[SqlSource]:
+    """The files of `sql/functions`, all of them if one has changed, otherwise none."""
+    known = read_sources(SqlSource, "functions")
+    if await connection.fetchval(query("has_functions", "migrate")):
+        rows = await connection.fetch(query("applied_functions", "migrate"))
+        if dict(map(tuple, rows)) == {source.name: source.checksum for source in known}:
+            return []
+    return known
+
+
+async def apply(
+    connection: asyncpg.Connection, migrations: list[Migration], functions: list[SqlSource], *, is_upgrade: bool
+) -> None:
+    """Applies everything or nothing. is_upgrade: the tables are there, in the form of version BEFORE."""
+    async with locked(connection):
+        for migration in migrations:
+            is_base = is_upgrade and migration.version == BEFORE + 1
+            text = read_sql(f"upgrade/from_{BEFORE}.sql") if is_base else migration.text
+            await connection.execute(text, timeout=LONGEST_SECONDS)
+            await connection.execute(query("record", "migrate"), migration.version, migration.name, migration.checksum)
+            if is_base:
+                await connection.execute(query("forget_earlier", "migrate"), migration.version)
+        for source in functions:
+            await connection.execute(source.text, timeout=LONGEST_SECONDS)
+        if functions:
+            names, checksums = [s.name for s in functions], [s.checksum for s in functions]
+            await connection.execute(query("record_functions", "migrate"), names, checksums)
+        if is_upgrade:
+            await connection.execute(query("cancel_calls", "migrate"))
+
+
+@contextlib.asynccontextmanager
+async def locked(connection: asyncpg.Connection, seconds: float = LOCKING_SECONDS) -> AsyncIterator[None]:
+    """A transaction that holds all our tables and views.
+
+    It takes all locks or none, and tries again for so many seconds. So it never waits for one while it holds another,
+    which would be a deadlock with an INSERT or a look. Raises DatabaseUnfit with who holds them.
+    """
+    begun = elapsed()
+    while True:
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            await connection.execute(query("as_owner", "migrate"))
+            await connection.execute(query("lock_tables", "migrate"))
+            break
+        except asyncpg.LockNotAvailableError:
+            await transaction.rollback()
+            if elapsed() - begun > seconds:
+                holders = named_holders(await connection.fetch(query("table_holders", "migrate")))
+                raise DatabaseUnfit(
+                    f"our tables are in an open transaction of {holders or 'a session that has just ended'}: "
+                    "end that session (SELECT pg_terminate_backend(pid)), and run migrate again"
+                ) from None
+            await asyncio.sleep(random.uniform(0, 0.2))  # noqa: S311  # lets others come in between, keeps no secret
+    try:
+        yield
+    except BaseException:  # cancellation, too
+        await transaction.rollback()
+        raise
+    await transaction.commit()
+
+
+Row = Mapping[str, Any]
+TOO_MANY: Final = "53300"
+NAME: Final = "dispatcher-doctor"
+
+
+class Inspection(Struct, frozen=True):
+    """Rows as the database has them.
+
+    owners: of each schema of ours that there is.
+    applied: migrations; None: the login may not read them.
+    applied_functions: files of functions; None: the login may not read them.
+    plans: the plan of each query, by file/block of sql/queries; a text says why there is none.
+    pages: of the tables that grow.
+    ids: the last value of the sequence of ids, and the largest id; None: the login may not read them.
+    roles_gone: what names a role that is gone; None: the login may not read it.
+    """
+
+    server: Row
+    login: Row
+    owners: Mapping[str, str]
+    applied: list[Row] | None
+    applied_functions: list[Row] | None
+    objects: list[Row]
+    grants: list[Row]
+    elsewhere: list[Row]
+    plans: Mapping[str, Row | str]
+    pages: list[Row]
+    prepared: list[Row]
+    snapshots: list[Row]
+    members: list[Row]
+    ids: list[Row] | None
+    roles_gone: list[Row] | None
+
+
+def are_connections_used_up(fault: DatabaseError) -> bool:
+    """Whether the server, the database or the login has no connection left."""
+    return getattr(fault.__cause__, "sqlstate", None) == TOO_MANY
+
+
+Explained = Callable[[Row], Iterable[str]]
+"""Gives the queries to explain for a login: each is file/block of sql/queries."""
+
+
+def none(_: Row) -> Iterable[str]:
+    return ()
+
+
+async def inspect(url: str | None, explained: Explained = none) -> Inspection:
+    """Reads everything over one connection. Raises DatabaseError."""
+    connection = await open_connection(url, {"application_name": NAME})
+    try:
+        with translated():
+            return await read(connection, explained)
+    finally:
+        connection.terminate()
+
+
+async def read(connection: asyncpg.Connection, explained: Explained) -> Inspection:
+    async def rows(statement: str) -> list[Row]:
+        return [dict(row) for row in await connection.fetch(statement)]
+
+    (server,), (login,) = await rows(query("server", "doctor")), await rows(query("login", "doctor"))
+    (records,) = await rows(query("records", "doctor"))
+    owners = {row["schema"]: row["owner"] for row in await rows(query("schema_owner", "migrate"))}
+    # A view in a schema of somebody else would run code of its owner with the rights of the login.
+    is_ours = all(owner == "dispatch_owner" for owner in owners.values())
+
+    async def recorded(name: str, statement: str) -> list[Row] | None:
+        try:
+            return await rows(statement) if records[name] and is_ours else []
+        except asyncpg.InsufficientPrivilegeError:
+            return None
+
+    return Inspection(
+        server=server,
+        login=login,
+        owners=owners,
+        applied=await recorded("applied", query("applied", "migrate")),
+        applied_functions=await recorded("applied_functions", query("applied_functions", "migrate")),
+        objects=await rows(query("objects", "doctor")),
+        grants=await rows(query("grants", "rights")),
+        elsewhere=await rows(query("elsewhere", "doctor")),
+        plans={name: await read_plan(connection, name) for name in explained(login)} if owners and is_ours else {},
+        pages=await rows(query("pages", "doctor")),
+        prepared=await rows(query("prepared", "doctor")),
+        snapshots=await rows(query("snapshots", "doctor")),
+        members=await rows(query("members", "doctor")),
+        ids=await recorded("applied_functions", query("ids", "doctor")),
+        roles_gone=await recorded("applied_functions", query("roles_gone", "doctor")),
+    )
+
+
+async def read_plan(connection: asyncpg.Connection, name: str) -> Row | str:
+    """The plan for any parameters, as a session of the dispatcher has it."""
+    file, _, block = name.partition("/")
+    text = query(block, file)  # house: doctor/schema.py names them
+    count = max((int(number) for number in re.findall(r"\$(\d+)", text)), default=0)
+    parameters = f"({', '.join(['NULL'] * count)})" * bool(count)
+    try:
+        with translated():
+            await connection.execute(f"PREPARE doctor_looks_at AS {text}")
+            told = await connection.fetchval(query("plan", "doctor").rstrip() + parameters)
+            await connection.execute(query("forget", "doctor"))
+    except DatabaseUnfit as fault:
+        return str(fault)
+    plan: Row = msgspec.json.decode(told)[0]["Plan"]
+    return plan

@@ -1,8 +1,17 @@
-"""The statements of `sql/`, by file name. Python files hold no SQL text."""
+"""The statements of `sql/queries`, one file per reader. Python files hold no SQL text.
 
+A file is a list of blocks. A line `-- name: candidates` begins a block; its comment and its statement follow. A test
+compares the blocks with the calls of `query` (tests/house/test_statements.py).
+"""
+
+import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Final
+
+NAME_OF_A_BLOCK: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
 def sql_folder() -> Traversable:
@@ -10,7 +19,21 @@ def sql_folder() -> Traversable:
     return files("dispatcher") / "sql"
 
 
+def read_sql(name: str) -> str:
+    """The text of a file of `sql/`."""
+    return (sql_folder() / name).read_text(encoding="utf-8")
+
+
+def query(block: str, file: str) -> str:
+    """One statement with its comment, of `sql/queries/{file}.sql`. Raises KeyError if the file has no such block."""
+    found = blocks(file).get(block)
+    if found is None:
+        raise KeyError(f"sql/queries/{file}.sql has no block {block}")
+    return found
+
+
 @cache
-def query(name: str, folder: str = "queries") -> str:
-    """Text of one statement."""
-    return (sql_folder() / folder / f"{name}.sql").read_text(encoding="utf-8")
+def blocks(file: str) -> Mapping[str, str]:
+    """The statements of `sql/queries/{file}.sql` by name."""
+    _, *parts = NAME_OF_A_BLOCK.split(read_sql(f"queries/{file}.sql"))
+    return {name: f"{text.rstrip()}\n" for name, text in zip(parts[::2], parts[1::2], strict=True)}

@@ -1,89 +1,320 @@
-"""Queries that answer people's questions. No cycle waits for them."""
+"""Queries that answer people's questions. No cycle waits for them.
 
-from collections.abc import Sequence
+Queries for lists of rows: pages by filters, batches, failures.
+
+Each reads a bounded number of rows, by an index. A session has one plan for all parameters, so each index has a query.
+
+What `dispatcher submit` and `dispatcher wait` ask with a submitter's login, by functions of schema `dispatch`.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import asyncpg
 import msgspec
+from msgspec import structs
 
-from dispatcher.model.history import DeclaredQueue, EndedRow, Percentiles, RecordedLaunch, RowMarks, Start
-from dispatcher.model.tasks import Line, QueueCount, Task
-from dispatcher.model.templates import OfferedTemplate
-from dispatcher.pg.connect import Session
-from dispatcher.pg.lists import Lists
-from dispatcher.pg.tasks import read_texts, snapshot
+from dispatcher.model.errors import DispatcherError
+from dispatcher.model.history import (
+    MOST_FAILED,
+    MOST_MATCHING,
+    BatchCount,
+    DeclaredQueue,
+    EndedRow,
+    FailedTask,
+    JobSource,
+    ListedTask,
+    Percentiles,
+    RecordedLaunch,
+    RowFilter,
+    RowMarks,
+    RowMatches,
+    Start,
+)
+from dispatcher.model.tasks import LARGEST_ID, EndCount, LinePosition, OfferedTemplate, QueueCount, Status, Task
+from dispatcher.pg.connect import SESSION, Session, Url
+from dispatcher.pg.queries import query
+from dispatcher.pg.tasks import UNREADABLE, Look, columns, read_texts, snapshot
+
+MOST_FEW: Final = 3000
+"""Rows from all parts of the table cost a page of it each: 40 ms for so many."""
+FEW_MILLISECONDS: Final = 25
+"""An index of labels finds all rows of a label before the first one: 0.15 s for a million."""
+LOOKED_AT: Final = 25_000
+LOOKED_AT_OF_SOME: Final = 5000
+"""Rows of one submitter or batch may lie far apart in the table, so that each costs a page of it."""
+MOST_BATCHES: Final = 20
+MOST_OF_BATCH: Final = 100_000
+MOST_FAILED_OF_BATCH: Final = 1000
+OF_A_SUBMITTER: Final = {"application_name": "dispatcher/wait", "statement_timeout": "7000"}
+MOST_EXPLAINED: Final = 1000
+OF_THE_ROW: Final = ("DI", "22", "23", "42501")
+"""SQLSTATEs that say what is wrong with a row: ours, the type of a value, a key, the right to insert it."""
+FIRST_ELEMENT: Final = "element 1 of tasks: "
+INDEXED: Final = frozenset({Status.PROCESSING, Status.FAILED})
+"""Each of these statuses has an index of its rows."""
+
+
+class ListReads(Look):
+    """One snapshot, with the queries for lists."""
+
+    async def find(self, wanted: RowFilter, labels: str | None, among: Sequence[int] | None) -> RowMatches:
+        """The newest rows that match.
+
+        labels: the label that is asked for, as JSON.
+        among: only these rows can match; None: every row can.
+        """
+        if among is None and is_of_waiting(wanted):
+            found = await self._newest_waiting(queues_of(wanted), before(wanted), wanted.limit)
+            if found is not None:
+                return found
+        if among is None:
+            owners = await self._owners_of(wanted)
+            if owners == []:
+                return RowMatches([], 0)
+            if owners and len(owners) == 1:
+                wanted = structs.replace(wanted, queue=owners[0][0], submitted_by=owners[0][1])
+            among = await self.few(wanted, labels)
+        if among is not None:
+            return await self._among(wanted, labels, among)
+        return await self._among_newest(wanted, labels)
+
+    async def few(self, wanted: RowFilter, labels: str | None) -> list[int] | None:
+        """The only rows that can match, by the index of one filter; None: they are too many, or no filter has one.
+
+        Of many waiting rows, the result has the newest ones, one more than a page reads.
+        """
+        if wanted.id is not None:
+            return [wanted.id]
+        if has_owner(wanted):
+            return None  # its index has the rows of the batch in the order of the page
+        if labels is not None:
+            return await few_ids(self._connection, query("few_with_labels", "pages"), labels)
+        if wanted.batch is not None:
+            return await few_ids(self._connection, query("few_of_batch", "pages"), wanted.queue, wanted.batch)
+        return await self._few_of_status(wanted)
+
+    async def page(self, ids: Sequence[int]) -> list[ListedTask]:
+        """Rows, the newest first."""
+        return await self.all(query("page", "pages"), lambda row: ListedTask(*row), ids) if ids else []
+
+    async def sources(self, ids: Sequence[int]) -> list[JobSource]:
+        return await self.all(query("sources", "batches"), lambda row: JobSource(*row), ids) if ids else []
+
+    async def batches(self, queue: str | None, submitted_by: str | None, batch: str) -> list[BatchCount]:
+        """Batches of this name. `queue`, `submitted_by`: None: of every one."""
+        owners = await self.owners(queue, submitted_by, batch)
+        most = MOST_OF_BATCH // max(1, len(owners))
+        return await self.all(query("batches", "batches"), lambda row: BatchCount(*row), *columns(owners), batch, most)
+
+    async def owners(self, queue: str | None, submitted_by: str | None, batch: str) -> list[tuple[str, str]]:
+        """(queue, submitter) of the batches of this name."""
+        return await self.all(query("owners_of_batch", "batches"), tuple, queue, submitted_by, batch, MOST_BATCHES)
+
+    async def failed(self, since: datetime) -> list[FailedTask]:
+        """The rows that failed since a time, the newest first."""
+        return await self.all(query("failed", "batches"), lambda row: FailedTask(*row), since, MOST_FAILED)
+
+    async def failed_of_batch(self, queue: str, submitted_by: str, batch: str) -> list[FailedTask]:
+        """The failed rows of a batch, in no order."""
+        parameters = queue, batch, submitted_by, MOST_FAILED_OF_BATCH, MOST_OF_BATCH
+        return await self.all(query("failed_of_batch", "batches"), lambda row: FailedTask(*row), *parameters)
+
+    async def _owners_of(self, wanted: RowFilter) -> list[tuple[str, str]] | None:
+        """(queue, submitter) of the batch that is asked for; None: none is, or both are given."""
+        if wanted.batch is None or has_owner(wanted):
+            return None
+        return await self.owners(wanted.queue, wanted.submitted_by, wanted.batch)
+
+    async def _few_of_status(self, wanted: RowFilter) -> list[int] | None:
+        if wanted.status is Status.WAITING:
+            found = await self._newest_waiting(queues_of(wanted), before(wanted), MOST_FEW + 1)
+            return None if found is None else list(found.ids)
+        if wanted.status not in INDEXED:
+            return None
+        return await few_ids(self._connection, query("few_of_status", "pages"), wanted.status)
+
+    async def newest_waiting(self, queues: Sequence[str] | None, wanted: RowFilter, *, are_due: bool) -> Sequence[int]:
+        """Ids of the newest waiting rows of these queues, one more than a page reads; None: of every queue.
+
+        None are found if that takes too long.
+        """
+        found = await self._newest_waiting(queues, before(wanted), MOST_FEW + 1, are_due)
+        return found.ids if found is not None else ()
+
+    async def _newest_waiting(
+        self, queues: Sequence[str] | None, first: int, most: int, are_due: bool | None = None
+    ) -> RowMatches | None:
+        """The newest waiting rows below `first`, `most` of them with their ids; None: it takes too long.
+
+        Their index has the order in which they are launched. A thousand priorities in one queue, or very many rows
+        with a `run_at`, take too long.
+        """
+        parameters = first, queues, MOST_MATCHING + 1, most, are_due
+        found = await briefly(self._connection, query("newest_waiting", "pages"), *parameters)
+        return None if found is None else RowMatches(*found[0])
+
+    async def _among(self, wanted: RowFilter, labels: str | None, ids: Sequence[int]) -> RowMatches:
+        first = before(wanted)
+        newest = heapq.nlargest(MOST_FEW + 1, (id_ for id_ in ids if id_ < first))
+        found = await self._matching(query("matching_among", "pages"), wanted, labels, newest[:MOST_FEW])
+        return RowMatches(found.ids, found.matching, newest[MOST_FEW - 1] if len(newest) > MOST_FEW else None)
+
+    async def _among_newest(self, wanted: RowFilter, labels: str | None) -> RowMatches:
+        """The rows that match among the newest ones of a batch, of a submitter or of the table."""
+        if has_owner(wanted):
+            return await self._matching(query("matching_of_batch", "pages"), wanted, labels, LOOKED_AT_OF_SOME)
+        if wanted.submitted_by:
+            return await self._matching(query("matching_of_submitter", "pages"), wanted, labels, LOOKED_AT_OF_SOME)
+        return await self._matching(query("matching", "pages"), wanted, labels, LOOKED_AT)
+
+    async def _matching(
+        self, statement: str, wanted: RowFilter, labels: str | None, looked_at: int | Sequence[int]
+    ) -> RowMatches:
+        filters = wanted.queue, wanted.status, wanted.submitted_by, wanted.batch, labels, wanted.template
+        row = await self._connection.fetchrow(
+            statement, before(wanted), *filters, MOST_MATCHING + 1, wanted.limit, looked_at
+        )
+        assert row is not None
+        return RowMatches(*row)
+
+
+def is_of_waiting(wanted: RowFilter) -> bool:
+    """Whether the waiting rows of a queue, or of all queues, are asked for, and nothing else."""
+    return wanted == RowFilter(wanted.queue, Status.WAITING, after=wanted.after, limit=wanted.limit)
+
+
+def before(wanted: RowFilter) -> int:
+    """The page has the ids below this one."""
+    return LARGEST_ID if wanted.after is None else wanted.after
+
+
+def queues_of(wanted: RowFilter) -> list[str] | None:
+    return None if wanted.queue is None else [wanted.queue]
+
+
+def has_owner(wanted: RowFilter) -> bool:
+    """Whether one batch is asked for: two submitters, or two queues, may use the same name."""
+    return None not in (wanted.batch, wanted.queue, wanted.submitted_by)
+
+
+async def few_ids(connection: asyncpg.Connection, statement: str, *parameters: Any) -> list[int] | None:
+    """The ids that a query finds; None: they are too many, or it takes too long."""
+    found = await briefly(connection, statement, *parameters, MOST_FEW + 1)
+    return [row["id"] for row in found] if found is not None and len(found) <= MOST_FEW else None
+
+
+async def briefly(connection: asyncpg.Connection, statement: str, *parameters: Any) -> list[asyncpg.Record] | None:
+    """The rows of a query; None: it takes too long."""
+    try:
+        async with connection.transaction():  # a savepoint: the snapshot outlives a query that was stopped
+            await connection.fetch(query("statement_timeout", "pages"), str(FEW_MILLISECONDS))
+            found = await connection.fetch(statement, *parameters)
+            await connection.fetch(query("statement_timeout", "pages"), SESSION["statement_timeout"])
+            return list(found)
+    except asyncpg.QueryCanceledError:
+        return None
+
 
 MOST_IN_LINE: Final = 10_000
 MOST_STARTS: Final = 1000
 MOST_LAUNCHES: Final = 20
 
 
-class Questions(Lists):
+class Questions(ListReads):
     """One snapshot, with the queries that answer questions."""
 
     async def task(self, task_id: int) -> Task | None:
         return (await self.tasks([task_id])).get(task_id)
 
-    async def line(self, task: Task) -> Line:
+    async def line(self, task: Task) -> LinePosition:
         """The place of a waiting row in its queue."""
         parameters = task.queue, task.priority, task.id, self.now, MOST_IN_LINE, task.kind
-        return (await self.all("line", read_line, *parameters))[0]
+        return (await self.all(query("line", "explain"), read_line, *parameters))[0]
 
     async def launches(self, task_id: int) -> list[RecordedLaunch]:
         """The newest launches of a row, newest first."""
-        return await self.all("launches", lambda row: RecordedLaunch(*row), task_id, MOST_LAUNCHES)
+        return await self.all(query("launches", "explain"), lambda row: RecordedLaunch(*row), task_id, MOST_LAUNCHES)
 
     async def marks(self, task_id: int) -> RowMarks | None:
         """The marks of a row. None: there is no such row."""
-        return next(iter(await self.all("marks", read_marks, task_id)), None)
+        return next(iter(await self.all(query("marks", "explain"), read_marks, task_id)), None)
 
     async def starts(self, task: Task) -> list[Start]:
         """Starts of the row's queue in the last hour, newest first."""
-        return await self.all("starts", lambda row: Start(*row), task.queue, self.now, task.kind, MOST_STARTS)
+        return await self.all(
+            query("starts", "explain"),
+            lambda row: Start(*row),
+            task.queue,
+            self.now,
+            task.kind,
+            MOST_STARTS,
+            task.priority,
+            task.id,
+        )
 
     async def queue_settings(self, queue: str) -> dict[str, DeclaredQueue]:
         """The rows of this queue and of `*` by name."""
-        return {one.name: one for one in await self.all("queue_settings", lambda row: DeclaredQueue(*row), queue)}
+        statement = query("queue_settings", "queues")
+        return {one.name: one for one in await self.all(statement, lambda row: DeclaredQueue(*row), queue)}
 
     async def queue_starts(self, queue: str) -> list[tuple[datetime, bytes | None]]:
         """Starts of a queue in the last hour, newest first, each with the kind of its row."""
-        return await self.all("queue_starts", tuple, queue, self.now, MOST_STARTS)
+        return await self.all(query("queue_starts", "queues"), tuple, queue, self.now, MOST_STARTS)
 
     async def queue_ends(self, queue: str, most: int) -> list[EndedRow]:
         """The rows of a queue that ended last, newest first."""
-        return await self.all("queue_ends", lambda row: EndedRow(*row), queue, most)
+        return await self.all(query("queue_ends", "queues"), lambda row: EndedRow(*row), queue, most)
 
     async def queue_times(self, queue: str, most: int) -> tuple[Percentiles, Percentiles]:
         """How long the rows of a queue waited and ran that ended last."""
-        return (await self.all("queue_times", read_times, queue, most))[0]
+        return (await self.all(query("queue_times", "queues"), read_times, queue, most))[0]
 
     async def warm_keys(self, nodes: Sequence[str], most: int) -> dict[str, dict[str, int]]:
         """Number of different cache keys by node and queue, of the newest ends."""
         found: dict[str, dict[str, int]] = {}
-        for node, queue, keys in await self.all("warm_keys", tuple, list(nodes), most):
+        for node, queue, keys in await self.all(query("warm_keys", "caches"), tuple, list(nodes), most):
             found.setdefault(node, {})[queue] = keys
         return found
 
     async def counts(self) -> list[QueueCount]:
         """The waiting rows of every queue. It reads their whole index: 0.2 s for a million rows."""
-        return await self.all("counts", lambda row: QueueCount(*row), self.now)
+        return await self.all(query("counts", "queues"), lambda row: QueueCount(*row), self.now)
+
+    async def ends(self, since: datetime, until: datetime) -> list[EndCount]:
+        """The rows that ended in this time, from `since` on and before `until`."""
+        return await self.all(query("ends", "queues"), lambda row: EndCount(*row), since, until)
 
     async def templates(self) -> list[OfferedTemplate]:
         """The templates by which INSERT judges rows."""
-        return await self.all("templates", read_template)
+        found = await self.all(query("templates", "queues"), read_template)
+        return [one for one in found if one is not None]
 
 
-def read_template(row: asyncpg.Record) -> OfferedTemplate:
-    bounds = msgspec.json.decode(row["bounds"], type=dict[str, str | int])
+def read_template(row: asyncpg.Record) -> OfferedTemplate | None:
+    """None: it cannot be read. The janitor writes it again soon."""
+    try:
+        bounds = msgspec.json.decode(row["bounds"], type=dict[str, str | int])
+    except UNREADABLE:
+        return None
     lists = {name: tuple(row[name]) for name in ("images", "machines", "sets")}
     opened = row["row_may_set"]
     return OfferedTemplate(row["name"], None if opened is None else tuple(opened), bounds, note=row["note"], **lists)
 
 
+def read_labels(written: str) -> dict[str, str]:
+    """The labels; none if they cannot be read."""
+    try:
+        return read_texts(written)
+    except UNREADABLE:
+        return {}
+
+
 def read_marks(row: asyncpg.Record) -> RowMarks:
-    return RowMarks(row["batch"], read_texts(row["labels"]), row["progress"], row["note"], row["error"])
+    return RowMarks(row["batch"], read_labels(row["labels"]), row["progress"], row["note"], row["error"])
 
 
 def read_times(row: asyncpg.Record) -> tuple[Percentiles, Percentiles]:
@@ -91,10 +322,86 @@ def read_times(row: asyncpg.Record) -> tuple[Percentiles, Percentiles]:
     return Percentiles(row["waits"], *(row["wait"] or ())), Percentiles(row["runs"], *(row["run"] or ()))
 
 
-def read_line(row: asyncpg.Record) -> Line:
-    return Line(row["before"], row["of"], MOST_IN_LINE, row["alike"])
+def read_line(row: asyncpg.Record) -> LinePosition:
+    return LinePosition(row["before"], row["of"], MOST_IN_LINE, row["alike"])
 
 
 def questions(session: Session) -> AbstractAsyncContextManager[Questions]:
     """Opens a snapshot. Raises DatabaseError without one."""
     return snapshot(session, Questions)
+
+
+class RowRefused(DispatcherError):
+    """The database refuses a row. The message has its rule and the next step, never a value of env or payload."""
+
+
+class RowNow(NamedTuple):
+    """What a submitter waits for. error: of a row that has failed."""
+
+    id: int
+    status: str
+    error: str | None
+
+
+class BatchNow(NamedTuple):
+    """Number of rows of a batch, and of those that have ended."""
+
+    tasks: int
+    succeeded: int
+    failed: int
+    cancelled: int
+
+
+class Reason(NamedTuple):
+    """Why so many rows have not ended."""
+
+    status: str
+    message: str
+    rows: int
+
+
+class OwnRows:
+    """Each call raises DatabaseError if it has no answer."""
+
+    def __init__(self, url: Url) -> None:
+        self._session = Session(url, OF_A_SUBMITTER, writes=True)
+
+    async def submit(self, columns: Mapping[str, Any]) -> int:
+        """Inserts a row. A repeated call inserts a second one, so nothing here repeats it. Raises RowRefused."""
+        async with self._session.use() as connection:
+            try:
+                return int(await connection.fetchval(query("submit", "wait"), msgspec.json.encode(columns).decode()))
+            except asyncpg.PostgresError as fault:
+                if not (fault.sqlstate or "").startswith(OF_THE_ROW):
+                    raise
+                told = fault.as_dict()
+                words = told["message"].removeprefix(FIRST_ELEMENT)
+                raise RowRefused("\n".join(filter(None, (f"{words} ({fault.sqlstate})", told.get("hint"))))) from None
+
+    async def rows(self, ids: Sequence[int]) -> list[RowNow]:
+        """Those that are there, and that this login sees."""
+        return [RowNow(*row) for row in await self._fetch(query("rows", "wait"), ids)]
+
+    async def queues_of_batch(self, batch: str) -> list[str]:
+        return [row["queue"] for row in await self._fetch(query("queues_of_batch", "wait"), batch)]
+
+    async def batch(self, queues: Sequence[str], batch: str) -> BatchNow:
+        return BatchNow(*(await self._fetch(query("batch", "wait"), queues, batch))[0])
+
+    async def rows_of_batch(
+        self, queues: Sequence[str], batch: str, statuses: Sequence[str], most: int = MOST_EXPLAINED
+    ) -> list[RowNow]:
+        """The first rows of a batch of this login that have one of these statuses."""
+        found = await self._fetch(query("rows_of_batch", "wait"), queues, batch, statuses, most)
+        return [RowNow(*row) for row in found]
+
+    async def why(self, ids: Sequence[int]) -> list[Reason]:
+        """The most frequent reasons of the first rows of these that have not ended."""
+        return [Reason(*row) for row in await self._fetch(query("why", "wait"), ids[:MOST_EXPLAINED])]
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _fetch(self, statement: str, *parameters: object) -> list[asyncpg.Record]:
+        async with self._session.use() as connection:
+            return await connection.fetch(statement, *parameters)

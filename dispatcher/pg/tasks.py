@@ -2,23 +2,30 @@
 
 Invariant: the snapshot of the rows also tells whether the server is the primary. Rows of a standby may be old: a task
 that is done may still wait there. The usual measure of lag does not help: it is NULL on a fresh standby.
+
+Declares queues in the database, from a file. `dispatcher migrate --queues FILE` calls it.
+
+The janitor's calls. Each one is a compare-and-set, on a separate session that may write.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
 
 import asyncpg
 import msgspec
+from msgspec import Meta, Struct
 
-from dispatcher.model.cache_history import Run
+from dispatcher.model.caches import CacheRun
 from dispatcher.model.errors import DatabaseError, DatabaseNotPrimary, DatabaseUnfit
 from dispatcher.model.snapshot import Frame
 from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
-from dispatcher.pg.connect import Session
-from dispatcher.pg.migrate import NEWEST, check_newer
+from dispatcher.pg.connect import Session, Url, open_connection, translated
+from dispatcher.pg.migrate import NEWEST, WRITING, check_newer
 from dispatcher.pg.queries import query
+from dispatcher.row_calls import NewestServer
 from dispatcher.runtime.metrics import DATABASE_UP
 
 T = TypeVar("T")
@@ -29,6 +36,9 @@ NEEDED_INDEXES: Final = ("tasks_pkey", "tasks_ready", "tasks_due", "tasks_proces
 NODES: Final = 3
 SUBMITTERS: Final = 1000
 RUNS: Final = 10
+NO_JOB: Final = "env or spec holds something that no Job can be made of"
+UNREADABLE: Final = (msgspec.DecodeError, RecursionError)
+"""What the decoder raises for JSON of Postgres that it cannot hold: numbers of thousands of digits, or deep nesting."""
 
 
 class Look:
@@ -38,40 +48,45 @@ class Look:
         self._connection = connection
         self.now: datetime = frame["now"]
         self.database_id: str = frame["database_id"]
-        self.frame = Frame(msgspec.json.decode(frame["queues"], type=list[Queue]), frame["held"], frame["next_due"])
+        self.frame = Frame(
+            msgspec.json.decode(frame["queues"], type=list[Queue]),
+            frame["held"],
+            frame["next_due"],
+            frame["tasks_refused"] or "",
+        )
 
     async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
         """The first waiting rows of each queue. `windows`: most rows by queue."""
         return await self.all(
-            "candidates", lambda row: IndexedRow(*row), list(windows), list(windows.values()), self.now
+            query("candidates", "cycle"), lambda row: IndexedRow(*row), list(windows), list(windows.values()), self.now
         )
 
     async def submitters(self, queues: Sequence[str]) -> list[tuple[str, str]]:
         """(queue, submitter) of all submitters with waiting rows in these queues."""
-        return await self.all("submitters", tuple, list(queues), SUBMITTERS)
+        return await self.all(query("submitters", "cycle"), tuple, list(queues), SUBMITTERS)
 
     async def indexed_rows_of(self, windows: Mapping[tuple[str, str], int]) -> list[IndexedRow]:
         """The first waiting rows of each submitter. `windows`: most rows by (queue, submitter)."""
         parameters = (*columns(list(windows)), list(windows.values()), self.now)
-        return await self.all("candidates_of", lambda row: IndexedRow(*row), *parameters)
+        return await self.all(query("candidates_of", "cycle"), lambda row: IndexedRow(*row), *parameters)
 
     async def kinds(self, ids: Sequence[int]) -> list[Kind]:
-        return await self.all("kinds", read_kind, ids)
+        return await self.all(query("kinds", "cycle"), read_kind, ids)
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
-        return {task.id: task for task in await self.all("tasks", read_task, ids)} if ids else {}
+        return {task.id: task for task in await self.all(query("tasks", "cycle"), read_task, ids)} if ids else {}
 
     async def still_waiting(self, ids: Sequence[int]) -> list[int]:
-        rows = await self.all("statuses", tuple, ids) if ids else ()
+        rows = await self.all(query("statuses", "cycle"), tuple, ids) if ids else ()
         return [id_ for id_, status in rows if status == Status.WAITING]
 
     async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         """`tasks` and `requests` in one query, for rows that are likely to be launched."""
-        rows = await self._connection.fetch(query("contenders"), ids) if ids else ()
+        rows = await self._connection.fetch(query("contenders", "cycle"), ids) if ids else ()
         return {row["id"]: read_task(row) for row in rows}, {row["id"]: read_request(row) for row in rows}
 
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
-        return {request.task_id: request for request in await self.all("requests", read_request, ids)}
+        return {request.task_id: request for request in await self.all(query("requests", "cycle"), read_request, ids)}
 
     async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, float]]:
         """Nodes where each (queue, cache key) succeeded last, newest first, each with the seconds since then.
@@ -81,21 +96,21 @@ class Look:
         step reads at most 1,000 index entries, so that a key with 100,000 runs on one node costs no more than a key
         with a few. The seconds come as texts: asyncpg would ask the server about an array of another type.
         """
-        rows = await self._connection.fetch(query("histories"), *columns(keys), NODES)
+        rows = await self._connection.fetch(query("histories", "caches"), *columns(keys), NODES)
         return {(queue, key): dict(zip(nodes, map(float, ages), strict=True)) for queue, key, nodes, ages in rows}
 
-    async def runs(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Run]]:
+    async def runs(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[CacheRun]]:
         """The newest successful runs of each (queue, cache key), newest first."""
-        found: dict[tuple[str, str], list[Run]] = {key: [] for key in keys}
-        for queue, key, *run in await self._connection.fetch(query("runs"), *columns(keys), RUNS):
-            found[queue, key].append(Run(*run))
+        found: dict[tuple[str, str], list[CacheRun]] = {key: [] for key in keys}
+        for queue, key, *run in await self._connection.fetch(query("runs", "caches"), *columns(keys), RUNS):
+            found[queue, key].append(CacheRun(*run))
         return found
 
     async def start_secret(self) -> tuple[bytes, bytes]:
         """The secret from which start keys are derived. Only the dispatcher's role may read it."""
-        row = await self._connection.fetchrow(query("start_secret"))
+        row = await self._connection.fetchrow(query("start_secret", "cycle"))
         if row is None:
-            raise DatabaseUnfit("dispatch.secrets is empty: its owner calls dispatch.rotate_secrets()")
+            raise DatabaseUnfit("dispatch_private.secrets is empty: its owner calls dispatch.rotate_secrets()")
         return row["start_inner"], row["start_outer"]
 
     async def run_digests(self, ids: Sequence[int]) -> dict[int, bytes]:
@@ -108,9 +123,9 @@ class Look:
         rows = await self._connection.fetch(query("with_cause", "janitor"), ids) if ids else ()
         return [tuple(row) for row in rows]
 
-    async def all(self, name: str, read: Callable[[asyncpg.Record], T], *parameters: Any) -> list[T]:
+    async def all(self, statement: str, read: Callable[[asyncpg.Record], T], *parameters: Any) -> list[T]:
         """The rows of a query, each read by `read`."""
-        return [read(row) for row in await self._connection.fetch(query(name), *parameters)]
+        return [read(row) for row in await self._connection.fetch(statement, *parameters)]
 
 
 L = TypeVar("L", bound=Look)
@@ -138,7 +153,12 @@ async def snapshot(session: Session, kind: type[L], held_at_most: int = 0) -> As
     async with session.use() as connection:
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         await transaction.start()
-        frame = await connection.fetchrow(query("frame"), list(NEEDED_INDEXES), held_at_most, NEWEST)
+        try:
+            frame = await connection.fetchrow(query("frame", "cycle"), list(NEEDED_INDEXES), held_at_most, NEWEST)
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError) as fault:
+            raise DatabaseUnfit(
+                f"the database has no schema, or one of a version before {NEWEST}: run `dispatcher migrate` ({fault})"
+            ) from fault
         yield kind(connection, fit(frame))
         await transaction.commit()  # no rollback after a fault: the session is dropped; a frozen server never answers
 
@@ -168,19 +188,31 @@ def read_task(row: asyncpg.Record) -> Task:
 
 
 def read_kind(row: asyncpg.Record) -> Kind:
-    return Kind(
-        digest=row["kind"],
-        template=row["template"],
-        timeout_seconds=row["timeout_seconds"],
-        spec=read_texts(row["spec"]),
-        spec_names=frozenset(row["spec_names"]),
-        env_names=frozenset(row["env_names"]),
-    )
+    """A row that cannot be read is that row's fault: the kind says why, and its rows are held."""
+    fault, spec = "" if row["are_objects"] else "env or spec is no object", dict[str, str]()
+    try:
+        spec = read_texts(row["spec"] or "{}")
+    except UNREADABLE:
+        fault = NO_JOB
+    names = frozenset(row["spec_names"]), frozenset(row["env_names"])
+    return Kind(row["kind"], row["template"], row["timeout_seconds"], spec, *names, fault)
 
 
 def read_request(row: asyncpg.Record) -> Request:
-    env, spec = read_texts(row["env"]), msgspec.json.decode(row["spec"])
-    return Request(row["id"], row["attempt"], env, spec, row["cache_key"])
+    """As `read_kind`: a request with a fault makes no Job."""
+    env, spec, fault = dict[str, str](), dict[str, Any](), ""
+    try:
+        env, spec = read_texts(row["env"]), msgspec.json.decode(row["spec"], type=dict[str, str | list[str]])
+        fault = wrong_list(spec)
+    except UNREADABLE:
+        fault = NO_JOB
+    return Request(row["id"], row["attempt"], env, spec, row["cache_key"], fault)
+
+
+def wrong_list(spec: Mapping[str, object]) -> str:
+    """The first field of spec that is a list and must not be one, or the other way round; empty: none."""
+    wrong = (name for name, value in spec.items() if isinstance(value, list) != (name in {"command", "args"}))
+    return next((f"spec.{name} has a value of a wrong type" for name in wrong), "")
 
 
 def read_texts(written: str) -> dict[str, str]:
@@ -188,3 +220,168 @@ def read_texts(written: str) -> dict[str, str]:
     found = msgspec.json.decode(written)
     pairs = found.items() if isinstance(found, dict) else ()
     return {name: value if isinstance(value, str) else msgspec.json.encode(value).decode() for name, value in pairs}
+
+
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Role = Annotated[str, Meta(min_length=1, max_length=63)]
+
+
+class QueueRow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A row of `dispatch.queues`, with the names and limits of its columns."""
+
+    name: Annotated[str, Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?|\*)$")]
+    weight: Annotated[int, Meta(ge=1, le=1000)] = 1
+    max_jobs: Count | None = None
+    max_jobs_per_submitter: Count | None = None
+    max_pending: Count | None = None
+    paused_until: str | None = None
+    owner_role: Role | None = None
+    submit_role: Role | None = None
+    max_waiting_per_submitter: Count | None = None
+    note: str | None = None
+    fair_submitters: bool = False
+
+
+def read_queues(file: Path) -> list[QueueRow]:
+    """The queues of the file, a JSON list. Raises DatabaseUnfit with the place and the rule of a fault."""
+    try:
+        queues = msgspec.json.decode(file.read_bytes(), type=list[QueueRow])
+    except (OSError, msgspec.DecodeError) as fault:  # `$[1].weight` is the weight of the second queue
+        raise DatabaseUnfit(f"queues of {file}: {fault}: see table dispatch.queues in docs/operator.md") from fault
+    names = [queue.name for queue in queues]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise DatabaseUnfit(f"queues of {file}: {', '.join(twice)} is declared twice: keep one of them")
+    return queues
+
+
+async def declare_queues(database_url: str | None, queues: list[QueueRow]) -> list[str]:
+    """Inserts the queues that are missing, all or none, and returns their names. Other queues stay as they are."""
+    connection = await open_connection(database_url, WRITING, writes=True)
+    try:
+        with translated():
+            async with connection.transaction():
+                await connection.execute(query("as_owner", "migrate"))
+                made = await connection.fetch(query("queues", "migrate"), msgspec.json.encode(queues).decode())
+    finally:
+        await connection.close()
+    return [row["name"] for row in made]
+
+
+LOCKED: Final = "locked"
+MOST_REFUSED: Final = 10
+CLOSING: Final = {
+    "application_name": "dispatcher-janitor",
+    "lock_timeout": "1000",  # for locks of whole tables; the functions never wait for a row
+}
+DELETED_AT_ONCE: Final = 1000
+
+
+class Deleted(Struct, frozen=True):
+    """An answer to `delete_old`.
+
+    deleted: number of deleted rows.
+    kept: rows that cannot be deleted, because a foreign key or a trigger of somebody else holds them.
+    why: what holds the first of them; None: there is none.
+    """
+
+    deleted: int
+    kept: Sequence[int]
+    why: str | None
+
+
+class Closings:
+    """Calls with a login of `dispatch_janitor`. An answer is the row's new status, None or LOCKED.
+
+    None: the row is no longer as judged, so nothing changed.
+    LOCKED: another transaction holds the row, so nothing changed.
+    """
+
+    def __init__(self, url: Url, newest: NewestServer | None = None) -> None:
+        self._session = Session(url, CLOSING, writes=True, newest=newest)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def give_back(self, task_id: int, fence: tuple[int, int, bytes], failures: int, error: str) -> str | None:
+        """Returns a run: next attempt, or failed. `fence`: attempt, launch and token digest of the run."""
+        return await self._call(query("return", "janitor"), task_id, *fence, failures, error)
+
+    async def end(self, task_id: int, fence: tuple[int, int, str | None], outcome: str, error: str) -> str | None:
+        """Ends a row. `fence`: attempt, launch and uid of the Job judged; without a uid only a waiting row matches."""
+        return await self._call(query("end", "janitor"), task_id, *fence, outcome, error)
+
+    async def cancel(self, task_id: int, attempt: int, run_digest: bytes) -> str | None:
+        return await self._call(query("cancel", "janitor"), task_id, attempt, run_digest)
+
+    async def snapshots(self) -> list[tuple[int, str, str]]:
+        """Sessions that keep a snapshot: (pid, login, oldest transaction)."""
+        async with self._session.use() as connection:
+            return [tuple(row) for row in await connection.fetch(query("snapshots", "janitor"))]
+
+    async def told(self, most: int) -> list[tuple[int, int, str, datetime, str]]:
+        """Reasons that were brought over, `most` of them: (task, attempt, reason, since, message)."""
+        async with self._session.use() as connection:
+            return [tuple(row) for row in await connection.fetch(query("told", "janitor"), most)]
+
+    async def tell(self, report: str) -> int | None:
+        """Brings reasons over. Returns the number of changed rows; None: another janitor has brought newer ones."""
+        async with self._session.use() as connection:
+            changed: int | None = await connection.fetchval(query("tell", "janitor"), report)
+        return changed
+
+    async def templates(self, offered: Sequence[T], *, are_all: bool) -> tuple[int, Sequence[T]]:
+        """Brings the table `templates` in step. `are_all`: others are deleted. As `ended`."""
+
+        async def write(some: Sequence[T]) -> int:
+            is_whole = are_all and len(some) == len(offered)
+            return await self._count(query("templates", "janitor"), msgspec.json.encode(some).decode(), is_whole)
+
+        return await pass_over(write, offered)
+
+    async def ended(self, ends: Sequence[T]) -> tuple[int, Sequence[T]]:
+        """Writes down what ended launches. Returns the number of changed rows, and the entries that were refused."""
+
+        async def write(some: Sequence[T]) -> int:
+            return await self._count(query("ended", "janitor"), msgspec.json.encode(some).decode())
+
+        return await pass_over(write, ends)
+
+    async def delete_old(self, days: int, kept: Sequence[int]) -> Deleted:
+        """Deletes rows that ended `days` ago, one batch at most. `kept`: rows that stay."""
+        async with self._session.use() as connection:
+            found = await connection.fetchrow(query("delete", "janitor"), days, DELETED_AT_ONCE, [*map(str, kept)])
+        assert found is not None  # it has one row
+        return Deleted(found["deleted"], [*map(int, found["kept"])], found["why"])
+
+    async def count_old(self, days: int) -> int:
+        """Number of rows that `delete_old` would delete."""
+        return await self._count(query("old", "janitor"), days, DELETED_AT_ONCE)
+
+    async def _count(self, statement: str, *parameters: object) -> int:
+        return int(await self._call(statement, *parameters) or 0)
+
+    async def _call(self, statement: str, *parameters: object) -> str | None:
+        async with self._session.use() as connection:
+            answer: str | None = await connection.fetchval(statement, *parameters)
+        return answer
+
+
+async def pass_over(write: Callable[[Sequence[T]], Awaitable[int]], entries: Sequence[T]) -> tuple[int, Sequence[T]]:
+    """Writes all entries by one call; if the database refuses it, by halves. One bad entry must not stop the others.
+
+    Returns the sum of the answers, and the entries that were refused. Raises the fault if all entries are refused, or
+    more than MOST_REFUSED: then it is not about an entry.
+    """
+    changed, refused, left = 0, list[T](), [entries]
+    while left:
+        some = left.pop()
+        try:
+            changed += await write(some)
+        except DatabaseUnfit:
+            if len(some) == 1:
+                refused += some
+            if len(refused) > MOST_REFUSED or len(refused) == len(entries):
+                raise
+            half = len(some) // 2
+            left += [part for part in (some[half:], some[:half]) if len(some) > 1]
+    return changed, refused

@@ -1,16 +1,132 @@
-"""The placement of one launch, from its row, the settings and its cache key's earlier runs."""
+"""The placement of one launch, from its row, the settings and its cache key's earlier runs.
 
+The directory of a cache on a node's disk: ROOT/INSTALLATION/DIGEST. Each cache key of a queue has one.
+
+History: the nodes where a queue's cache key succeeded last. The extender reads it in an annotation of the Pod.
+
+The pool of a row: the nodes that its Pods may go to. The first pool that is named counts (docs/settings.md).
+
+Real use: cpu and memory that earlier runs of a cache key used. The extender reads it in an annotation of the Pod.
+
+The rule is BlueKing CI's. cpu and memory of the newest ten runs are sorted separately, and the highest five of each are
+kept. So an entry does not describe one run, and the first entry holds both maxima. Memory is in MiB of 2**20 bytes.
+
+Which nodes have the directory of a cache key: what their cache keepers say, beside where the key succeeded before.
+
+A node without a keeper says nothing, and history alone counts for it. The number of directories that are remembered is
+bounded. The words of a keeper that would exceed it are left out, as if the node had none.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
 from msgspec import Struct
 
-from dispatcher.model.cache_history import CacheHistory
-from dispatcher.model.identity import COLD_NODES, HISTORY_NODES, REAL_RESOURCES
-from dispatcher.model.placement import Placement
+from dispatcher.model.caches import CacheHistory, CacheTotal, Kept, NodeCaches, Placement, Pool, Use
+from dispatcher.model.launches import COLD_NODES, HISTORY_NODES, REAL_RESOURCES
+from dispatcher.model.resources import milli_of
 from dispatcher.model.tasks import Request
-from dispatcher.placement.cache import cache_digest, cache_path
-from dispatcher.placement.history import MOST_NODES, write_history
-from dispatcher.placement.pools import choose_pool
-from dispatcher.placement.usage import write_uses
 from dispatcher.settings.definition import PlacementSettings
+
+
+def cache_digest(installation: str, queue: str, key: str) -> str:
+    """40 hex digits, so no text of a submitter is part of a path.
+
+    The same key in another queue is another directory, so teams cannot reach each other's caches. Neither can two
+    installations with the same root.
+    """
+    return hashlib.sha256(msgspec.json.encode([installation, queue, key])).hexdigest()[:40]
+
+
+def cache_folder(root: str, installation: str) -> str:
+    """The folder of an installation's caches. Its cache keeper can reach no other."""
+    return f"{root}/{installation}"
+
+
+def cache_path(root: str, installation: str, digest: str) -> str:
+    return f"{cache_folder(root, installation)}/{digest}"
+
+
+MOST_NODES: Final = 3
+POINTS: Final = (3, 2, 1)
+"""Points of the newest node, and of the two before. At weight 1 kube-scheduler makes 30, 20 and 10 of them."""
+
+
+def write_history(nodes: Sequence[str]) -> str:
+    return msgspec.json.encode(nodes[:MOST_NODES]).decode()
+
+
+def read_history(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The nodes, the newest first. ValueError: the annotation is not an array of names."""
+    written = annotations.get(HISTORY_NODES)
+    if written is None:
+        return ()
+    return tuple(dict.fromkeys(msgspec.json.decode(written, type=list[str])))[:MOST_NODES]
+
+
+def history_points(nodes: Sequence[str]) -> dict[str, int]:
+    """Points by node, for nodes of the history only."""
+    return dict(zip(nodes, POINTS, strict=False))
+
+
+def choose_pool(spec: Mapping[str, Any], settings: PlacementSettings) -> Pool | None:
+    """`spec`: the row's spec. The bounds of its template, which may forbid to name a machine, are checked before."""
+    if name := spec.get("private_machine"):
+        return Pool(settings.private_machine_label, name, is_private=True)
+    if name := spec.get("special_machine"):
+        return Pool(settings.special_machine_label, name)
+    label, _, value = settings.node_selector.partition("=")
+    return Pool(label, value) if label else None
+
+
+NEWEST_RUNS: Final = 10
+MOST_USES: Final = 5
+MIB: Final = 2**20
+
+
+class Written(Struct, frozen=True):
+    """One entry of the annotation. An empty or missing amount is unknown."""
+
+    cpu: str = ""
+    memory: str = ""
+
+
+class Needs(Struct, frozen=True):
+    """The annotation as numbers, in thousandths, highest first. An unknown amount is None."""
+
+    cpu: tuple[int | None, ...] = ()
+    memory: tuple[int | None, ...] = ()
+
+
+def write_uses(uses: Sequence[Use]) -> str:
+    """`uses`: one for each of the newest runs, the newest first."""
+    cpus = sorted((use.cpu for use in uses[:NEWEST_RUNS]), reverse=True)
+    memories = sorted((use.memory for use in uses[:NEWEST_RUNS]), reverse=True)
+    ranked = list(zip(cpus, memories, strict=True))[:MOST_USES]
+    return msgspec.json.encode(
+        [Written(f"{cpu * 1000:.0f}m", f"{memory / MIB:.0f}Mi") for cpu, memory in ranked]
+    ).decode()
+
+
+def read_needs(annotations: Mapping[str, str]) -> Needs:
+    """ValueError: the annotation is not an array of uses."""
+    written = annotations.get(REAL_RESOURCES)
+    if written is None:
+        return Needs()
+    uses = msgspec.json.decode(written, type=list[Written])[:MOST_USES]
+    return Needs(tuple(amount(use.cpu) for use in uses), tuple(amount(use.memory) for use in uses))
+
+
+def amount(written: str) -> int | None:
+    """The amount in thousandths, or None if it is no quantity or negative."""
+    try:
+        found = milli_of(written)
+    except ValueError:
+        return None
+    return found if found >= 0 else None
 
 
 class Placing(Struct, frozen=True):
@@ -43,3 +159,86 @@ class Placing(Struct, frozen=True):
         if not root or key is None:
             return ""
         return cache_path(root, self.installation, cache_digest(self.installation, queue, key))
+
+
+Key = tuple[str, str]
+"""Queue and cache key."""
+
+
+MOST_REMEMBERED: Final = 200_000
+
+
+NOTHING: Final[Mapping[str, Kept]] = {}
+
+
+class Warmth:
+    """What keepers say, kept in step with their ConfigMaps by `hear`."""
+
+    def __init__(self, installation: str, has_shown: Callable[[str], bool], clock: Callable[[], float]) -> None:
+        """`has_shown`: whether the API server has shown a node of this name. Others are not believed.
+
+        clock: seconds from any beginning.
+        """
+        self._clock = clock
+        self._installation = installation
+        self._has_shown = has_shown
+        self._kept: dict[str, dict[str, Kept]] = defaultdict(dict)
+        self._heard: dict[str, NodeCaches] = {}
+        self._heard_at: dict[str, float] = {}
+        self._number = self._bytes = 0
+
+    def hear(self, before: NodeCaches | None, after: NodeCaches | None) -> None:
+        """`before`: the last words of a node; None: it said nothing. `after`: its newest ones."""
+        if before is not None and (last := self._heard.pop(before.node, None)) is not None:
+            self._forget(last)
+        if before is not None and before != after:  # what is listed once more is not newer
+            self._heard_at.pop(before.node, None)
+        if after is not None and self._number + len(after.directories) <= MOST_REMEMBERED:
+            self._heard[after.node] = after
+            self._heard_at.setdefault(after.node, self._clock())
+            self._number += len(after.directories)
+            self._bytes += after.size
+            for digest, kept in after.directories.items():
+                self._kept[digest][after.node] = kept
+
+    def _forget(self, last: NodeCaches) -> None:
+        self._number -= len(last.directories)
+        self._bytes -= last.size
+        for digest in last.directories:
+            del self._kept[digest][last.node]
+            if not self._kept[digest]:
+                del self._kept[digest]
+
+    def kept(self, key: Key) -> Mapping[str, Kept]:
+        """The nodes that say that they have the directory of the key."""
+        found = self._kept.get(cache_digest(self._installation, *key), NOTHING)
+        return {node: kept for node, kept in found.items() if self._has_shown(node)}
+
+    def told_by(self, node: str) -> NodeCaches | None:
+        """The last words of the keeper of a node; None: it says nothing."""
+        return self._heard.get(node)
+
+    def total(self) -> CacheTotal:
+        """What all keepers tell together."""
+        return CacheTotal(len(self._heard), self._number, self._bytes)
+
+    def nodes(self, key: Key, history: Mapping[str, float]) -> tuple[str, ...]:
+        """The nodes that have the directory, or may have it, the best first.
+
+        history: nodes where the key succeeded, the newest first, and the seconds since then. A node that says that it
+        has not the directory is left out, unless the key succeeded there after these words. Nodes that say that they
+        have it come before those that say nothing.
+        """
+        shown = {node: age for node, age in history.items() if self._has_shown(node)}
+        return tuple(self._in_order(self.kept(key), shown))
+
+    def _in_order(self, kept: Mapping[str, Kept], history: Mapping[str, float]) -> Iterator[str]:
+        yield from (node for node in history if node in kept)
+        others = kept.keys() - set(history)
+        yield from sorted(others, key=lambda node: (-kept[node].last_use, node))
+        yield from (node for node, age in history.items() if node not in kept and not self._says_no(node, age))
+
+    def _says_no(self, node: str, age: float) -> bool:
+        """A keeper writes once a minute at most, so it tells a new directory late."""
+        heard = self._heard.get(node)
+        return heard is not None and heard.whole and self._clock() - self._heard_at[node] <= age

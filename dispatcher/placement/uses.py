@@ -11,15 +11,23 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from dispatcher.model.cache_history import Run, Use
+from dispatcher.model.caches import CacheRun, Use
 from dispatcher.runtime.clock import Clock, elapsed
 
 Key = tuple[str, str]
-"""Queue and cache key."""
+
 MOST_KEYS: Final = 10_000
+
+
 KEYS_A_ROUND: Final = 20
+
+
 LOOKUPS_AT_ONCE: Final = 4
+
+
 FRESH_SECONDS: Final = 60
+
+
 PAUSE_SECONDS: Final = 5
 
 
@@ -33,8 +41,8 @@ class Uses:
 
     def __init__(
         self,
-        runs: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Sequence[Run]]]],
-        ask: Callable[[Run], Awaitable[Use | None]],
+        runs: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Sequence[CacheRun]]]],
+        ask: Callable[[CacheRun], Awaitable[Use | None]],
         wake: Callable[[], None],
         clock: Clock = elapsed,
     ) -> None:
@@ -42,7 +50,7 @@ class Uses:
         self._ask = ask
         self._wake = wake
         self._clock = clock
-        self._known: dict[Key, dict[Run, Use | None]] = {}
+        self._known: dict[Key, dict[CacheRun, Use | None]] = {}
         self._fresh_until: dict[Key, float] = {}
         self._wanted: dict[Key, None] = {}
 
@@ -59,7 +67,7 @@ class Uses:
         runs = await self._runs(keys) if keys else {}
         places = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
-        async def look_up(key: Key, run: Run) -> Use | None:
+        async def look_up(key: Key, run: CacheRun) -> Use | None:
             if run in (known := self._known.get(key, {})):
                 return known[run]
             async with places:
@@ -75,7 +83,7 @@ class Uses:
                     raise fault
         return 0 if self._wanted else PAUSE_SECONDS
 
-    def _remember(self, key: Key, uses: dict[Run, Use | None]) -> None:
+    def _remember(self, key: Key, uses: dict[CacheRun, Use | None]) -> None:
         self._wanted.pop(key, None)
         self._known.pop(key, None)
         self._known[key] = uses

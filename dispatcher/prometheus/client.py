@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model.cache_history import Use
+from dispatcher.model.caches import Use
 from dispatcher.model.errors import DispatcherError
 
 ANSWER_SECONDS: Final = 5
@@ -34,16 +34,16 @@ class PrometheusFault(DispatcherError):
     """No answer in time, an answer that is not Prometheus', or an error that Prometheus reports."""
 
 
-class Sample(Struct, frozen=True):
+class QuerySample(Struct, frozen=True):
     value: tuple[float, str]
 
 
 class Result(Struct, frozen=True, rename={"kind": "resultType"}):
     kind: str
-    result: list[Sample]
+    result: list[QuerySample]
 
 
-class Reply(Struct, frozen=True):
+class QueryReply(Struct, frozen=True):
     """Answer of `/api/v1/query` (HTTP API of Prometheus)."""
 
     status: str
@@ -78,7 +78,7 @@ class Prometheus:
         try:
             asked = {"query": query} | ({"time": f"{at.timestamp():.3f}"} if at else {})
             async with self._session.post(self._url, data=asked, allow_redirects=False) as answer:
-                reply = msgspec.json.decode(await read_bounded(answer), type=Reply)
+                reply = msgspec.json.decode(await read_bounded(answer), type=QueryReply)
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             raise PrometheusFault(f"PROMETHEUS_URL: {self._url}: {type(fault).__name__}: {fault}") from fault
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:

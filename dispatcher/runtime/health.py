@@ -3,19 +3,138 @@
 Ready means that the program can do its work. Each request asks every check, and the body names what is missing. Alive
 means only that the event loop runs, which any answer proves. A missing database must not cause a restart: a restart
 would not bring it back, and would lose the caches.
+
+Start and end of an HTTP server of ours, and the check of the Host header on loopback.
 """
 
+import asyncio
+import re
+import socket
+import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from ipaddress import ip_address
+from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from dispatcher.runtime.listening import listen
+from dispatcher.model.errors import SettingsError
 from dispatcher.runtime.metrics import READY
 
+ALL_INTERFACES: Final = None
+OWN_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+HOST: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::\d*)?")
+"""A name or an address, with or without a port."""
+
+
+async def listen(
+    runner: web.AppRunner,
+    setting: str,
+    address: str,
+    tls: ssl.SSLContext | None = None,
+    names: Sequence[str] | None = None,
+) -> None:
+    """Listens at `address` (HOST:PORT), the value of `setting`. An empty host means every interface.
+
+    On loopback the server answers only requests to a name of this machine. `names`: further names; if they are given,
+    the rule holds at every address. Raises SettingsError if it cannot listen.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        if await is_loopback(host.strip("[]")) or names is not None:
+            runner.app.middlewares.append(answering_to(host, *(names or ())))
+        await runner.setup()
+        await Site(runner, host.strip("[]") or ALL_INTERFACES, int(port), ssl_context=tls).start()
+    except OSError as fault:
+        raise SettingsError((f"{setting} is {address!r}: {fault}",)) from fault
+
+
+async def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the host. Raises OSError if there is no such host."""
+    if not host:
+        return False
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
+
+
+def answering_to(*hosts: str) -> Middleware:
+    """Middleware that refuses requests to other hosts than these and loopback names. It stops DNS rebinding.
+
+    A web page can let its own name point to loopback. A browser on this machine then sends us the page's requests, with
+    that name as Host.
+    """
+    names = dict.fromkeys((*OWN_NAMES, *(host.lower() for host in hosts if host)))
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        asked = request.headers.getall("Host", [])
+        if len(asked) != 1 or name_of(asked[0]) not in names:
+            told = f"Host is {', '.join(asked)[:100]!r}: this server answers to"
+            raise web.HTTPForbidden(text=f"{told} {', '.join(names)} only\n")
+        return await handler(request)
+
+    return answer
+
+
+def name_of(host: str) -> str:
+    """The name in a Host header, without its port; empty if the header is invalid."""
+    found = HOST.fullmatch(host)
+    return found[1].lower() if found else ""
+
+
+class BoundedRunner(web.AppRunner):
+    """A runner whose server keeps at most `most` connections, 2 or more. For a further one the oldest is closed.
+
+    Nothing else ends a connection that sends half a request. Without a bound, a client that opens very many of them
+    would leave no file descriptor for the database and the API server.
+    """
+
+    def __init__(self, app: web.Application, most: int, **more: Any) -> None:
+        super().__init__(app, **more)
+        self._most = most
+
+    @property
+    def server(self) -> Any:
+        """What makes the protocol of a new connection."""
+        server = super().server
+        return None if server is None else partial(self._connect, server)
+
+    def _connect(self, server: web.Server) -> asyncio.Protocol:
+        for oldest in server.connections[: 1 - self._most]:
+            if oldest.transport is not None:
+                oldest.transport.abort()  # a close would wait until the client has read everything
+        return server()
+
+
+class Site(web.TCPSite):  # noqa: TID251  # the one place that works around its fault
+    """A TCP site that knows every accepted connection when it stops, so that it answers or closes each of them."""
+
+    async def stop(self) -> None:
+        if isinstance(self._server, asyncio.Server):
+            await take_nobody_new(self._server)
+        await super().stop()
+
+
+async def take_nobody_new(server: asyncio.Server) -> None:
+    """Stops accepting connections. Await this before `close`.
+
+    Otherwise `close` loses a connection that was accepted in the same turn of the event loop: it is never closed, and
+    its client waits (https://github.com/python/cpython/issues/109564, open).
+    """
+    loop = asyncio.get_running_loop()
+    for listener in server.sockets:
+        loop.remove_reader(listener.fileno())
+    for _ in range(2):  # in the first turn of the loop the connection is made, in the second its handler is called
+        await asyncio.sleep(0)
+
+
+MOST_CONNECTIONS: Final = 64
+"""Of probes and Prometheus. A client that opens more of them takes no descriptor from our own calls."""
 Check = Callable[[], str]
 """Returns a text that names what is missing; empty if nothing is."""
 
@@ -60,6 +179,6 @@ def build_app(checks: Mapping[str, Check], never_set: Sequence[MetricWrapperBase
 
 async def serve(app: web.Application, address: str) -> web.AppRunner:
     """Serves at DISPATCHER_LISTEN_ADDRESS. Raises SettingsError if it cannot listen there."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
+    runner = BoundedRunner(app, MOST_CONNECTIONS, access_log=None, shutdown_timeout=2)
     await listen(runner, "DISPATCHER_LISTEN_ADDRESS", address)
     return runner

@@ -18,12 +18,27 @@ OLDEST_WAIT: Final = Gauge(
     "dispatcher_oldest_wait_seconds", "For how long the oldest due row has waited, on the leader", ["queue"]
 )
 PARKED_TASKS: Final = Gauge("dispatcher_parked_tasks", "Rows that the last cycle judged and parked", ["reason"])
+DEMAND_PODS: Final = Gauge(
+    "dispatcher_demand_pods",
+    "Pods that wait as demand, on the leader: of shapes that ask, or that have grown",
+    ["of"],
+)
+DEMAND_UNANSWERED: Final = Gauge(
+    "dispatcher_demand_unanswered_seconds",
+    "For how long a shape has asked for a node in vain; 0: none asks",
+)
+TAKEN_BACK: Final = Counter(
+    "dispatcher_taken_back_total", "Jobs taken back while their Pods waited; the log has the causes"
+)
 QUEUE_SHARE: Final = Gauge(
     "dispatcher_queue_share",
     "Largest part of any one resource of all nodes that a queue has in flight; a number of Jobs without CHECK_ROOM",
     ["queue"],
 )
 JOBS: Final = Gauge("dispatcher_jobs", "Jobs of this installation", ["queue", "state"])
+KEPT_OBJECTS: Final = Gauge(
+    "dispatcher_kept_objects", "Deleted Jobs, and ended Pods of them, that a finalizer of others keeps", ["finalizer"]
+)
 JOB_CREATES: Final = Counter(
     "dispatcher_job_creates_total", "Creates of Jobs, by the meaning of the answer", ["outcome"]
 )
@@ -44,6 +59,12 @@ INSERT_TO_JOB: Final = Histogram(
 CYCLE_SECONDS: Final = Histogram("dispatcher_cycle_seconds", "Time to read rows and to plan one cycle", buckets=LATENCY)
 CYCLE_TASKS: Final = Gauge("dispatcher_cycle_tasks", "Rows judged in the last cycle, by verdict", ["verdict"])
 REFUSED_PODS: Final = Gauge("dispatcher_refused_pods", "Jobs without a Pod whose Pods are refused", ["cause"])
+REJECTING_NODES: Final = Gauge("dispatcher_rejecting_nodes", "Nodes that are avoided: their kubelet rejects our Pods")
+TASKS_ENDED: Final = Counter(
+    "dispatcher_tasks_ended_total",
+    "Rows that have ended, by their status, on the leader, half a minute to a minute after their end",
+    ["queue", "status"],
+)
 SWEEP_DELETES: Final = Counter("dispatcher_sweep_deletes_total", "Deletes of Jobs and Pods, by outcome", ["outcome"])
 READY: Final = Gauge("dispatcher_ready", "1 if /readyz says that the program can do its work, else 0")
 LEADER: Final = Gauge("dispatcher_leader", "1 if this replica may write now, else 0; of the dispatcher")
@@ -115,6 +136,10 @@ EXTENDER_CONFIG_FAULTS: Final = Gauge(
 HISTORY_HITS: Final = Counter(
     "dispatcher_history_hits_total", "Pods with a history, by the best history rank among the offered nodes", ["rank"]
 )
+OLDEST_SNAPSHOT: Final = Gauge(
+    "dispatcher_oldest_snapshot_seconds",
+    "For how long the janitor has seen one session keep its snapshot of the database. No dead row goes meanwhile",
+)
 CACHE_BYTES: Final = Gauge(
     "dispatcher_cache_bytes", "Bytes of the cache directories of this node: in_use (by a Pod), idle", ["state"]
 )
@@ -132,6 +157,10 @@ CACHE_UNUSED: Final = Histogram(
     "For how long removed cache directories had not been used. Short times mean that the disk is too small",
     buckets=(60, 600, 3600, 21_600, 86_400, 259_200, 604_800, 1_209_600, 2_592_000, 7_776_000),
 )
+CACHE_UNMEASURED: Final = Gauge(
+    "dispatcher_cache_unmeasured",
+    "Cache directories that were measured in part only: too many or too deep folders, or always changed",
+)
 CACHE_REFUSED: Final = Gauge("dispatcher_cache_refused", "Parts of cache directories that could not be removed")
 CACHE_DISK_USED: Final = Gauge(
     "dispatcher_cache_disk_used_ratio", "Used part of the disk of the cache directories, or of its inodes if more"
@@ -142,7 +171,9 @@ BUILD_INFO.labels(__version__, python_version()).set(1)
 
 OF_RUN: Final = (LEADER, CYCLE_SECONDS, INSERT_TO_JOB)
 """Metrics without labels that only `dispatcher run` sets. In another program they would stand at 0 for ever."""
-OF_KEEPER: Final = (CACHE_UNUSED, CACHE_REFUSED, CACHE_DISK_USED, CACHE_DISK_HIGH)
+OF_KEEPER: Final = (CACHE_UNUSED, CACHE_UNMEASURED, CACHE_REFUSED, CACHE_DISK_USED, CACHE_DISK_HIGH)
 """The same of `dispatcher cache-keeper`."""
+OF_JANITOR: Final = (OLDEST_SNAPSHOT,)
+"""The same of `dispatcher janitor`."""
 OF_ROWS: Final = (DATABASE_UP,)
 """The same of programs that read rows."""

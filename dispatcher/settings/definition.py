@@ -1,31 +1,106 @@
 """All settings. Each has one definition, by which `loading` reads the environment.
 
 Each class belongs to one component. The metadata of a field say how it is read. docs/settings.md is made from them.
+
+Readers make a setting's value from its text. They raise ValueError with the rule; callers add name and value.
 """
 
 import dataclasses
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dispatcher.settings.reading import (
-    Reader,
-    address,
-    amount,
-    boolean,
-    choice,
-    dns_label,
-    dns_name,
-    folder,
-    http_url,
-    integer,
-    label,
-    label_key,
-    label_pair,
-    seconds,
-    size,
-    text,
-    words,
-)
+from dispatcher.model.resources import parse_quantity
+
+Reader = Callable[[str], Any]
+NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+LABEL_KEY = rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{NAME}"
+
+
+def integer(least: int, most: int) -> Reader:
+    def read(text: str) -> int:
+        value = int(text) if re.fullmatch(r"-?[0-9]{1,12}", text) else None
+        if value is None or not least <= value <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}")
+        return value
+
+    return read
+
+
+def size(text: str) -> int:
+    """Bytes."""
+    value = parse_quantity(text)
+    if value < 1:
+        raise ValueError("must be an amount of bytes, such as 20Gi")
+    return int(value)
+
+
+def job_bytes(text: str) -> str:
+    if not 2**10 <= size(text) <= 2**18:
+        raise ValueError("must be from 1Ki to 256Ki")
+    return text
+
+
+def seconds(least: float, most: float) -> Reader:
+    def read(text: str) -> float:
+        value = float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text) else None
+        if value is None or not least <= value <= most:
+            raise ValueError(f"must be seconds, a number from {least:g} to {most:g}")
+        return value
+
+    return read
+
+
+def boolean(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError("must be true or false")
+    return text == "true"
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def choice(*options: str) -> Reader:
+    def read(text: str) -> str:
+        if text not in options:
+            raise ValueError(f"must be one of {', '.join(options)}")
+        return text
+
+    return read
+
+
+def matching(pattern: str, rule: str) -> Reader:
+    def read(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"must be {rule}")
+        return text
+
+    return read
+
+
+def address(text: str) -> str:
+    parts = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:\s]*):([0-9]{1,5})", text)
+    if parts is None or int(parts[2]) > 65_535:
+        raise ValueError("must be HOST:PORT")
+    return text
+
+
+def amount(text: str) -> str:
+    if parse_quantity(text) <= 0:
+        raise ValueError("must be above 0")
+    return text
+
+
+label = matching(r"[a-z0-9]([-a-z0-9]{0,14}[a-z0-9])?", "a DNS label of at most 16 characters")
+dns_label = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "a DNS label of at most 63 characters")
+dns_name = matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "a DNS name in lower case")
+label_key = matching(LABEL_KEY, "a label's key, such as pool or example.org/pool")
+folder = matching(r"(?!.*/\.\.?(/|$))(/[A-Za-z0-9._-]+)+", "an absolute path of plain names, without . and ..")
+http_url = matching(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?", "an http or https URL without user or query")
+label_pair = matching(f"{LABEL_KEY}={NAME}", "LABEL=VALUE")
+text = str
 
 
 def setting(name: str, default: Any, read: Reader, meaning: str, **more: Any) -> Any:
@@ -109,12 +184,21 @@ class JobSettings:
     pass_env: tuple[str, ...] = setting(
         "PASS_ENV", (), words, "Globs of the dispatcher's own variables that every container gets"
     )
-    timeout_seconds: int = setting("TIMEOUT_SECONDS", 3600, integer(1, 604_800), "Run limit of rows that set none")
+    timeout_seconds: int = setting(
+        "TIMEOUT_SECONDS", 3600, integer(1, 604_800), "Run limit of rows that set none; it counts the pull, too"
+    )
     start_deadline_seconds: int = setting(
         "START_DEADLINE_SECONDS",
         1800,
         integer(10, 604_800),
         "Limit from the binding of a Pod to a node to a running container",
+    )
+    max_job_bytes: str = setting(
+        "MAX_JOB_BYTES",
+        "16Ki",
+        job_bytes,
+        "Bytes of env, command and args that a row adds to its Job; a template may raise it (max-bytes). The payload is "
+        "there for more",
     )
     max_launches: int = setting(
         "MAX_LAUNCHES", 3, integer(1, 100), "Limit of launches of one attempt that never started"
@@ -207,9 +291,15 @@ class AdmissionSettings:
     )
     max_pending: int = setting(
         "MAX_PENDING",
-        1,
+        1000,
         integer(0, 100_000),
-        "Pods of one shape that may wait although no node has room for them (probes, for a cluster autoscaler)",
+        "Pods of one shape that may wait as demand, although no node has room for them; 0: none",
+    )
+    demand: str = setting(
+        "DEMAND",
+        "auto",
+        choice("auto", "all", "one"),
+        "auto: one Pod of a shape waits, and all that are needed once that brought a node; all: at once; one: never more",
     )
     pending_mode: str = setting(
         "PENDING_MODE",
@@ -248,7 +338,12 @@ class JanitorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    listen_address: str = setting("LISTEN_ADDRESS", "0.0.0.0:8080", address, "Address of health, readiness and metrics")
+    listen_address: str = setting(
+        "LISTEN_ADDRESS",
+        ":8080",
+        address,
+        "Address of health, readiness and metrics; without a host every interface, IPv4 and IPv6",
+    )
     dashboard_address: str = setting(
         "DASHBOARD_ADDRESS",
         "127.0.0.1:8081",

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from dispatcher.model.errors import SettingsError
-from dispatcher.model.quantity import parse_quantity
+from dispatcher.model.resources import parse_quantity
 from dispatcher.settings.definition import ExtenderSettings, JobSettings, KeeperSettings, Settings
 
 PREFIX: Final = "DISPATCHER_"
@@ -20,7 +20,7 @@ COMPONENTS: Final = {field.name: field.type for field in dataclasses.fields(Sett
 READ_FROM_FILE: Final = "_FILE"
 
 
-class Source(Struct, frozen=True):
+class SettingSource(Struct, frozen=True):
     """A setting's value and its origin, for `dispatcher config`."""
 
     name: str
@@ -34,14 +34,14 @@ class Loaded(Struct, frozen=True):
     """Settings, their sources, and warnings. A warning does not stop the program."""
 
     settings: Settings
-    sources: tuple[Source, ...]
+    sources: tuple[SettingSource, ...]
     warnings: tuple[str, ...]
 
 
 def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Loaded:
     """Reads all settings. Raises SettingsError with every fault. `read_file`: content of a path, or OSError."""
     faults: list[str] = []
-    sources: list[Source] = []
+    sources: list[SettingSource] = []
     parts: dict[str, Any] = {}
     for part, component in COMPONENTS.items():
         values = {}
@@ -133,10 +133,12 @@ def reread(name: str, value: str | None, environ: Mapping[str, str], read_file: 
     return value if path is None else read_file(path).strip()
 
 
-def describe(field: Any, value: Any, origin: str) -> Source:
+def describe(field: Any, value: Any, origin: str) -> SettingSource:
     meta = field.metadata
     hidden = meta["secret"] and value is not None
-    return Source(meta["name"], "(hidden)" if hidden else show(value), origin, show(field.default), meta["meaning"])
+    return SettingSource(
+        meta["name"], "(hidden)" if hidden else show(value), origin, show(field.default), meta["meaning"]
+    )
 
 
 def show(value: Any) -> str:

@@ -4,16 +4,23 @@ Invariant: a Job is deleted only if its row is past the Job's attempt, or is ter
 after the Job was seen finished. A Job of a higher attempt than its row's stays: it shows a restore of the database.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
-from dispatcher.model.identity import task_identity
-from dispatcher.model.jobs import End, Job
+from dispatcher.model.cluster import Pod
+from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.launches import is_same, task_identity
 from dispatcher.model.tasks import TERMINAL, Task
 
 MOST_TOMBSTONES: Final = 1000
+CROWDED: Final = timedelta(seconds=20)
+"""Two rounds of the janitor."""
+LARGE_BYTES: Final = 16 * 2**10
 CONFIRMATIONS: Final = 3
+MOST_FINALIZERS: Final = 10
 CONFIRM_EVERY: Final = timedelta(seconds=10)
 
 
@@ -40,11 +47,32 @@ class Absences:
         self._seen = {uid: seen for uid, seen in self._seen.items() if uid in wanted}
 
 
-def plan_due(jobs: Iterable[Job], cluster_now: datetime, tombstone: timedelta) -> list[Job]:
-    """Finished Jobs past their tombstone time, or beyond the newest MOST_TOMBSTONES; oldest first."""
+def kept_by_others(jobs: Iterable[Job], pods: Iterable[Pod]) -> Mapping[str, int]:
+    """How many Jobs, and Pods that have ended, are being deleted and kept by each finalizer of others."""
+    of_jobs = (name for job in jobs for name in job.kept_by)
+    of_pods = (name for pod in pods if pod.has_ended for name in pod.kept_by)
+    return dict(Counter(chain(of_jobs, of_pods)).most_common(MOST_FINALIZERS))
+
+
+def plan_due(
+    jobs: Iterable[Job], cluster_now: datetime, tombstone: timedelta, *, is_crowded: bool = False
+) -> list[Job]:
+    """Finished Jobs past their tombstone time, or beyond the newest MOST_TOMBSTONES; those with much text first, then
+    the oldest: etcd has the room of a large one for many small ones.
+
+    is_crowded: a ResourceQuota counts finished Jobs, and has no room for another one. Then they stay only until the
+        janitor has written down why they failed.
+    """
     finished = sorted((job for job in jobs if job.is_finished and not job.deleting), key=ended_at)
     beyond = len(finished) - MOST_TOMBSTONES
-    return [job for rank, job in enumerate(finished) if rank < beyond or cluster_now - ended_at(job) >= tombstone]
+
+    def stays(job: Job) -> timedelta:
+        if not is_crowded:
+            return tombstone
+        return timedelta(0) if job.phase is Phase.COMPLETE else min(tombstone, CROWDED)
+
+    due = [job for rank, job in enumerate(finished) if rank < beyond or cluster_now - ended_at(job) >= stays(job)]
+    return sorted(due, key=lambda job: -(job.size // LARGE_BYTES))
 
 
 def plan_sweep(
@@ -54,13 +82,17 @@ def plan_sweep(
     return [
         End("jobs", job.name, job.uid, cause, resource_version=job.resource_version)
         for job in due
-        if job.database_id == database_id and (cause := why_swept(job, tasks.get(job.task_id), now, absences))
+        if job.database_id in {database_id, ""}
+        and (cause := why_swept(job, tasks.get(job.task_id), database_id, now, absences))
     ]
 
 
-def why_swept(job: Job, task: Task | None, now: datetime, absences: Absences) -> str:
+def why_swept(job: Job, task: Task | None, database_id: str, now: datetime, absences: Absences) -> str:
     """Why a finished Job is no longer needed; empty if it is still needed."""
-    if task is None or task_identity(job.database_id, task.id, task.created_at) != job.identity:
+    is_its = task is not None and is_same(job.identity, task_identity(database_id, task.id, task.created_at))
+    if not (job.database_id or is_its):
+        return ""  # somebody removed its annotations: nothing tells whether its row was in this database
+    if task is None or not is_its:
         return "its row is gone" if absences.confirm(job.uid, now) else ""
     absences.forget(job.uid)
     if task.attempt > job.attempt:

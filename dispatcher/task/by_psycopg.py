@@ -1,4 +1,4 @@
-"""A call through psycopg 3. It tells faults of a connection by their words alone, so an unknown one counts as away."""
+"""A call through psycopg 3."""
 
 import contextlib
 import os
@@ -6,20 +6,17 @@ import re
 import socket
 import threading
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from dispatcher.row_calls import LOGIN_REFUSED, PINNED, SERVER, NewestServer, OldPrimary
 from dispatcher.task.contract import URL, DatabaseFault, WrongEnvironment
 
-REFUSED: Final = re.compile(
-    r"authentication failed|no pg_hba.conf entry|does not exist|permission denied|not permitted"
-)
 
-
-def ask(url: str, statement: str, parameters: Sequence[object]) -> tuple[Any, ...] | None:
-    """The first row of the answer."""
+def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[object]) -> tuple[Any, ...] | None:
+    """The first row of the answer. `newest`: the newest server that this task saw."""
     try:
         # A twin of the socket has a number of its own, which no other socket gets meanwhile.
         with connect(url) as connection, socket.socket(fileno=os.dup(connection.fileno())) as twin:
@@ -27,12 +24,21 @@ def ask(url: str, statement: str, parameters: Sequence[object]) -> tuple[Any, ..
             alarm.daemon = True
             alarm.start()
             try:
+                recognise(connection, newest)
                 return connection.execute(re.sub(r"\$\d+", "%s", statement).encode(), parameters).fetchone()
             finally:
                 alarm.cancel()
-    except (OSError, psycopg.Error) as fault:
-        state = getattr(fault, "sqlstate", None)
-        raise DatabaseFault(fault, state or ("28000" if REFUSED.search(str(fault)) else None)) from fault
+    except (OSError, psycopg.Error, OldPrimary) as fault:
+        refused = LOGIN_REFUSED if "password authentication failed" in str(fault) else None  # it gives no code for it
+        raise DatabaseFault(fault, getattr(fault, "sqlstate", None) or refused) from fault
+
+
+def recognise(connection: psycopg.Connection[tuple[Any, ...]], newest: NewestServer) -> None:
+    """OldPrimary: the server must not be used."""
+    with contextlib.suppress(psycopg.Error):  # some providers refuse the question; then any primary is taken
+        row = connection.execute(SERVER).fetchone()
+        assert row is not None  # it has one row
+        newest.learn(*row)
 
 
 def cut(connection: socket.socket) -> None:
@@ -47,7 +53,8 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
         if "@" in str(given.get("host", "")) or re.search(r"[^\d,]", str(given.get("port", ""))):
             raise psycopg.ProgrammingError  # these are parts of a password
         try:
-            return connect_with(url, f"{options} -c search_path=pg_catalog,pg_temp")
+            pinned = (f"-c {name}={value.replace(' ', '')}" for name, value in PINNED.items())
+            return connect_with(url, " ".join((options, *pinned)))
         except psycopg.OperationalError as fault:
             if "startup parameter" in str(fault):  # this pooler refuses settings
                 return connect_with(url, options)  # our statements name the schema of each object

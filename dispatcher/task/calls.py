@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from dispatcher.row_calls import NewestServer, is_final
 from dispatcher.task.contract import DatabaseFault
 
 try:
@@ -27,22 +28,29 @@ HEARD_SECONDS: Final = 0.5
 SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
 
 
-def call(url: str, name: str, *parameters: object) -> tuple[Any, ...] | None:
+class TaskDatabase(NamedTuple):
+    """Where the calls go. `newest`: the newest server that answered one of them."""
+
+    url: str
+    newest: NewestServer
+
+
+def call(database: TaskDatabase, name: str, *parameters: object) -> tuple[Any, ...] | None:
     """The first row of the answer. DatabaseFault, WrongEnvironment: there is none."""
     # The first line is a comment.
-    return ask(url, (SQL / f"{name}.sql").read_text(encoding="utf-8").partition("\n")[2], parameters)
+    return ask(*database, (SQL / f"{name}.sql").read_text(encoding="utf-8").partition("\n")[2], parameters)
 
 
 def ask_until(
-    deadline: float, over: threading.Event, url: str, name: str, *parameters: object
+    deadline: float, over: threading.Event, database: TaskDatabase, name: str, *parameters: object
 ) -> tuple[Any, ...] | None:
-    """Repeats the call, with growing pauses, until there is an answer, the deadline has passed, or all is over."""
+    """Repeats the call, with growing pauses. Gives up after a final fault, at the deadline, or if all is over."""
     pause = 0.2
     while True:
         try:
-            return call(url, name, *parameters)
+            return call(database, name, *parameters)
         except DatabaseFault as fault:
-            if not fault.is_away or time.monotonic() >= deadline or over.is_set():
+            if is_final(name, fault.sqlstate) or time.monotonic() >= deadline or over.is_set():
                 raise
             say(f"task_{name}: {fault}; asked again")
             if over.wait(pause * random.uniform(0.5, 1)):  # noqa: S311  # spreads a thousand tasks, keeps no secret

@@ -1,11 +1,14 @@
 """One launch of one task: its start, its heartbeats while the body runs, and its report.
 
 Failure story: if the process is killed, at any moment, the row stays `processing`, and the next launch takes it over.
+
+SIGTERM from outside, such as the drain of a node: the body unwinds, as after an exception.
 """
 
 import asyncio
 import json
 import os
+import signal
 import threading
 import time
 import traceback
@@ -15,33 +18,90 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final, Self
 
-from dispatcher.task.calls import ask_until, call, in_thread, say, settled
-from dispatcher.task.contract import TAKEN, Contract, DatabaseFault, WrongEnvironment
-from dispatcher.task.report import Failed, Report, as_note, as_progress, as_result, judge
-from dispatcher.task.sigterm import Sigterm
+from dispatcher.row_calls import PUT_OFF, START_SECONDS, UNREPORTED, NewestServer
+from dispatcher.task.calls import TaskDatabase, ask_until, call, in_thread, say, settled
+from dispatcher.task.contract import (
+    TAKEN,
+    DatabaseFault,
+    Failed,
+    LaunchContract,
+    TaskReport,
+    WrongEnvironment,
+    as_note,
+    as_progress,
+    as_result,
+    is_success,
+    judge,
+)
 
-UNREPORTED: Final = 69
-"""The exit status of a process that could not deliver its report. With 0 the row would be parked."""
+TERMINATED: Final = 128 + signal.SIGTERM
+SET: Final = signal.signal
 
 
-class Task:
+class Sigterm:
+    """Raises SystemExit(143) in the main thread. A task in another thread has no handler.
+
+    came: it has raised, or a handler of the body was called. A second SIGTERM does not disturb the cleaning up.
+    is_ignored: the body has ended, so its report is not disturbed.
+    """
+
+    def __init__(self) -> None:
+        self.came = self.is_ignored = False
+        self._owner = os.getpid()
+        self._before: Any = None
+
+    def catch(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._before = SET(signal.SIGTERM, self._raise) or signal.SIG_DFL
+            signal.signal = self._set  # type: ignore[assignment]  # its types are those of the other
+
+    def restore(self) -> None:
+        if self._before is not None:
+            signal.signal = SET
+            SET(signal.SIGTERM, self._before)
+
+    def _set(self, number: int, handler: Any) -> Any:
+        """Stands for `signal.signal` while the body runs. A handler of the body hides no SIGTERM from us.
+
+        asyncio sets its handlers by it, too.
+        """
+        if number != signal.SIGTERM or not callable(handler) or handler == self._raise:
+            return SET(number, handler)
+
+        def told(number: int, frame: object) -> None:
+            self.came = self.came or not self.is_ignored
+            handler(number, frame)
+
+        return SET(number, told)
+
+    def _raise(self, number: int, _: object) -> None:
+        if os.getpid() != self._owner:  # a child that was forked in the body
+            self.restore()
+            signal.raise_signal(number)
+        elif not self.came and not self.is_ignored:
+            self.came = True
+            raise SystemExit(TERMINATED)
+
+
+class ContainerTask:
     """The task of this container. Use it once, with `with` or `async with`.
 
     The body ends: `succeeded`. It raises: `retry`, with the end of the traceback. It raises Failed, or
     exits with a status of `report.FINAL`: `failed`. SIGTERM raises SystemExit(143) in the body, once, and nothing is
-    reported; that works in the main thread alone.
+    reported; that works in the main thread alone. A body with a handler of its own that ends after SIGTERM is not done
+    either, unless it has called `finish`.
     """
 
-    def __init__(self, contract: Contract, heartbeat_seconds: float = 15) -> None:
-        self._url, self._me = contract.database_url, contract.me
+    def __init__(self, contract: LaunchContract, heartbeat_seconds: float = 15) -> None:
+        self._database, self._me = TaskDatabase(contract.database_url, NewestServer()), contract.me
         self._heartbeat_seconds = heartbeat_seconds
         self._deadline = time.monotonic() + contract.limit_seconds
         self._owner = os.getpid()
         self._over = threading.Event()
         self._sigterm = Sigterm()
-        self._row_says = ""  # cancel or lost
+        self._heard = self._row_says = ""  # cancel or lost: what the end goes by, and what the body is told
         self._said: tuple[float | None, str | None] = (None, None)
-        self._finished: Report | None = None
+        self._finished: TaskReport | None = None
 
     @cached_property
     def payload(self) -> Any:
@@ -68,7 +128,7 @@ class Task:
 
     def finish(self, result: object = None) -> None:
         """Sets the result: JSON of at most 64 KiB. It is reported when the body ends."""
-        self._finished = Report("succeeded", result=None if result is None else as_result(result))
+        self._finished = TaskReport("succeeded", result=None if result is None else as_result(result))
 
     def __enter__(self) -> Self:
         with self._starting() as started:
@@ -93,11 +153,15 @@ class Task:
         self._sigterm.catch()
         os.environ[TAKEN] = str(self._owner)
         try:
-            yield in_thread(lambda: ask_until(self._deadline, self._over, self._url, "start", *self._me))
-        except BaseException:  # whatever ends the start, nobody asks any more
+            deadline = min(self._deadline, time.monotonic() + START_SECONDS)
+            yield in_thread(lambda: ask_until(deadline, self._over, self._database, "start", *self._me))
+        except BaseException as fault:  # whatever ends the start, nobody asks any more
             self._over.set()
             self._sigterm.restore()
             os.environ.pop(TAKEN, None)
+            if isinstance(fault, DatabaseFault) and not fault.is_of_values:
+                say(f"not started: {fault}")
+                raise SystemExit(PUT_OFF) from fault
             raise
 
     def _begin(self, row: tuple[Any, ...] | None) -> Self:
@@ -112,21 +176,26 @@ class Task:
         """Sends heartbeats until the body ends. An unreachable database is no reason to stop."""
         while not self.lost and not self._over.wait(self._heartbeat_seconds):
             try:
-                row = call(self._url, "heartbeat", self._token, *self._said)
+                row = call(self._database, "heartbeat", self._token, *self._said)
             except Exception as fault:  # noqa: BLE001  # whatever it is, the next heartbeat may arrive
                 if not self._over.is_set():
                     say(f"task_heartbeat: {fault}")
                 continue
             if (answer := row[0] if row else "lost") not in {"continue", self._row_says}:
-                say(f"the row says {answer}")  # before the body hears it: the process may end then
-                self._row_says = answer
+                self._heard = answer  # first: whoever reads the words may send SIGTERM at once
+                say(f"the row says {answer}")
+                self._row_says = answer  # last: the body may end the process at once
 
     @contextmanager
     def _ending(self, fault: BaseException | None) -> Iterator[Future[int]]:
         self._sigterm.is_ignored = True
         self._over.set()
-        report = judge(fault, self._row_says, is_stopped=self._sigterm.came, finished=self._finished)
-        reported = in_thread(lambda: self._send(report))
+        is_stopped = self._sigterm.came
+        report = judge(fault, self._heard, is_stopped=is_stopped, finished=self._finished)
+        is_left = report is None and is_success(fault) and is_stopped and not self._heard
+        if is_left:
+            say("the body ended after SIGTERM, and without `finish`: not reported, the next launch takes over")
+        reported = in_thread(lambda: TERMINATED if is_left else self._send(report))
         try:
             yield reported
         finally:
@@ -137,15 +206,15 @@ class Task:
                     traceback.print_exception(fault)  # it goes no further
                 raise SystemExit(status)
 
-    def _send(self, report: Report | None) -> int:
+    def _send(self, report: TaskReport | None) -> int:
         """The exit status. 0: there is nothing to add to the end of the body."""
         if report is None:
             return 0
         try:
-            answer = ask_until(self._deadline, threading.Event(), self._url, "finish", self._token, *report)
+            answer = ask_until(self._deadline, threading.Event(), self._database, "finish", self._token, *report)
         except (DatabaseFault, WrongEnvironment) as fault:
-            if report.result is not None and isinstance(fault, DatabaseFault) and fault.is_of_value:
-                return self._send(Report("failed", f"the result cannot be stored: {fault}")) or 1
+            if report.result is not None and isinstance(fault, DatabaseFault) and fault.is_of_values:
+                return self._send(TaskReport("failed", f"the result cannot be stored: {fault}")) or 1
             say(f"{report.outcome} could not be reported: {fault}")
             return UNREPORTED
         if answer is None or answer[0] is None:

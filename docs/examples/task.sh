@@ -2,14 +2,21 @@
 # task.sh COMMAND [ARG…]: takes the row of this container, runs COMMAND, reports. Needs bash, psql, coreutils, iconv.
 # COMMAND gets the payload on stdin and may leave a result, as JSON, on stdout. Some of its statuses are final: see the end.
 set -u
+for name in TASK_ID TASK_START_KEY TASK_ATTEMPT TASK_LAUNCH JOB_UID NODE_NAME POD_NAME TASK_TIMEOUT_SECONDS TASK_DATABASE_URL; do
+    [ -n "${!name-}" ] || { echo "$name is not set: see docs/author.md" >&2 && exit 2; }
+done
 export PGCONNECT_TIMEOUT=10 PGTARGETSESSIONATTRS=read-write
 # Sessions of one login read each other's statements: the key goes as a setting of the session (see `ask`).
 work='' stopped='' secret=$TASK_START_KEY SECRET="current_setting('task.secret')::uuid"
-ask() { # STATEMENT [-v NAME=VALUE …]: again and again while the database is away, for each call may be repeated
+patience=300 # seconds; a container that waits longer for its start only keeps its room from others
+ask() { # STATEMENT [-v NAME=VALUE …]: again and again, for each call may be repeated, unless its values are refused
     local statement=$1 status && shift
-    until PGOPTIONS="-c task.secret=$secret" timeout 20 psql -d "$TASK_DATABASE_URL" -XqAt -v ON_ERROR_STOP=1 "$@" <<<"$statement"; do
+    until PGOPTIONS="-c task.secret=$secret -c statement_timeout=8s" timeout 20 \
+        psql -d "$TASK_DATABASE_URL" -XqAt -v ON_ERROR_STOP=1 -v VERBOSITY=verbose "$@" <<<"$statement" 2>"$folder/said"; do
         status=$?
-        case $status in 2 | 124 | 143) sleep 2 ;; *) return "$status" ;; esac # no connection, no answer; else refused
+        cat "$folder/said" >&2
+        grep -Eq 'ERROR: +(22|DI|54001)' "$folder/said" && return 1
+        case $status:$((SECONDS < patience)) in 2:1 | 3:1 | 124:1 | 143:1) sleep 2 ;; *) return 1 ;; esac # 126: too long
     done
 }
 beat() { # signs of life; whatever the row says but `continue` stops COMMAND
@@ -37,7 +44,8 @@ folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT && mkfifo "$folder/stderr" |
 ask "SELECT run_token, coalesce(payload, 'null')
      FROM dispatch.task_start(:'id', $SECRET, :'attempt', :'launch', :'uid', :'node', :'pod')" \
     -v id="$TASK_ID" -v attempt="$TASK_ATTEMPT" -v launch="$TASK_LAUNCH" \
-    -v uid="$JOB_UID" -v node="$NODE_NAME" -v pod="$POD_NAME" >"$folder/row" || exit 1
+    -v uid="$JOB_UID" -v node="$NODE_NAME" -v pod="$POD_NAME" >"$folder/row" || exit 75 # the launch does not count as one that failed
+patience=$TASK_TIMEOUT_SECONDS
 [ -s "$folder/row" ] || exit 0 # not ours, or not any more
 IFS='|' read -r secret payload <"$folder/row"
 
@@ -50,11 +58,11 @@ until again=''; wait "$work"; status=$?; [ -z "$again" ]; do :; done # a signal 
 kill -KILL -- "-$work" "-$beat" 2>/dev/null
 wait "$log"
 error=$(tail -c 4096 "$folder/errors" | iconv -c -f UTF-8 -t UTF-8)
-case $(cat "$folder/told" 2>/dev/null):$stopped:$status in
+case $(cat "$folder/told" 2>/dev/null):$stopped:$status:$(head -c 1 "$folder/result") in
     lost:*) exit 1 ;;
     cancel:*) finish failed ;; # the row keeps the reason that came with the cancel
-    *:0) finish succeeded '' "$(<"$folder/result")" || finish failed 'the result is not JSON of at most 64 KiB' ;;
-    *:yes:*) exit 143 ;; # stopped from outside: the next launch takes over
-    *:6[4-8] | *:70 | *:7[236-8]) finish failed "${error:-status $status}" ;; # sysexits.h: a second try cannot help
+    *::0:* | *:yes:0:?*) finish succeeded '' "$(<"$folder/result")" || finish failed 'the result is not JSON of at most 64 KiB' ;;
+    *:yes:*) exit 143 ;; # stopped from outside, and no result: the next launch takes over
+    *:6[4-8]:* | *:70:* | *:7[236-8]:*) finish failed "${error:-status $status}" ;; # sysexits.h: a second try cannot help
     *) finish retry "${error:-status $status}" ;;
 esac || exit 69 # nobody could be told: the next launch takes over

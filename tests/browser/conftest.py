@@ -10,8 +10,8 @@ from tests.browser import installed
 from tests.browser.showing import MOST_MILLISECONDS, started
 from tests.browser.world import World, a_world
 from tests.controlplane.cluster import ControlPlane
-from tests.dispatching import Place
-from tests.postgres import PostgresServer
+from tests.rig.dispatching import Place
+from tests.rig.postgres import PostgresServer
 
 expect.set_options(timeout=MOST_MILLISECONDS)
 

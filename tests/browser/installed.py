@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests import debian
-from tests.debian import CannotRun
 from tests.node.cache import cached, digest_of
+from tests.rig import debian
+from tests.rig.debian import CannotRun
 
 TOOLS: Final = Path(__file__).parent / "tools"
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")

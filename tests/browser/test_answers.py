@@ -3,7 +3,7 @@
 import aiohttp
 import pytest
 
-from dispatcher.dashboard.addresses import ADDRESSES, API
+from dispatcher.views.answers import ADDRESSES, API
 from tests.browser.pages import PAGES, REFUSED
 from tests.browser.world import World
 from tests.controlplane.waiting import wait_for
@@ -64,6 +64,6 @@ def addresses(world: World) -> list[str]:
 async def test_a_secret_in_an_answer_is_found(world: World) -> None:
     """The rows themselves hold them: a page that showed a row with every column would be found."""
     admin = await world.place.database.session("admin")
-    rows = str(await admin.fetch("SELECT t.*, dispatch.start_keys(id, created_at) FROM dispatch.tasks AS t"))
+    rows = str(await admin.fetch("SELECT t.*, dispatch_private.start_keys(id, created_at) FROM dispatch.tasks AS t"))
     found = {name.partition(" of ")[0] for name, value in (await world.secrets()).items() if value in rows}
     assert {"a planted value", "start key"} <= found

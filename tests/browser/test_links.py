@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from dispatcher.dashboard.addresses import API
+from dispatcher.views.answers import API
 from tests.browser.pages import PAGES, REFUSED
 from tests.browser.test_answers import asked
 from tests.browser.world import World
-from tests.showing import Shown
+from tests.rig.showing import Shown
 
 LEADING = {"a": "href", "link": "href", "script": "src", "form": "action"}
 

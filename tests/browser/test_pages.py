@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from dispatcher.dashboard.addresses import ADDRESSES
+from dispatcher.views.answers import ADDRESSES
 from tests.browser.looks import DARK, LIGHT, LOOKS, Look
 from tests.browser.measuring import barriers, beyond_the_screen, shifts
 from tests.browser.pages import PAGES, REFUSED

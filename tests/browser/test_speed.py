@@ -16,7 +16,7 @@ ROUNDS = 10
 """Other suites may keep the machine busy for a while. A page that is slow by itself is slow in every round."""
 AT_ONCE_SECONDS = 0.1
 ANSWERS = 30
-"""So many take a second and a half, in which `dashboard/pacing.py` saves up enough for the visits of a round."""
+"""So many take a second and a half, in which `views/server.py` saves up enough for the visits of a round."""
 
 
 async def test_first_page_is_complete_at_once(browser: Browser, world: World) -> None:

@@ -16,13 +16,13 @@ from tests.browser.texts import SECRET
 from tests.controlplane.api import Json
 from tests.controlplane.player import Player
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place, QuickDispatcher
 from tests.faults.test_launches_gone_wrong import lose, unmanaged_node
-from tests.janitoring import Janitor, take_name
 from tests.journey.test_every_reason import CRASHES, HUGE, SILENT, change
 from tests.journey.test_room import POOL, a_pool
-from tests.postgres import url_with
-from tests.steps import insert, limit, reaches, template_with
+from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher
+from tests.rig.janitoring import Janitor, take_name
+from tests.rig.postgres import url_with
+from tests.rig.steps import insert, limit, reaches, template_with
 
 LOGIN: Final = f"reader_{SECRET.replace('-', '_')}"
 MAKE_LOGIN: Final = f"CREATE ROLE {LOGIN} LOGIN PASSWORD '{LOGIN}' IN ROLE dispatch_reader"
@@ -35,6 +35,8 @@ CORES_OF_POOL: Final = 4
 EXHAUSTED: Final = ("LaunchesExhausted", "LaunchesExhausted 1", "LaunchesExhausted 2")
 NOT_AT_ONCE: Final[Mapping[HoldReason, str]] = {
     HoldReason.BACKOFF: "a launch is tried again after seconds",
+    HoldReason.DISRUPTED_TOO_OFTEN: "a row has to lose twenty launches in a day",
+    HoldReason.JOB_CHANGED: "a policy for the whole cluster has to change Jobs",
     HoldReason.DISPATCHER_NOT_READY: "no other row would be judged",
     HoldReason.FAILURES_EXHAUSTED: "the janitor ends such a row soon",
     HoldReason.JOB_CAP: "no row would wait for room or quota",
@@ -42,6 +44,7 @@ NOT_AT_ONCE: Final[Mapping[HoldReason, str]] = {
     HoldReason.RATE_LIMITED: "it lasts a second",
     HoldReason.NEXT_CYCLE: "it lasts a cycle",
     HoldReason.IN_LINE: "it needs hundreds of rows",
+    HoldReason.UNJUDGED: "the view task_explain alone tells it",
 }
 """Reasons of which no row is in the world, and why."""
 
@@ -179,7 +182,7 @@ async def parked(world: World) -> None:
     collision = await one(world, "NameCollision", run_at=datetime.now(UTC) + timedelta(days=1))
     await take_name(world.place, collision)
     admin = await world.place.database.session("admin")
-    await admin.execute("UPDATE dispatch.tasks SET run_at = NULL WHERE id = $1", collision)
+    await admin.execute("UPDATE dispatch_private.tasks SET run_at = NULL WHERE id = $1", collision)
     for name in EXHAUSTED:
         await one(world, name, template="broken")
 

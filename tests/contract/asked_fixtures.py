@@ -1,6 +1,7 @@
 """The fixture `attacked` is our extender in the process of the tests, on a port of its own.
 
-It is started as the program starts it. A module gets it by `pytest_plugins = ["tests.contract.asked_fixtures"]`.
+It is started as the program starts it, but its clock stands: no answer is late, however busy the machine is.
+A module gets it by `pytest_plugins = ["tests.contract.asked_fixtures"]`.
 """
 
 from collections.abc import AsyncIterator
@@ -9,10 +10,10 @@ import aiohttp
 import pytest_asyncio
 from aiohttp import web
 
-from dispatcher.extender.node_filter import unreserved_filter
+from dispatcher.extender.nodes import unreserved_filter
+from dispatcher.extender.program import KEEP_ALIVE_SECONDS, Tls
 from dispatcher.extender.server import Extender
-from dispatcher.programs.extender import KEEP_ALIVE_SECONDS, Tls
-from dispatcher.runtime.listening import listen
+from dispatcher.runtime.health import listen
 from dispatcher.settings.loading import load
 from tests.contract.asked import Asked
 from tests.contract.bodies import ROOMS
@@ -22,7 +23,7 @@ from tests.contract.bodies import ROOMS
 async def server() -> AsyncIterator[Asked]:
     settings = load({"DISPATCHER_EXTENDER_ADDRESS": "127.0.0.1:0"}, str).settings.extender
     runner = web.AppRunner(
-        Extender(ROOMS, unreserved_filter()).app(),
+        Extender(ROOMS, unreserved_filter(), lambda: 0.0).app(),
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         shutdown_timeout=1,

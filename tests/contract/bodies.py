@@ -5,9 +5,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from dispatcher.model.capacity import FreeCapacity
-from dispatcher.model.identity import HISTORY_NODES as HISTORY
-from dispatcher.model.identity import REAL_RESOURCES as REAL
+from dispatcher.model.cluster import FreeCapacity
+from dispatcher.model.launches import HISTORY_NODES as HISTORY
+from dispatcher.model.launches import REAL_RESOURCES as REAL
 
 Json = dict[str, Any]
 SECRET = "hunter2-hunter2"

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from dispatcher.runtime.listening import take_nobody_new
+from dispatcher.runtime.health import take_nobody_new
 from tests.contract.in_force import IN_FORCE_SECONDS, is_refused_with
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane

@@ -10,7 +10,7 @@ import yaml
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.binaries import HELM, KUBECTL, programs
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import CHART, RENDERED
+from tests.rig.deployed import CHART, RENDERED
 
 
 class Said(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tests.contract.hostile_rows import NOT_OF_TYPE, PLAIN, Hostile
-from tests.postgres import Connection, Database
+from tests.rig.postgres import Connection, Database
 
 COLUMNS = tuple(PLAIN)
 INSERT_ROWS = """

@@ -13,25 +13,24 @@ from typing import Any
 import msgspec
 
 from dispatcher.jobs.catalog import Catalog
-from dispatcher.jobs.manifest import Site, build_job
-from dispatcher.jobs.overrides import plan_shape
+from dispatcher.jobs.manifest import JobSite, build_job
 from dispatcher.jobs.policy import check_job
+from dispatcher.jobs.row_check import plan_shape
 from dispatcher.jobs.templates import Template
-from dispatcher.model.cache_history import CacheHistory
-from dispatcher.model.identity import start_key
+from dispatcher.model.caches import CacheHistory
 from dispatcher.model.jobs import Manifest
-from dispatcher.model.launches import Launch, Offer, Order
-from dispatcher.model.quantity import parse_quantity
+from dispatcher.model.launches import Launch, LaunchSpec, Offer, start_key
+from dispatcher.model.resources import parse_quantity
 from dispatcher.model.tasks import Kind, Request, Task
 from dispatcher.model.verdicts import Hold
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
 from dispatcher.placement.placing import Placing
 from dispatcher.settings.definition import JobSettings, PlacementSettings
-from tests.builders import a_manifest, a_request
 from tests.contract.hostile_words import TRUSTED_NAMES
 from tests.property.kubelet import seen_env, seen_words
 from tests.property.test_jobs import allowed, differences
+from tests.rig.builders import a_manifest, a_request
 
 PASSED = {"S3_URL": "s3://bucket?price=$5"}
 PLACEMENT = PlacementSettings(cache_root="/var/cache/tasks", node_selector="pool=tasks")
@@ -75,9 +74,9 @@ class Rendered:
 
     task: Task
     verdict: Offer | Hold
-    order: Order
+    order: LaunchSpec
     template: Template
-    site: Site
+    site: JobSite
     job: Manifest
     refused: str
 
@@ -95,7 +94,7 @@ class Renderer:
         self._catalog.refresh()
         self._session = Session(lambda: reader_url)
         self._kinds: dict[bytes, Offer | Hold] = {}
-        self.site = Site("dispatcher", namespace, 3600, PLACEMENT, PASSED)
+        self.site = JobSite("dispatcher", namespace, 3600, PLACEMENT, PASSED)
 
     async def close(self) -> None:
         await self._session.close()
@@ -125,7 +124,7 @@ class Renderer:
         offer = verdict if isinstance(verdict, Offer) else Offer("", plan_shape(template, {}), template.name)
         placement = Placing(self.site.installation, self.site.placement).plan(task.queue, request, CacheHistory())
         key = start_key(seen.secret, task.id, task.created_at)
-        order = Order(task, request, Launch(1), offer, seen.database_id, placement, key)
+        order = LaunchSpec(task, request, Launch(1), offer, seen.database_id, placement, key)
         job = build_job(order, template, self.site)
         return Rendered(task, verdict, order, template, self.site, job, check_job(job, order, template, self.site))
 

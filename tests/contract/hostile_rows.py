@@ -121,7 +121,7 @@ def timeout(row: Making) -> None:
 
 
 def failures(row: Making) -> None:
-    row.pick("max_failures", ("1", "3", "100"), ("0", "-1", "101", "32767", None), "DI004")
+    row.pick("max_failures", ("1", "3", "100", None), ("0", "-1", "101", "32767"), "DI004")
 
 
 def template(row: Making) -> None:

@@ -8,12 +8,12 @@ import msgspec
 from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.templates import Template
-from dispatcher.model.cache_history import CacheHistory
-from dispatcher.programs.startup import placing_of, site_of
-from tests.builders import a_request, an_order
+from dispatcher.model.caches import CacheHistory
+from dispatcher.startup import placing_of, site_of
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import pod_templates, settings_of
+from tests.rig.builders import a_request, an_order
+from tests.rig.deployed import pod_templates, settings_of
 
 
 class Installed:

@@ -16,10 +16,10 @@ from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import lease_of
 from dispatcher.model.jobs import Job, Manifest
 from dispatcher.model.launches import Launch
-from tests.builders import SITE, a_task, a_template, an_order
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import rendered
+from tests.rig.builders import SITE, a_task, a_template, an_order
+from tests.rig.deployed import rendered
 
 STEER = "play.dispatcher.internal"
 task_ids = count(1000)

@@ -7,12 +7,26 @@ from tests.controlplane.api import Json
 STOLEN = "dispatcher-migrate-database"
 """The Secret with the login of the schema's owner."""
 CACHES = "/var/cache/tasks"
+DIGEST = "0123456789abcdef0123456789abcdef01234567"
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 LISTS = {
-    "hostPathPrefixes": ["/mnt/shared"],
+    "hostPathPrefixes": ["/mnt/shared", "/var"],
     "secrets": ["team-a"],
     "configMaps": ["team-a"],
     "serviceAccounts": ["default", "team-a"],
-}
+    "priorityClasses": ["batch-low"],
+    "runtimeClasses": ["sandboxed"],
+    "schedulers": ["volcano"],
+    "templates": {
+        "builder": {
+            "secrets": ["registry"], "configMaps": ["builds"], "serviceAccounts": ["builder"],
+            "hostPathPrefixes": ["/srv/images"], "volumeKinds": ["nfs"], "priorityClasses": ["high"],
+            "runtimeClasses": ["bare"], "schedulers": ["mine"], "privileged": True, "capabilities": ["SYS_PTRACE"],
+            "hostPorts": [8080],
+        },
+        "reader": {"secrets": ["team-b"], "privileged": False},
+    },
+}  # fmt: skip
 
 
 def volume(**source: Any) -> Json:
@@ -50,6 +64,7 @@ CONFINED = "seccomp and AppArmor stay confined"
 NAMED = {"name": STOLEN}
 METADATA = {"httpGet": {"host": "169.254.169.254", "port": 80}}
 
+OTHER_CACHE = "is not the folder of one cache"
 CONTAINER_ATTACKS: dict[str, tuple[Json, str]] = {
     "env of a Secret": (env(secretKeyRef=key(STOLEN)), OTHER_SECRET),
     "env of a Secret that may be missing": (env(secretKeyRef=key(STOLEN) | {"optional": True}), OTHER_SECRET),
@@ -83,13 +98,24 @@ POD_ATTACKS: dict[str, tuple[Json, str]] = {
     "our account": ({"serviceAccountName": "dispatcher"}, OTHER_ACCOUNT),
     "our account by the old name of the field": ({"serviceAccount": "dispatcher"}, OTHER_ACCOUNT),
     "the node's root": (host_path("/"), OTHER_PATH),
-    "a folder beside the caches": (host_path(f"{CACHES}-of-others"), OTHER_PATH),
-    "the folder above the caches": (host_path("/var/cache"), OTHER_PATH),
+    "a folder above the caches": (host_path("/var/cache"), OTHER_CACHE),
+    "the folder of all caches, with a slash": (host_path(f"{CACHES}/"), OTHER_CACHE),
+    "the caches behind two slashes": (host_path("/var//cache/tasks/dispatcher"), OTHER_CACHE),
     "a folder beside one that is listed without a slash": (host_path("/mnt/shared-of-others"), OTHER_PATH),
-    "the caches of another installation": (host_path(f"{CACHES}/other/x"), OTHER_PATH),
-    "the folder of all caches": (host_path(CACHES), OTHER_PATH),
+    "the folder of all caches": (host_path(CACHES), OTHER_CACHE),
     "a folder that ends like the caches": (host_path(f"/etc{CACHES}/x"), OTHER_PATH),
-    "a path that is not written plainly": (host_path(f"{CACHES}/./x"), OTHER_PATH),
+    "a path that is not written plainly": (host_path("/mnt/shared/./x"), OTHER_PATH),
+    "the folder of our caches": (host_path(f"{CACHES}/dispatcher"), OTHER_CACHE),
+    "what the keeper writes": (host_path(f"{CACHES}/dispatcher/.aside.{DIGEST}"), OTHER_CACHE),
+    "a folder of one cache": (host_path(f"{CACHES}/dispatcher/{DIGEST}/x"), OTHER_CACHE),
+    "a short digest": (host_path(f"{CACHES}/dispatcher/0123"), OTHER_CACHE),
+    "a driver": (volume(csi={"driver": "x.y"}), f"csi {OTHER_KIND}"),
+    "a server of files": (volume(nfs={"server": "s", "path": "/"}), f"nfs {OTHER_KIND}"),
+    "a claim of its own": (volume(ephemeral={"volumeClaimTemplate": {"spec": CLAIM}}), f"ephemeral {OTHER_KIND}"),
+    "a high priority": ({"priorityClassName": "system-node-critical"}, "PriorityClass system-node-critical is not in"),
+    "a runtime": ({"runtimeClassName": "bare"}, "RuntimeClass bare is not in the list runtimeClasses"),
+    "a scheduler": ({"schedulerName": "mine"}, "scheduler mine is not in the list schedulers"),
+    "a node": ({"nodeName": "node-1"}, "nodeName passes by the scheduler"),
     "hostNetwork": ({"hostNetwork": True}, HOST),
     "hostPID": ({"hostPID": True}, HOST),
     "hostProcess": ({"hostNetwork": True, **secured(windowsOptions={"hostProcess": True})}, HOST),
@@ -113,9 +139,37 @@ LEGAL_PODS: dict[str, Json] = {
     "a claim": volume(persistentVolumeClaim={"claimName": "any"}),
     "a listed Secret as a volume": volume(secret={"secretName": "team-a"}),
     "a projection of everything listed": projected(secret={"name": "team-a"}),
-    "the folder of our caches": host_path(f"{CACHES}/dispatcher"),
+    "one of our caches": host_path(f"{CACHES}/dispatcher/{DIGEST}"),
     "below another prefix": host_path("/mnt/shared/a/b"),
-    "a driver": volume(csi={"driver": "x.y"}),
+    "beside the caches, below a listed folder": host_path(f"{CACHES}-of-others"),
+    "a listed priority": {"priorityClassName": "batch-low"},
+    "a listed runtime": {"runtimeClassName": "sandboxed"},
+    "a listed scheduler": {"schedulerName": "volcano"},
+    "our scheduler": {"schedulerName": "dispatcher-scheduler"},
     "memory": volume(emptyDir={"medium": "Memory"}),
     "namespaces of its own": {"hostUsers": False, "shareProcessNamespace": True},
+}
+OF_BUILDER: dict[str, Json] = {
+    "its Secret": {"container": env(secretKeyRef=key("registry"))},
+    "its ConfigMap": {"container": {"envFrom": [{"configMapRef": {"name": "builds"}}]}},
+    "its account": {"serviceAccountName": "builder"},
+    "its folder": host_path("/srv/images/a"),
+    "its kind of volume": volume(nfs={"server": "s", "path": "/"}),
+    "its priority": {"priorityClassName": "high"},
+    "its runtime": {"runtimeClassName": "bare"},
+    "its scheduler": {"schedulerName": "mine"},
+    "privileged": {"container": secured(privileged=True)},
+    "its capability": {"container": secured(capabilities={"add": ["SYS_PTRACE", "CHOWN"]})},
+    "its port": {"container": {"ports": [{"containerPort": 80, "hostPort": 8080}]}},
+    "what all may": {"container": env(secretKeyRef=key("team-a")), **host_path("/mnt/shared/a")},
+}
+"""Pods that a template of this name may have; `container` has fields of one container."""
+BEYOND_BUILDER: dict[str, Json] = {
+    "the Secret of another template": {"container": env(secretKeyRef=key("team-b"))},
+    "another capability": {"container": secured(capabilities={"add": ["SYS_ADMIN"]})},
+    "another port": {"container": {"ports": [{"containerPort": 80, "hostPort": 80}]}},
+    "another mount of /proc": {"container": secured(procMount="Unmasked"), "hostUsers": False},
+    "the network of the node": {"hostNetwork": True},
+    "another folder": host_path("/srv/images-of-others"),
+    "a folder above": host_path("/srv"),
 }

@@ -8,8 +8,8 @@ from typing import Any
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place
-from tests.noding import POOL, Node
+from tests.rig.dispatching import Place
+from tests.rig.noding import POOL, Node
 
 
 class ProcessNode:

@@ -8,20 +8,19 @@ from contextlib import asynccontextmanager
 from prometheus_client import REGISTRY
 
 from dispatcher.kube.client import SILENCE_SECONDS, KubeClient
-from dispatcher.kube.listing import Resource
 from dispatcher.kube.objects import read_job
-from dispatcher.kube.reflector import Pace, Reflector
-from dispatcher.model.identity import job_selector
+from dispatcher.kube.reflector import Reflector, ReflectorPace, Resource
 from dispatcher.model.jobs import Job
-from tests.builders import SITE
+from dispatcher.model.launches import job_selector
 from tests.contract.scripted_api import JOBS, ScriptedApi
 from tests.controlplane.waiting import wait_for
+from tests.rig.builders import SITE
 
-QUICK = Pace(watch=30, relist=600, first_pause=0.02, longest_pause=0.2)
+QUICK = ReflectorPace(watch=30, relist=600, first_pause=0.02, longest_pause=0.2)
 
 
 @asynccontextmanager
-async def reflecting(client: KubeClient, path: str, pace: Pace, name: str) -> AsyncIterator[Reflector[Job]]:
+async def reflecting(client: KubeClient, path: str, pace: ReflectorPace, name: str) -> AsyncIterator[Reflector[Job]]:
     """Runs the reflector until the block ends; a reflector that ends by itself fails the test."""
     resource = Resource(name, path, read_job, job_selector(SITE.installation))
     reflector = Reflector[Job](client, resource, pace, random.Random(7))
@@ -36,7 +35,7 @@ async def reflecting(client: KubeClient, path: str, pace: Pace, name: str) -> As
 
 @asynccontextmanager
 async def reflecting_script(
-    api: ScriptedApi, pace: Pace = QUICK, *, silence: float = SILENCE_SECONDS, name: str = "jobs"
+    api: ScriptedApi, pace: ReflectorPace = QUICK, *, silence: float = SILENCE_SECONDS, name: str = "jobs"
 ) -> AsyncIterator[Reflector[Job]]:
     client = KubeClient(api.login(), silence)
     try:

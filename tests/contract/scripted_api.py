@@ -17,8 +17,8 @@ import msgspec
 from aiohttp import web
 
 from dispatcher.kube.credentials import Login
-from dispatcher.model import identity as ids
-from tests.loopback import on_loopback
+from dispatcher.model import launches as ids
+from tests.rig.loopback import on_loopback
 
 Json: TypeAlias = dict[str, Any]
 Fault: TypeAlias = "Callable[[ScriptedApi, web.Request], Awaitable[web.StreamResponse]]"

@@ -17,8 +17,8 @@ from prometheus_client import REGISTRY
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.lease import Lease, lease_of
-from tests.builders import SITE
 from tests.contract.scripted_api import NAMESPACE, Asked, Fault, Json, ScriptedApi, break_off, served, status
+from tests.rig.builders import SITE
 
 NAME = f"{SITE.installation}-leader"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"

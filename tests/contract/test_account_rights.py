@@ -26,8 +26,8 @@ from tests.contract.accounts import (
 )
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import RBAC_KINDS, VARIANTS
-from tests.written import differences
+from tests.rig.deployed import RBAC_KINDS, VARIANTS
+from tests.rig.written import differences
 
 EVERYTHING = pytest.mark.parametrize("site", ["everything"], indirect=True)
 """Tens of thousands of questions, so only for one variant. The others need only the server's list of rules."""

@@ -16,15 +16,15 @@ import pytest
 import pytest_asyncio
 
 from docs.make_board import BOARD
-from tests.commands import command
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import rendered
-from tests.dispatching import Dispatcher, QuickDispatcher
 from tests.journey.test_cache_keeper import Keeper
-from tests.pages import RUNBOOKS, lines_for_a_cluster
-from tests.postgres import Database, PostgresServer
-from tests.steps import insert, succeeded, template_with
-from tests.watched import INSTALLATION, Watched, watching
+from tests.rig.commands import command
+from tests.rig.deployed import rendered
+from tests.rig.dispatching import Dispatcher, QuickDispatcher
+from tests.rig.pages import RUNBOOKS, lines_for_a_cluster
+from tests.rig.postgres import Database, PostgresServer
+from tests.rig.steps import insert, succeeded, template_with
+from tests.rig.watched import INSTALLATION, Watched, watching
 
 TORN = {"container": {"volumeMounts": [{"name": "nowhere", "mountPath": "/x"}]}}
 ROWS = 20

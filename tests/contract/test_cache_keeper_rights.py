@@ -9,7 +9,7 @@ import pytest_asyncio
 from tests.contract.installed import Installed, installed
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import rendered
+from tests.rig.deployed import rendered
 
 ACCOUNT = "dispatcher-cache-keeper"
 MAPS = "/api/v1/namespaces/{namespace}/configmaps"
@@ -105,6 +105,17 @@ async def test_stolen_keeper_writes_no_other_config_map(keepers: Keepers, name: 
         await keepers.there.plane.admin("DELETE", f"{keepers.maps}/{name}")
 
 
+@pytest.mark.parametrize(
+    "spoilt", [{"immutable": True}, {"metadata": {"finalizers": ["example.com/stays"]}}, {"owner": "Pod"}], ids=str
+)
+async def test_stolen_keeper_leaves_nothing_that_our_next_write_cannot_change(keepers: Keepers, spoilt: Json) -> None:
+    name = f"dispatcher-cache-{keepers.own}"
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "11111111-1111-4111-8111-111111111111"}
+    more = {"metadata": {"ownerReferences": [owner]}} if "owner" in spoilt else spoilt
+    body = {**more, "metadata": {"name": name, **more.get("metadata", {})}}
+    await refused("is not immutable, has no finalizers", keepers.keeper.request("POST", keepers.maps, body))
+
+
 async def test_stolen_keeper_says_nothing_about_another_node(keepers: Keepers) -> None:
     theirs = f"dispatcher-cache-{keepers.other}"
     await refused(f"node {keepers.own} writes", keepers.writes_map(keepers.keeper, theirs))
@@ -129,7 +140,8 @@ async def test_keeper_writes_events_of_its_own_about_its_node(keepers: Keepers) 
 
 async def test_stolen_keeper_writes_no_other_event(keepers: Keepers) -> None:
     plane, words = keepers.there.plane, "writes Events of its own about that node alone"
-    for one in (event(keepers.other, "a"), event(keepers.own, "b", "kubelet")):
+    as_kubelet = event(keepers.own, "c") | {"reportingComponent": "kubelet"}
+    for one in (event(keepers.other, "a"), event(keepers.own, "b", "kubelet"), as_kubelet):
         await refused(words, keepers.keeper.request("POST", EVENTS, one))
     for node, component in ((keepers.own, "kubelet"), (keepers.other, ACCOUNT)):
         known = event(node, f"known.{node}", component)

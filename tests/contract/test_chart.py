@@ -8,8 +8,9 @@ import yaml
 
 from docs.make_rendered import made
 from tests.controlplane.api import Json
-from tests.deployed import CHART, RENDERED, VARIANTS, helm, pod_templates, rendered
+from tests.rig.deployed import CHART, RENDERED, VARIANTS, helm, pod_templates, rendered
 
+DIGEST = "dispatcher.internal/settings"
 SCRAPE = "prometheus.io/scrape"
 OF_POD = {"namespace", "pod", "container"}
 """Labels that the Prometheus operator sets on each target of a PodMonitor, before its relabelings."""
@@ -66,6 +67,12 @@ def test_unknown_name_is_refused_with_the_nearest_one(values: Json, told: str) -
         ({"queues": [{"name": "a", "weight": 0}]}, "at '/queues/0/weight': minimum"),
         ({"queues": [{"weight": 1}]}, "at '/queues/0': missing property 'name'"),
         ({"policy": {"hostPathPrefixes": ["cache"]}}, "at '/policy/hostPathPrefixes/0'"),
+        ({"policy": {"templates": {"a": {"secret": ["x"]}}}}, "at '/policy/templates/a'"),
+        ({"policy": {"templates": {"a": {"secrets": "x"}}}}, "at '/policy/templates/a/secrets'"),
+        ({"policy": {"templates": {"a": {"secrets": ["x'y"]}}}}, "at '/policy/templates/a/secrets/0'"),
+        ({"policy": {"templates": {"a": {"hostPorts": [0]}}}}, "at '/policy/templates/a/hostPorts/0'"),
+        ({"policy": {"templates": {"a": {"privileged": "yes"}}}}, "at '/policy/templates/a/privileged'"),
+        ({"policy": {"templates": {"a'] || true || ['": {}}}}, "does not match pattern"),
         ({"networkPolicy": {"databaseCidr": "db"}}, "at '/networkPolicy/databaseCidr'"),
         ({"settings": None}, "settings has no value: give it one, or remove the name"),
         ({"queues": None}, "queues has no value"),
@@ -178,6 +185,15 @@ def test_metrics_are_open_to_the_named_sources_alone() -> None:
     assert rule == {"ports": [{"port": 8080, "protocol": "TCP"}], "from": [source]}
 
 
+def test_metrics_are_closed_to_most_pods_by_default() -> None:
+    """They name the queues, also those that are closed to others."""
+    (rule,) = policies()["dispatcher-http"]["ingress"]
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    assert rule["from"] == [{"podSelector": {}}, monitoring]
+    (opened,) = policies(**{"from": []})["dispatcher-http"]["ingress"]
+    assert "from" not in opened
+
+
 def test_every_pod_but_the_cache_keeper_is_locked_down() -> None:
     """Read-only root, no capability, RuntimeDefault, a user other than root, and a token only where it is used."""
     templates = pod_templates(rendered("everything"))
@@ -267,3 +283,22 @@ def test_values_of_a_program_reach_its_pod() -> None:
         assert template["metadata"]["annotations"]["team"] == "platform"
         assert spec["containers"][0]["resources"]["requests"] == own["resources"]["requests"]
         assert own["extraEnv"][0] in spec["containers"][0]["env"]
+
+
+@pytest.mark.parametrize("program", ["run", "janitor", "scheduler", "cacheKeeper"])
+@pytest.mark.parametrize("with_monitor", [False, True])
+def test_annotation_of_a_pod_that_is_given_replaces_ours_and_never_stands_twice(
+    program: str, with_monitor: bool
+) -> None:
+    given = {"prometheus.io/scrape": "false", "prometheus.io/port": "9090", "team": "platform"}
+    monitoring = {"podMonitor": with_monitor}
+    values: Json = {"monitoring": monitoring, program: {"podAnnotations": given | {DIGEST: "mine"}}}
+    found = [one["metadata"].get("annotations", {}) for one in pod_templates(rendered("everything", **values)).values()]
+    (its,) = [one for one in found if one.get("team") == "platform"]
+    assert {name: value for name, value in its.items() if name != DIGEST} == given
+    assert re.fullmatch("[0-9a-f]{16}", its[DIGEST]), "other settings have to make other Pods"
+    base = ["--values", RENDERED / "values" / "everything.yaml", "--values", "-"]
+    text = helm("template", "dispatcher", CHART, *base, stdin=json.dumps(values)).stdout
+    for block in re.findall(r"annotations:\n((?: +\S+: .*\n)+)", text):
+        names = re.findall(r"^ *(\S+): ", block, re.MULTILINE)
+        assert len(names) == len(set(names)), block

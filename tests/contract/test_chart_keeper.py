@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.deployed import pod_templates, rendered
+from tests.rig.deployed import pod_templates, rendered
 
 API_SERVER = "10.2.0.10/32"
 CIDRS = {"databaseCidr": "10.1.0.0/16", "apiServerCidr": API_SERVER}

@@ -8,12 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from dispatcher.admission.claims import Claim
-from dispatcher.kube import claims
-from dispatcher.kube.claims import ClaimObjects
-from dispatcher.kube.reflectors import Reflectors
-from dispatcher.kube.reservations import RESERVATIONS
+from dispatcher.kube import reservations as claims
+from dispatcher.kube.reflector import Reflectors
+from dispatcher.kube.reservations import RESERVATIONS, ClaimObjects
 from tests.contract.own_jobs import Account
-from tests.deployed import rendered
+from tests.rig.deployed import rendered
 from tests.unit.rooms import needs
 
 pytest_plugins = ["tests.scheduling.fixtures"]

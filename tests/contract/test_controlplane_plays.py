@@ -8,8 +8,8 @@ import pytest_asyncio
 
 from tests.controlplane.programs import TaskCalls, play_task
 from tests.controlplane.waiting import wait_for
-from tests.postgres import Database
-from tests.rows import Row, insert_row
+from tests.rig.postgres import Database
+from tests.rig.rows import Row, insert_row
 
 
 @pytest_asyncio.fixture(loop_scope="session")

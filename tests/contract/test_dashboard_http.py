@@ -1,6 +1,7 @@
 """The dashboard's HTTP server: what it answers to whom. No cycle has ended, so there is nothing to show."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -11,21 +12,19 @@ import pytest
 import pytest_asyncio
 from yarl import URL
 
-from dispatcher.dashboard.answers import Answers, Sources
-from dispatcher.dashboard.asking import Asking, Place
-from dispatcher.dashboard.estimates import Estimates
-from dispatcher.dashboard.overview import Overview
-from dispatcher.dashboard.pages import Pages
-from dispatcher.dashboard.server import ANSWER_SECONDS, MOST_AT_ONCE, MOST_CONNECTIONS, Dashboard, serve
-from dispatcher.explain.status import Installation
 from dispatcher.model.errors import DatabaseAway
-from dispatcher.placement.warmth import Warmth
+from dispatcher.placement.placing import Warmth
 from dispatcher.runtime.clock import elapsed
-from dispatcher.runtime.listening import BoundedRunner
-from dispatcher.runtime.precedence import LONGEST_WAIT, Precedence
+from dispatcher.runtime.health import BoundedRunner
+from dispatcher.runtime.rounds import LONGEST_WAIT, Precedence
+from dispatcher.views.answers import Answers, Sources
+from dispatcher.views.counting import Overview
+from dispatcher.views.reads import Asking, CacheContext, Estimates
+from dispatcher.views.server import ANSWER_SECONDS, MOST_AT_ONCE, MOST_CONNECTIONS, Dashboard, Pages, serve
+from dispatcher.views.status import InstallationIdentity
 from tests.controlplane.ports import free_ports
 
-NAMED = Installation("dispatcher", "1", "jobs", "me")
+NAMED = InstallationIdentity("dispatcher", "1", "jobs", "me")
 
 
 def no_rows() -> AbstractAsyncContextManager[object]:
@@ -58,7 +57,9 @@ async def serving(
 ) -> AsyncIterator[Server]:  # fmt: skip
     """The server. `rows`: opens what stands for the database. `hosts`: names by which it is called."""
     (port,) = free_ports(1)
-    asking = Asking(rows, lambda: None, Place("jobs", Warmth("live", lambda _: True, lambda: 0)), Estimates(rows))
+    asking = Asking(
+        rows, lambda: None, CacheContext("jobs", Warmth("live", lambda _: True, lambda: 0)), Estimates(rows)
+    )
     sources = Sources(asking, Overview(NAMED, rows, dict, lambda: True), *[None] * 4)  # type: ignore[arg-type]  # no page asks for them
     dashboard = Dashboard(Answers(sources), Pages(NAMED, ""), cycles or Precedence(), answer_seconds=answer_seconds)
     running = await serve(dashboard, f"{address}:{port}", hosts)
@@ -103,6 +104,20 @@ async def test_every_answer_has_the_headers_that_protect_a_browser(
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert "unsafe" not in headers["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/api/v1/status", 503), ("GET", "/api/v1/tasks?status=odd", 400), ("GET", "/api/v1/tasks/0", 400),
+        ("GET", "/api/v1/nowhere", 404), ("POST", "/api/v1/tasks", 405),
+    ],
+)  # fmt: skip
+async def test_every_refusal_of_the_api_is_a_fault_in_json(server: Server, method: str, path: str, status: int) -> None:
+    told, headers, text = await server.ask(path, method)
+    assert (told, headers["Content-Type"]) == (status, "application/json")
+    assert json.loads(text)["error"]
+    assert (status == 405) == ("GET" in headers.get("Allow", ""))
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/status"])

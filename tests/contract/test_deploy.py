@@ -13,13 +13,13 @@ from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.templates import Template
 from dispatcher.kube.access import questions
 from dispatcher.kube.lease import lease_of
-from dispatcher.model.identity import MANAGED_BY
+from dispatcher.model.launches import MANAGED_BY
 from dispatcher.runtime import health
 from tests.contract.in_force import pod_security_in_force
 from tests.contract.installed import Installed, installed
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import CLUSTER_KINDS, Right, granted, pod_templates, rendered, settings_of
+from tests.rig.deployed import CLUSTER_KINDS, Right, granted, pod_templates, rendered, settings_of
 
 REPLICAS = {"run": 2, "janitor": 1, "migrate": 1}
 SERVERS = ("run", "janitor")
@@ -134,7 +134,9 @@ def test_two_installations_share_no_object_and_have_the_same_rights() -> None:
 def expressions_of(objects: tuple[Json, ...]) -> dict[str, str]:
     """The expressions of the policy for Jobs, by their names."""
     policies = [one for one in objects if one["kind"] == "ValidatingAdmissionPolicy"]
-    (spec,) = [one["spec"] for one in policies if "cache-keeper" not in one["metadata"]["name"]]
+    (spec,) = [
+        one["spec"] for one in policies if one["spec"]["matchConstraints"]["resourceRules"][0]["resources"] == ["jobs"]
+    ]
     return {one["name"]: one["expression"] for one in spec["matchConditions"] + spec["variables"]}
 
 
@@ -154,13 +156,21 @@ def test_policy_has_the_lists_and_accounts_of_the_values() -> None:
     assert json.loads(told["secrets"]) == ["s", "task-database"]
     assert json.loads(told["folders"]) == ["/mnt/", "/data/", "/var/cache/two/"]
     bound = [one["spec"]["policyName"] for one in objects if one["kind"] == "ValidatingAdmissionPolicyBinding"]
-    assert bound == ["two-cache-keeper.second", "two.second"]
+    assert bound == ["two-cache-keeper.second", "two-words.second", "two.second"]
 
 
 def test_empty_lists_of_the_policy_allow_nothing() -> None:
-    lists = ("secrets", "configMaps", "serviceAccounts", "volumeKinds", "hostPathPrefixes")
-    told = expressions_of(rendered(policy={name: [] for name in lists}, secrets={"taskDatabase": ""}))
+    lists = (
+        "secrets", "configMaps", "serviceAccounts", "volumeKinds", "hostPathPrefixes", "priorityClasses",
+        "runtimeClasses",
+    )  # fmt: skip
+    told = expressions_of(rendered(policy={name: [] for name in (*lists, "schedulers")}, secrets={"taskDatabase": ""}))
     assert {told["folders" if name == "hostPathPrefixes" else name] for name in lists} == {"[]"}
+    assert json.loads(told["schedulers"]) == ["", "default-scheduler", "dispatcher-scheduler"]
+
+
+def test_templates_without_more_change_nothing() -> None:
+    assert rendered(policy={"templates": {"a": {}, "b": {"secrets": [], "privileged": False}}}) == rendered()
 
 
 @ALL
@@ -221,7 +231,7 @@ def test_probes_ask_for_pages_that_are_served(command: str) -> None:
     (port,) = container["ports"]
     assert {probe["port"] for probe in probes.values()} == {port["name"]}
     listens = settings_of(rendered(), command).settings.service.listen_address
-    assert listens == f"0.0.0.0:{port['containerPort']}"
+    assert listens == f":{port['containerPort']}"
 
 
 @pytest.mark.parametrize("command", REPLICAS)

@@ -7,19 +7,26 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from dispatcher.doctor.limits import defaults_of, quota_refusal, range_refusals
-from dispatcher.doctor.pod_security import BASELINE, PRIVILEGED, RESTRICTED, violations
-from dispatcher.doctor.verbs import CACHE_KEEPER, EXTENDER, JANITOR, RUN, Site, account_of, verbs_of
+from dispatcher.doctor.installation import CACHE_KEEPER, EXTENDER, JANITOR, RUN, InstallationSite, account_of, verbs_of
+from dispatcher.doctor.pod_rules import (
+    BASELINE,
+    PRIVILEGED,
+    RESTRICTED,
+    defaults_of,
+    quota_refusal,
+    range_refusals,
+    violations,
+)
 from dispatcher.kube.access import questions
+from dispatcher.kube.capacity import read_quota
 from dispatcher.kube.lease import lease_of
-from dispatcher.kube.needs import needs_of_manifest
-from dispatcher.kube.quotas import read_quota
+from dispatcher.kube.pods import needs_of_manifest
 from tests.contract.in_force import pod_security_in_force, quota_in_force
 from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import Right, granted, pod_templates, rendered
-from tests.pods_of_levels import PODS
-from tests.pods_of_ranges import QUOTAS, RANGES
+from tests.rig.deployed import Right, granted, pod_templates, rendered
+from tests.rig.pods_of_levels import PODS
+from tests.rig.pods_of_ranges import QUOTAS, RANGES
 
 OURS, JOBS = "dispatcher", "dispatcher-jobs"
 
@@ -85,14 +92,17 @@ async def test_quota_refuses_the_pods_that_the_doctor_refuses(
 def test_verbs_that_the_doctor_asks_for_are_those_of_the_manifests(
     program: str, variant: str, check_room: bool
 ) -> None:
-    objects, site = rendered(variant), Site("dispatcher", OURS, JOBS, check_room)
+    objects, site = rendered(variant), InstallationSite("dispatcher", OURS, JOBS, check_room)
     account = account_of(program, site)
     assert pod_templates(objects)[program]["spec"]["serviceAccountName"] == account
     assert set(rights(program, site)) == granted(objects, account)
 
 
 def test_verbs_of_an_installation_with_caches_are_those_of_the_manifests() -> None:
-    objects, site = rendered("default", settings={"CACHE_ROOT": "/caches"}), Site("dispatcher", OURS, JOBS, True, True)
+    objects, site = (
+        rendered("default", settings={"CACHE_ROOT": "/caches"}),
+        InstallationSite("dispatcher", OURS, JOBS, True, True),
+    )
     for program in (RUN, CACHE_KEEPER):
         account = account_of(program, site)
         assert pod_templates(objects)[program]["spec"]["serviceAccountName"] == account
@@ -102,7 +112,7 @@ def test_verbs_of_an_installation_with_caches_are_those_of_the_manifests() -> No
 def test_verbs_of_the_extender_are_those_of_its_own_role() -> None:
     objects, site = (
         (*rendered("everything", only="scheduler"), *rendered("everything", only="scheduler-rbac")),
-        Site("dispatcher", OURS, JOBS),
+        InstallationSite("dispatcher", OURS, JOBS),
     )
     (role,) = [
         one
@@ -124,9 +134,11 @@ def test_doctor_asks_for_the_verbs_that_the_dispatcher_asks_for(check_room: bool
     """`/readyz` of the dispatcher names what is missing; it does not ask for what is only for people to read."""
     lease = lease_of("dispatcher", OURS)
     asked = {(one.namespace, str(one)) for one in questions(JOBS, lease, with_nodes=check_room)}
-    assert asked == {(verb.namespace, str(verb)) for verb in verbs_of(RUN, Site("dispatcher", OURS, JOBS, check_room))}
+    assert asked == {
+        (verb.namespace, str(verb)) for verb in verbs_of(RUN, InstallationSite("dispatcher", OURS, JOBS, check_room))
+    }
 
 
-def rights(program: str, site: Site) -> Iterator[Right]:
+def rights(program: str, site: InstallationSite) -> Iterator[Right]:
     for verb in verbs_of(program, site):
         yield Right(verb.namespace or "cluster", verb.group, verb.resource, verb.verb, verb.name)

@@ -8,13 +8,12 @@ import aiohttp
 import msgspec
 import pytest
 
-from dispatcher.local.cluster.api import Api
-from dispatcher.local.cluster.cluster import EmbeddedCluster
-from dispatcher.local.cluster.kinds import JOB, NAMESPACE, POD, SECRET, Target
-from dispatcher.local.cluster.registry import Registry
-from dispatcher.local.cluster.storage import Storage
+from dispatcher_demo.cluster.api import Api
+from dispatcher_demo.cluster.cluster import EmbeddedCluster
+from dispatcher_demo.cluster.kinds import JOB, NAMESPACE, POD, SECRET, Target
+from dispatcher_demo.cluster.registry import Registry, Storage
 from tests.controlplane.waiting import wait_for
-from tests.loopback import on_loopback
+from tests.rig.loopback import on_loopback
 
 Json = dict[str, Any]
 HELD = {"finalizers": ["tests.example/held"]}

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from dispatcher.local.cluster.cluster import EmbeddedCluster
+from dispatcher_demo.cluster.cluster import EmbeddedCluster
+from dispatcher_demo.cluster.kinds import POD as PODS
+from dispatcher_demo.cluster.kinds import Target
 from tests.controlplane.api import Api, KubeFault
 from tests.controlplane.binaries import KUBECTL, programs
 
@@ -20,8 +22,8 @@ Kubectl = Callable[..., Awaitable[tuple[int, str]]]
 
 
 @pytest_asyncio.fixture(name="cluster")
-async def serve_cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster() as cluster:
+async def serve_cluster(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(tmp_path / "nodes") as cluster:
         yield cluster
 
 
@@ -54,6 +56,37 @@ async def test_kubectl_makes_shows_follows_and_deletes_a_job(kubectl: Kubectl) -
     status, said = await kubectl("delete", "job", "hello")
     assert (status, said.startswith("job.batch")) == (0, True)
     assert await kubectl("get", "job", "hello", "--ignore-not-found") == (0, "")
+
+
+POD = {"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "x:1"}], "nodeName": "east"}
+
+
+async def test_kubectl_logs_shows_and_follows_the_output_until_the_pod_has_ended(
+    cluster: EmbeddedCluster, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    pod = Target(PODS, "default", "p")
+    made = cluster.registry.create(Target(PODS, "default"), {"metadata": {"name": "p"}, "spec": POD})
+    log = tmp_path / "nodes" / "east" / "pods" / made.object["metadata"]["uid"] / "containers" / "a" / "log"
+    status, said = await kubectl("logs", "p", "-c", "a")
+    assert (status, "is waiting to start" in said) == (1, True), said
+    log.parent.mkdir(parents=True)
+    log.write_text("one\ntwo\n")
+    assert await kubectl("logs", "p", "-c", "a") == (0, "one\ntwo\n")
+    assert await kubectl("logs", "p", "-c", "a", "--tail=1") == (0, "two\n")
+    status, said = await kubectl("logs", "p", "-c", "c")
+    assert (status, "container c is not valid for pod p" in said) == (1, True), said
+    following = asyncio.ensure_future(kubectl("logs", "-f", "p", "-c", "a"))
+    with log.open("a") as more:
+        for number in range(3):
+            more.write(f"{number}\n")
+            more.flush()
+            await asyncio.wait([following], timeout=0.3)
+    assert not following.done()
+    cluster.registry.patch(Target(PODS, "default", "p", "status"), {"status": {"phase": "Succeeded"}})
+    assert await following == (0, "one\ntwo\n0\n1\n2\n")
+    cluster.registry.delete(pod)
+    status, said = await kubectl("logs", "p", "-c", "a")
+    assert (status, "NotFound" in said) == (1, True), said
 
 
 async def test_kubectl_learns_every_kind(kubectl: Kubectl) -> None:

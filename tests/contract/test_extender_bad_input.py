@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 import pytest
 from prometheus_client import REGISTRY
 
-from dispatcher.model.identity import HISTORY_NODES as HISTORY
-from dispatcher.model.identity import REAL_RESOURCES as REAL
+from dispatcher.model.launches import HISTORY_NODES as HISTORY
+from dispatcher.model.launches import REAL_RESOURCES as REAL
 from tests.contract.asked import Asked
 from tests.contract.bodies import (
     DEEP,

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from dispatcher.reservations.book import UNCERTAIN
+from dispatcher.extender.book import UNCERTAIN
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.faults.http_proxy import Asked, KubeProxy, Verb, asks

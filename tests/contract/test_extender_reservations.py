@@ -130,6 +130,7 @@ COUNTED = {
 }
 
 
+@pytest.mark.slow
 async def test_two_extenders_do_not_contradict_each_other(reserved: ReservedNodes, extender_kubeconfig: Path) -> None:
     async with OwnExtender(extender_kubeconfig) as other:
         await other.ready()
@@ -196,6 +197,7 @@ async def test_refused_pod_is_bound_soon_after_the_end_of_the_hold(reserved: Res
     assert await reserved.node_group.bound(pod, seconds=20) == [here]
 
 
+@pytest.mark.slow
 async def test_status_of_a_reservation_follows_its_state(reserved: ReservedNodes) -> None:
     here, there = await reserved.node_group.nodes(2, cpu="3900m")
     first = await reserved.reservations.hold(here, {"cpu": "2"}, jobName="ours")
@@ -215,6 +217,7 @@ async def test_status_of_a_reservation_follows_its_state(reserved: ReservedNodes
     await reserved.reservations.wait_for_phase(late, "Landed", "its Pod was on a node already")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(61)
 async def test_restart_forgets_no_landing(reserved: ReservedNodes, extender_kubeconfig: Path) -> None:
     """The Pod that landed is gone by then; only the status of the reservation tells of it."""

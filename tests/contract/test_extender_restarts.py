@@ -71,6 +71,7 @@ async def test_idle_connection_lives_longer_than_kube_scheduler_keeps_it(extende
             assert await reader.read() == b"", "the connection is closed in the end"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(60)
 async def test_all_pods_are_bound_after_a_killed_extender_is_back(
     node_group: NodeGroup, extender_kubeconfig: Path, own_extender: OwnExtender

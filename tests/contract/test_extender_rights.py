@@ -12,7 +12,7 @@ import pytest_asyncio
 from tests.contract.installed import installed
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import rendered
+from tests.rig.deployed import rendered
 
 PODS = "/api/v1/namespaces/kube-system/pods"
 VICTIM = f"{PODS}/victim"

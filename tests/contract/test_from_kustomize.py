@@ -9,7 +9,7 @@ from tests.contract.helming import Helm
 from tests.contract.installed import installed
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import CLUSTER_KINDS
+from tests.rig.deployed import CLUSTER_KINDS
 
 OLD = Path(__file__).with_name("kustomize_installation.yaml")
 

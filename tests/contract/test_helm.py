@@ -13,8 +13,8 @@ from tests.contract.helming import Helm
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.operator_kinds import operator_kinds
-from tests.deployed import rendered
-from tests.pages import INSTALL, find_block, read_page
+from tests.rig.deployed import rendered
+from tests.rig.pages import INSTALL, find_block, read_page
 
 TAKES = "--take-ownership"
 KIND = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodereservations.dispatcher.internal"
@@ -214,6 +214,7 @@ async def test_rollback_brings_the_settings_back(helm: Helm, jobs: str) -> None:
     assert (await helm.plane.admin("GET", path))["data"] == before[path]["data"]
 
 
+@pytest.mark.slow
 async def test_notes_name_each_missing_secret_the_alerts_of_kept_jobs_and_caches_that_nobody_removes(
     helm: Helm, jobs: str
 ) -> None:

@@ -5,15 +5,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.jobs.refusals import Meaning, read_create
 from dispatcher.kube.job_api import JobApi
 from dispatcher.model.jobs import ApiAnswer, Manifest, Phase
-from tests.builders import DATABASE_ID, SITE
 from tests.contract.in_force import quota_in_force
 from tests.contract.own_jobs import Account
 from tests.controlplane.api import Json
 from tests.controlplane.sides import BOTH_SIDES
-from tests.deployed import rendered
+from tests.rig.builders import DATABASE_ID, SITE
+from tests.rig.deployed import rendered
 
 pytestmark = [BOTH_SIDES, pytest.mark.usefixtures("nodes")]
 
@@ -100,7 +100,9 @@ class TestCreate:
     @pytest.mark.fault(7)
     async def test_foreign_job_of_the_name_is_not_ours(self, account: Account) -> None:
         manifest = account.manifest()
-        foreign = {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
+        pod = {"spec": manifest["spec"]["template"]["spec"]}  # the API server copies the labels of a Pod to its Job
+        spec = {**manifest["spec"], "template": pod}
+        foreign = {**manifest, "metadata": {"name": manifest["metadata"]["name"]}, "spec": spec}
         await account.plane.admin("POST", account.path("jobs"), foreign)
         assert read_create(await account.api.create(manifest)) is Meaning.EXISTS
         assert await account.api.get(manifest["metadata"]["name"]) == ApiAnswer(200, job=None)

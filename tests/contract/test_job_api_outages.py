@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.jobs.refusals import Meaning, read_create
 from dispatcher.kube.access import Access
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.job_api import JobApi
 from dispatcher.model.errors import ClusterAway, SettingsError
 from dispatcher.model.jobs import End
-from tests.builders import SITE
 from tests.contract.own_jobs import Account
+from tests.rig.builders import SITE
 
 BOUND_SECONDS = 20
 """Our limit is 10 s, and the client's own limit is 30 s. The rest is for a busy machine."""
@@ -114,7 +114,7 @@ class TestOutage:
         assert time.monotonic() - began < BOUND_SECONDS
         assert [(answer.status, read_create(answer)) for answer in answers] == [(0, Meaning.UNKNOWN)] * 3
         assert isinstance(listed[0], ClusterAway)
-        assert "TimeoutError" in access.fault
+        assert not access.fault, "no answer is not a no"
         again = await account.api.create(manifest)  # the first create may have been carried out
         found = await account.api.get(manifest["metadata"]["name"])
         assert read_create(again) in {Meaning.CREATED, Meaning.EXISTS}

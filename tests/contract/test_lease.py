@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.jobs.refusals import Meaning, read_create
 from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.model.jobs import End
-from dispatcher.sweep.remove import Remover, read_end
-from tests.builders import SITE
+from dispatcher.sweep.sweep import Remover, read_end
 from tests.contract.own_jobs import Account
 from tests.contract.scripted_lease import NAME, MovedClock, Turns
 from tests.contract.test_job_api import dying_namespace
 from tests.controlplane.api import Json
 from tests.controlplane.sides import BOTH_SIDES
+from tests.rig.builders import SITE
 
 pytestmark = BOTH_SIDES
 

@@ -3,12 +3,14 @@
 import asyncio
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 from aiohttp import web
 
 from dispatcher.model.errors import SettingsError
-from dispatcher.runtime.listening import listen, take_nobody_new
+from dispatcher.runtime import health
+from dispatcher.runtime.health import listen, take_nobody_new
 
 TURNS = 6
 """The connection is accepted in turn 1 or 2 and reported in the next turns; by the last one it waits for a request."""
@@ -68,10 +70,10 @@ async def test_taken_address_is_reported_with_its_setting() -> None:
     await server.cleanup()
 
 
-@pytest.mark.parametrize(("address", "reached"), [(":0", "127.0.0.1"), ("[::1]:0", "::1")])
+@pytest.mark.parametrize(("address", "reached"), [(":0", "127.0.0.1"), (":0", "::1"), ("[::1]:0", "::1")])
 async def test_server_listens_on_every_interface_and_on_ipv6(address: str, reached: str) -> None:
     server = await served(address)
-    ports = {one[1] for one in server.addresses if reached in one[0] or one[0] == "0.0.0.0"}
+    ports = {one[1] for one in server.addresses if one[0] in {reached, "::" if ":" in reached else "0.0.0.0"}}
     socket.create_connection((reached, ports.pop())).close()
     await server.cleanup()
 
@@ -171,3 +173,23 @@ async def is_closed(client: socket.socket) -> bool:
             return await asyncio.get_running_loop().sock_recv(client, 1) == b""
     except ConnectionError:
         return True
+
+
+async def test_half_requests_at_the_probe_port_leave_room_for_probes() -> None:
+    server = await health.serve(health.build_app({}), "127.0.0.1:0")
+    port = server.addresses[0][1]
+    lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(health.MOST_CONNECTIONS + 100)]
+    try:
+        for _, writer in lines:
+            writer.write(b"GET /healthz HTTP/1.1\r\n")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200")
+        for reader, _ in lines[:100]:
+            with suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), 10)  # the oldest are closed
+        writer.close()
+    finally:
+        for _, writer in lines:
+            writer.close()
+        await server.cleanup()

@@ -9,22 +9,21 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 
+from dispatcher.kube.capacity import Mirror
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.mirror import Mirror
-from dispatcher.kube.reflector import Pace
-from dispatcher.kube.reflectors import MOST_SECONDS, Reflectors
-from tests.builders import SITE, a_pod
+from dispatcher.kube.reflector import MOST_SECONDS, ReflectorPace, Reflectors
 from tests.contract.reflecting import QUICK, change_something, content, reflecting_script, settled
 from tests.contract.scripted_api import JOBS, NAMESPACE, NODES, PODS, Fault, ScriptedApi, serving
 from tests.contract.scripted_faults import answers, gone, out_of_order, refuses, reset, silent, streams
 from tests.controlplane.waiting import moment, wait_for
+from tests.rig.builders import SITE, a_pod
 
 FAULTS: list[Fault] = [
     refuses(410, "Expired"), gone(), refuses(500, "InternalError"), answers(429, "later", Retry_After="1"), reset,
     silent, out_of_order, streams(), streams(b'{"type":"AD'), streams(b"<html>\n"), answers(200, "{}"),
     answers(200, "<html>"), refuses(401, "Unauthorized"), refuses(403, "Forbidden"),
 ]  # fmt: skip
-HURRIED = Pace(watch=1, relist=1.5, first_pause=0.01, longest_pause=0.1)
+HURRIED = ReflectorPace(watch=1, relist=1.5, first_pause=0.01, longest_pause=0.1)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -130,7 +129,10 @@ class TestToken:
             api.tokens, api.token_file = {"fresh"}, "fresh"
             await api.cut()
             await settled(api, reflector)
-            await wait_for(lambda: api.requests("watch")[-1].token == "fresh", "a watch with the fresh token")
+            await wait_for(
+                lambda: [asked.token for asked in api.requests("watch")[-1:]] == ["fresh"],
+                "a watch with the fresh token",
+            )
 
     async def test_refused_watch_is_repeated_with_a_fresh_token(self, api: ScriptedApi) -> None:
         api.watches.append(refuses(401, "Unauthorized"))

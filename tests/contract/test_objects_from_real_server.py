@@ -10,13 +10,13 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.kube.objects import UNREACHABLE, read_job, read_node, read_pod
-from dispatcher.kube.wire import Page
+from dispatcher.kube.wire import ListPage
 from dispatcher.model.cluster import Node, Pod
 from dispatcher.model.jobs import Job, Manifest, Phase
-from tests.builders import DATABASE_ID
 from tests.contract.own_jobs import Account, dispatcher_account
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
+from tests.rig.builders import DATABASE_ID
 
 CLOCK = timedelta(seconds=2)
 """Objects have whole seconds, and the servers share this machine's clock."""
@@ -40,7 +40,7 @@ async def job_now(account: Account, name: str) -> Job:
 async def pod_now(account: Account, job: Job) -> Pod | None:
     """The Pod of the Job, through the dispatcher's client; None: there is none yet."""
     reply = await account.client.request("GET", account.path("pods"), params={"labelSelector": f"job-name={job.name}"})
-    pods = reply.read("list Pods", Page).items
+    pods = reply.read("list Pods", ListPage).items
     return read_pod(pods[0]) if pods else None
 
 
@@ -136,6 +136,7 @@ class TestJobs:
     )
     async def test_job_with_numbers_that_no_row_has_is_not_ours(self, account: Account, key: str, value: str) -> None:
         manifest = account.manifest()
+        manifest["metadata"]["name"] += "-by-somebody"
         manifest["metadata"]["labels"][key] = value
         answer = await account.api.create(manifest)
         assert (answer.status, answer.job) == (201, None)
@@ -238,7 +239,7 @@ async def node_as_answered(account: Account, path: str, change: Json) -> Node:
 class TestNodes:
     async def test_ready_node_is_ready(self, account: Account, nodes: list[str]) -> None:
         reply = await account.client.request("GET", "/api/v1/nodes")
-        found = {node.name: node for raw in reply.read("list nodes", Page).items for node in [read_node(raw)]}
+        found = {node.name: node for raw in reply.read("list nodes", ListPage).items for node in [read_node(raw)]}
         assert (found[nodes[0]].ready, found[nodes[0]].unreachable) == (True, False)
 
     @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.deployed import helm, rendered
 from tests.house.tree import ROOT
-from tests.pages import INSTALL, TUTORIAL, blocks_of, lines_for_a_cluster, read_page
+from tests.rig.deployed import helm, rendered
+from tests.rig.pages import INSTALL, TUTORIAL, blocks_of, lines_for_a_cluster, read_page
 
 LINES = list(lines_for_a_cluster())
 COMMANDS = sorted({line for line in LINES if "kubectl " in line})

@@ -6,17 +6,19 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.jobs.refusals import Meaning, read_create
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.job_api import JobApi
 from tests.contract.installed import Site, installed
 from tests.contract.policy_cases import (
+    BEYOND_BUILDER,
     CACHES,
     CONTAINER_ATTACKS,
     LEGAL_CONTAINERS,
     LEGAL_PODS,
     LISTS,
+    OF_BUILDER,
     OTHER_SECRET,
     POD_ATTACKS,
     STOLEN,
@@ -24,7 +26,7 @@ from tests.contract.policy_cases import (
 )
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import rendered
+from tests.rig.deployed import rendered
 
 DRY_RUN = {"dryRun": "All"}
 
@@ -67,6 +69,29 @@ async def test_pod_that_names_unlisted_things_is_refused(site: Site, attack: str
     job = site.job()
     job["spec"]["template"]["spec"] |= fields
     assert words in await refusal(site, site.dispatcher, job)
+
+
+def of_template(site: Site, name: str, fields: Json) -> Json:
+    job = site.job()
+    job["metadata"]["labels"]["dispatcher.internal/template"] = name
+    pod = job["spec"]["template"]["spec"]
+    pod |= {key: value for key, value in fields.items() if key != "container"}
+    pod["containers"].append({"name": "more", "image": "x:1", **fields.get("container", {})})
+    return job
+
+
+@pytest.mark.parametrize("legal", OF_BUILDER)
+async def test_template_may_name_what_is_listed_for_it_alone(site: Site, legal: str) -> None:
+    await site.sends(site.dispatcher, of_template(site, "builder", OF_BUILDER[legal]), **DRY_RUN)
+    for other in ("reader", "builder2", ""):
+        if legal != "what all may":
+            assert "values: policy" in await refusal(site, site.dispatcher, of_template(site, other, OF_BUILDER[legal]))
+
+
+@pytest.mark.parametrize("attack", BEYOND_BUILDER)
+async def test_template_may_name_no_more_than_what_is_listed_for_it(site: Site, attack: str) -> None:
+    job = of_template(site, "builder", BEYOND_BUILDER[attack])
+    assert "take" in await refusal(site, site.dispatcher, job)
 
 
 @pytest.mark.parametrize("account", ["dispatcher", "janitor"])

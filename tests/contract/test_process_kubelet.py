@@ -14,9 +14,9 @@ from tests.contract.process_node import ProcessNode, conditions, opened, state
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place
-from tests.postgres import Database
-from tests.realities import crash
+from tests.rig.dispatching import Place
+from tests.rig.postgres import Database
+from tests.rig.realities import crash
 
 pytestmark = BOTH_SIDES
 

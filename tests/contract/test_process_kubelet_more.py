@@ -12,12 +12,12 @@ from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.http_verbs import hold
 from tests.faults.http_verbs import status as answer
 from tests.faults.rules import Gate
-from tests.postgres import Database
+from tests.rig.dispatching import Place
+from tests.rig.postgres import Database
 
 pytestmark = BOTH_SIDES
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import pytest
 import pytest_asyncio
 
-from dispatcher.model.cache_history import Use
+from dispatcher.model.caches import Use
 from dispatcher.prometheus.client import Prometheus, PrometheusFault
 from tests.prometheus.exporter import Container, Exporter
 from tests.prometheus.lives import LIVE, LIVE_SECONDS, Lived, live

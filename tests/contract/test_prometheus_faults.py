@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from dispatcher.model.cache_history import Use
+from dispatcher.model.caches import Use
 from dispatcher.model.errors import DispatcherError
 from dispatcher.prometheus.client import LARGEST_ANSWER, Prometheus, PrometheusFault
 from tests.controlplane.ports import free_ports

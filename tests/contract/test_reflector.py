@@ -11,18 +11,15 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from dispatcher.kube.capacity import pods_of_all
-from dispatcher.kube.listing import PAGE
-from dispatcher.kube.mirror import Mirror
-from dispatcher.kube.reflector import Pace, Reflector
-from dispatcher.kube.reflectors import Reflectors
+from dispatcher.kube.capacity import Mirror, pods_of_all
+from dispatcher.kube.reflector import PAGE, Reflector, ReflectorPace, Reflectors
 from dispatcher.model.errors import ClusterRefused
-from dispatcher.model.identity import LABEL_INSTALLATION, MANAGED_BY, MANAGER
 from dispatcher.model.jobs import Job, Manifest
-from tests.builders import SITE
+from dispatcher.model.launches import LABEL_INSTALLATION, MANAGED_BY, MANAGER
 from tests.contract.own_jobs import Account, dispatcher_account
 from tests.contract.reflecting import QUICK, content, reflecting, relists
 from tests.controlplane.cluster import ControlPlane
+from tests.rig.builders import SITE
 
 MANY = PAGE + 10
 
@@ -59,6 +56,7 @@ def lists(account: Account) -> int:
 
 
 class TestWithoutFaults:
+    @pytest.mark.slow
     async def test_long_list_comes_in_pages(self, account: Account) -> None:
         places = asyncio.Semaphore(16)
 
@@ -98,6 +96,7 @@ class TestWithoutFaults:
     async def test_job_with_our_labels_and_no_identity_is_not_ours(self, account: Account) -> None:
         manifest = suspended_job(account)
         del manifest["metadata"]["annotations"]
+        manifest["metadata"]["name"] = "named-by-somebody"
         async with reflecting(account.client, account.path("jobs"), QUICK, "foreign") as reflector:
             await account.plane.admin("POST", account.path("jobs"), manifest)
             mine = await account.created(suspended_job(account))
@@ -110,7 +109,7 @@ class TestWithoutFaults:
     async def test_bookmarks_move_the_version_where_nothing_happens(self, account: Account) -> None:
         """The server sends one two seconds before it ends a watch, if a foreign Job has moved its version."""
         elsewhere = await account.plane.create_namespace()
-        async with reflecting(account.client, account.path("jobs"), Pace(watch=4), "quiet") as reflector:
+        async with reflecting(account.client, account.path("jobs"), ReflectorPace(watch=4), "quiet") as reflector:
             await settled(account, reflector)
             foreign = {"metadata": {"name": "a"}, "spec": suspended_job(account)["spec"]}
             made = await account.plane.admin("POST", f"/apis/batch/v1/namespaces/{elsewhere}/jobs", foreign)
@@ -122,7 +121,7 @@ class TestWithoutFaults:
     @pytest.mark.slow
     async def test_due_lists_find_no_drift_while_jobs_come_and_go(self, account: Account) -> None:
         chance, names = random.Random(7), list[str]()
-        async with reflecting(account.client, account.path("jobs"), Pace(relist=1), "busy") as reflector:
+        async with reflecting(account.client, account.path("jobs"), ReflectorPace(relist=1), "busy") as reflector:
 
             async def change() -> bool:
                 for _ in range(10):

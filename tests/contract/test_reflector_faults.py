@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 import pytest_asyncio
 
-from dispatcher.kube.listing import PAGE
-from dispatcher.kube.reflector import Pace
+from dispatcher.kube.reflector import PAGE, ReflectorPace
 from tests.contract.reflecting import change_something, content, reflecting_script, relists, settled, truth
 from tests.contract.scripted_api import Fault, ScriptedApi, event, made, serving
 from tests.contract.scripted_faults import answers, as_usual, gone, out_of_order, refuses, reset, silent, streams
@@ -57,7 +56,7 @@ class TestWithoutFaults:
     @pytest.mark.fault(26)
     @pytest.mark.museum("list RV 0")
     async def test_lists_and_watches_have_the_right_parameters(self, api: ScriptedApi) -> None:
-        async with reflecting_script(api, Pace()) as reflector:
+        async with reflecting_script(api, ReflectorPace()) as reflector:
             await wait_for(lambda: bool(api.requests("watch")), "a watch")
             await settled(api, reflector)
         (listed,), (watched,) = api.requests("list"), api.requests("watch")
@@ -94,7 +93,7 @@ class TestWithoutFaults:
         assert len(api.requests("list")) == 1
 
     async def test_watch_that_ends_in_time_continues_from_its_version(self, api: ScriptedApi) -> None:
-        async with reflecting_script(api, Pace(watch=1)) as reflector:
+        async with reflecting_script(api, ReflectorPace(watch=1)) as reflector:
             await settled(api, reflector)
             await api.put("job-4")
             await wait_for(lambda: len(api.requests("watch")) > 1, "the next watch")
@@ -144,7 +143,7 @@ async def test_faulty_list_never_counts_as_a_list(api: ScriptedApi, fault: Fault
     "name", ["410", "410 in the stream", "429 in plain text", "not JSON", "the end at once", "the end after one event"]
 )
 async def test_server_that_keeps_refusing_is_asked_with_growing_pauses(api: ScriptedApi, name: str) -> None:
-    pace = Pace(first_pause=0.1, longest_pause=0.8)
+    pace = ReflectorPace(first_pause=0.1, longest_pause=0.8)
     api.until_cured["watch"] = OF_A_WATCH[name]
     async with reflecting_script(api, pace) as reflector:
         await wait_for(lambda: len(api.requests("watch")) >= 7, "seven watches")
@@ -180,7 +179,7 @@ async def test_events_out_of_order_are_repaired(api: ScriptedApi) -> None:
 class TestDrift:
     @pytest.mark.fault(28)
     async def test_missing_event_is_repaired_and_counted(self, api: ScriptedApi) -> None:
-        async with reflecting_script(api, Pace(relist=1), name="lied to") as reflector:
+        async with reflecting_script(api, ReflectorPace(relist=1), name="lied to") as reflector:
             await settled(api, reflector)
             await api.remove("job-1", is_told=False)
             await api.put("job-4", is_told=False)
@@ -188,9 +187,10 @@ class TestDrift:
             await wait_for(lambda: relists("lied to", "drift") > 0, "the drift")
             await settled(api, reflector)
 
+    @pytest.mark.slow
     async def test_changes_during_a_list_are_no_drift(self, api: ScriptedApi) -> None:
         chance = random.Random(7)
-        async with reflecting_script(api, Pace(relist=1), name="busy") as reflector:
+        async with reflecting_script(api, ReflectorPace(relist=1), name="busy") as reflector:
             await settled(api, reflector)
 
             async def change() -> bool:

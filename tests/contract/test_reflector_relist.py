@@ -8,21 +8,19 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from dispatcher.kube.capacity import Mirror
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.listing import PAGE, Resource
-from dispatcher.kube.mirror import Mirror
 from dispatcher.kube.objects import read_job
-from dispatcher.kube.reflector import Pace, Reflector
-from dispatcher.kube.reflectors import Reflectors
-from dispatcher.model.identity import job_selector
+from dispatcher.kube.reflector import PAGE, Reflector, ReflectorPace, Reflectors, Resource
 from dispatcher.model.jobs import Job
+from dispatcher.model.launches import job_selector
 from dispatcher.runtime.clock import elapsed
-from tests.builders import SITE
 from tests.contract.reflecting import QUICK, change_something, content, reflecting_script, relists, settled
 from tests.contract.scripted_api import JOBS, NAMESPACE, NODES, PODS, Fault, ScriptedApi, accepted, event, made, serving
 from tests.contract.scripted_faults import as_usual, refuses, silent
 from tests.contract.scripted_lease import hanging
 from tests.controlplane.waiting import wait_for
+from tests.rig.builders import SITE
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -79,7 +77,7 @@ class TestWhileWatching:
         assert [set(asked.query) for asked in api.requests("list")] == [{"limit", "labelSelector"}] * 2
 
     async def test_requested_list_begins_at_once(self, api: ScriptedApi) -> None:
-        async with reflecting_script(api, Pace(first_pause=60, longest_pause=60)) as reflector:
+        async with reflecting_script(api, ReflectorPace(first_pause=60, longest_pause=60)) as reflector:
             await settled(api, reflector)
             await watches(api, 1)
             reflector.relist()
@@ -187,7 +185,7 @@ async def test_request_next_to_a_due_list_makes_that_list_consistent(api: Script
     api.watches.append(late_event)
     client = KubeClient(api.login())
     resource = Resource("jobs", JOBS, read_job, job_selector(SITE.installation))
-    reflector = Reflector[Job](client, resource, Pace(watch=30, relist=1), random.Random(7))
+    reflector = Reflector[Job](client, resource, ReflectorPace(watch=30, relist=1), random.Random(7))
     reflector.store.on_each(lambda _before, _after: ask())
     running = asyncio.create_task(reflector.run())
     try:
@@ -202,7 +200,7 @@ async def test_request_next_to_a_due_list_makes_that_list_consistent(api: Script
 
 async def test_request_in_the_pause_after_a_fault_is_served_by_the_next_list(api: ScriptedApi) -> None:
     told = asyncio.Event()
-    async with reflecting_script(api, Pace(first_pause=2, longest_pause=2)) as reflector:
+    async with reflecting_script(api, ReflectorPace(first_pause=2, longest_pause=2)) as reflector:
         await settled(api, reflector)
         await watches(api, 1)
         await api.cut()

@@ -46,7 +46,8 @@ def test_release_writes_one_version_everywhere_and_builds_from_it(checkout: Path
     changed = {line[3:] for line in git(checkout, "status", "--porcelain").splitlines()}
     rendered = {f"deploy/rendered/{name}.yaml" for name in ("default", "everything", "namespaced", "one-namespace")}
     example = "docs/examples/without-python.yaml"
-    assert changed == {"CHANGELOG.md", "dispatcher/__init__.py", "deploy/chart/Chart.yaml", example, *rendered}
+    demo = {"demo/pyproject.toml", "demo/dispatcher_demo/__init__.py"}
+    assert changed == {"CHANGELOG.md", "dispatcher/__init__.py", "deploy/chart/Chart.yaml", example, *demo, *rendered}
     assert "dispatcher-exec:7.8.9\n" in (checkout / example).read_text()
     commit(checkout)
     for to in ("first", "second"):
@@ -55,8 +56,9 @@ def test_release_writes_one_version_everywhere_and_builds_from_it(checkout: Path
     wheel, sdist, chart = (
         "pg_job_dispatcher-7.8.9-py3-none-any.whl", "pg_job_dispatcher-7.8.9.tar.gz", "dispatcher-7.8.9.tgz",
     )  # fmt: skip
-    assert names == {wheel, sdist, chart}
-    for name in (wheel, sdist):
+    show = ("pg_job_dispatcher_demo-7.8.9-py3-none-any.whl", "pg_job_dispatcher_demo-7.8.9.tar.gz")
+    assert names == {wheel, sdist, chart, *show}
+    for name in (wheel, sdist, *show):
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
     with ZipFile(tmp_path / "first" / wheel) as made:
         assert '__version__ = "7.8.9"' in made.read("dispatcher/__init__.py").decode()

@@ -7,7 +7,7 @@ import pytest
 from tests.contract.helming import Helm
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.operator_kinds import operator_kinds
-from tests.deployed import RENDERED, VARIANTS, rendered
+from tests.rig.deployed import RENDERED, VARIANTS, rendered
 
 SHARED = {"CustomResourceDefinition", "ClusterRole"}
 """Kinds of which other tests of this control plane need objects. They stay."""

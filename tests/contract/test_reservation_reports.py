@@ -11,17 +11,17 @@ import pytest_asyncio
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from dispatcher.extender.node_filter import ClusterFacts
+from dispatcher.extender.book import ReservationBook
+from dispatcher.extender.nodes import ClusterFacts
+from dispatcher.extender.program import REFUSED_SECONDS, Reporting
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.events import Events
 from dispatcher.kube.reservations import PATH, Reports, read_reservation
-from dispatcher.model.capacity import NodeCapacities
+from dispatcher.model.cluster import NodeCapacities
 from dispatcher.model.errors import ClusterAway
 from dispatcher.model.notices import Notice
 from dispatcher.model.reservations import Reservation
-from dispatcher.programs.reporting import REFUSED_SECONDS, Reporting
-from dispatcher.reservations.book import ReservationBook
 from tests.controlplane.cluster import ControlPlane
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.http_verbs import status
@@ -85,6 +85,7 @@ async def through(
         await client.close()
 
 
+@pytest.mark.slow
 async def test_refused_event_is_counted_and_given_up(
     control_plane: ControlPlane, namespace: str, through: tuple[KubeProxy, KubeClient]
 ) -> None:

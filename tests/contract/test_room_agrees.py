@@ -11,11 +11,10 @@ from random import Random
 import msgspec
 import pytest
 
-from dispatcher.admission.room import Room
-from dispatcher.admission.room_index import RoomIndex
+from dispatcher.admission.room import Room, RoomIndex
 from dispatcher.admission.room_view import RoomView
-from dispatcher.kube.needs import needs_of_manifest
 from dispatcher.kube.objects import pod_reader, read_node, read_priority_class
+from dispatcher.kube.pods import needs_of_manifest
 from tests.contract.random_rooms import CLASSES, CLUSTER, RandomCluster, priority_classes
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
@@ -92,6 +91,7 @@ def decision_of(pod: Json) -> str:
     return f"none: {told[0]['message']}" if told and told[0].get("reason") == "Unschedulable" else ""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 async def test_verdict_agrees_with_kube_scheduler(control_plane: ControlPlane, namespace: str) -> None:
     """A Pod has room exactly if kube-scheduler finds a node for it, or makes one free by preemption."""

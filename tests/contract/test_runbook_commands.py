@@ -17,8 +17,8 @@ from tests.contract.installed import installed
 from tests.controlplane.api import Json
 from tests.controlplane.binaries import KUBECTL, programs
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import CLUSTER_KINDS, POLICY_KINDS, rendered
-from tests.pages import RUNBOOKS, lines_for_a_cluster
+from tests.rig.deployed import CLUSTER_KINDS, POLICY_KINDS, rendered
+from tests.rig.pages import RUNBOOKS, lines_for_a_cluster
 
 OURS, JOBS = "dispatcher", "dispatcher-jobs"
 COMMANDS = [line for line in lines_for_a_cluster(*RUNBOOKS) if line.startswith("kubectl ")]

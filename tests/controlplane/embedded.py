@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Self
 
-from dispatcher.local.cluster.cluster import EmbeddedCluster
+from dispatcher_demo.cluster.cluster import EmbeddedCluster
 from tests.controlplane.api import Api
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.objects import write_kubeconfig

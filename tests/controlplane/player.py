@@ -15,12 +15,12 @@ from typing import Self, TypeVar
 
 import asyncpg
 
-from dispatcher.local.environment import Source, references, resolve
+from dispatcher_demo.node.containers import Source, references, resolve
 from tests.controlplane.api import UNREACHABLE, Change, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.programs import Program, TaskCalls, play_task
 from tests.controlplane.waiting import moment
-from tests.rows import Started
+from tests.rig.rows import Started
 
 OURS = "app.kubernetes.io/managed-by=dispatcher"
 STEER = "play.dispatcher.internal"

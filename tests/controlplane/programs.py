@@ -12,7 +12,7 @@ from uuid import UUID
 
 import asyncpg
 
-from tests.rows import Started
+from tests.rig.rows import Started
 
 START = "SELECT run_token, payload FROM dispatch.task_start($1, $2, $3, $4, $5, $6, $7)"
 HEARTBEAT = "SELECT dispatch.task_heartbeat($1)"

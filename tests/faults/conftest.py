@@ -7,7 +7,7 @@ import pytest_asyncio
 from tests.controlplane.cluster import ControlPlane
 from tests.faults.http_proxy import KubeProxy
 from tests.faults.postgres_proxy import PostgresProxy
-from tests.postgres import PostgresServer
+from tests.rig.postgres import PostgresServer
 
 
 @pytest_asyncio.fixture(loop_scope="session")

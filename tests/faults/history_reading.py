@@ -18,7 +18,7 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.player import Player
 from tests.controlplane.waiting import wait_for
 from tests.faults.history_records import History, Key, Life, Row, Start, Write
-from tests.postgres import Database
+from tests.rig.postgres import Database
 
 LABEL = "dispatcher.internal"
 OVER = ("Complete", "Failed")
@@ -195,7 +195,8 @@ async def all_lines(plane: ControlPlane, namespace: str) -> list[Line]:
 async def read_rows(database: Database) -> list[Row]:
     admin = await database.session("admin")
     query = """
-    SELECT id, status, attempt, launch, max_failures, encode(run_digest, 'hex'), error FROM dispatch.tasks ORDER BY id
+    SELECT id, status, attempt, launch, max_failures, encode(run_digest, 'hex'), error
+    FROM dispatch_private.tasks ORDER BY id
     """
     return [Row(*record) for record in await admin.fetch(query)]
 
@@ -204,7 +205,7 @@ async def read_starts(database: Database) -> list[Start]:
     admin = await database.session("admin")
     query = """
     SELECT task_id, attempt, launch, pod_name, encode(run_digest, 'hex'), started_at, ended_at
-    FROM dispatch.task_launches WHERE started_at IS NOT NULL
+    FROM dispatch_private.task_launches WHERE started_at IS NOT NULL
     """
     return [Start((task, attempt, launch), *rest) for task, attempt, launch, *rest in await admin.fetch(query)]
 

@@ -21,7 +21,7 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
-from dispatcher.runtime.listening import Site
+from dispatcher.runtime.health import Site
 from tests.faults.rules import Rule, Rules, Turns, always
 
 Matches: TypeAlias = "Callable[[Asked], bool]"

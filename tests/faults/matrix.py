@@ -46,7 +46,10 @@ WRITES: Final = {
     16: Fault("The namespace is being deleted, or is gone", "named in readiness; only a few requests"),
     17: Fault("The API server always refuses a row's Job", "the row is parked; the next row is launched"),
     18: Fault("An admission webhook is down, slow, or denies", "down: tried again; denied: parked with its message"),
-    19: Fault("The API server asks for a pause (Retry-After)", "all creates pause for as long; then one at a time"),
+    19: Fault(
+        "The API server asks for a pause (Retry-After)",
+        "each create waits for as long, and fewer go out; after a long one all pause",
+    ),
     20: Fault(
         "etcd stalls, or the API server fails during a write",
         "an unknown outcome counts as made; the same create again",

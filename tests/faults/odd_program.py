@@ -27,9 +27,9 @@ def main(off_seconds: float) -> None:
     OffClock.off = timedelta(seconds=off_seconds)
     time.time = lambda: right_now() + off_seconds
     from dispatcher import cli  # imported after the change of the clock
-    from dispatcher.kube import client, lease_object
+    from dispatcher.kube import client, lease
 
-    for module in (client, lease_object):
+    for module in (client, lease):
         module.datetime = OffClock  # type: ignore[attr-defined]  # the only two modules that read the wall clock
     signal.signal(signal.SIGUSR1, lambda *_: time.sleep(BLOCK_SECONDS))
     cli.main()

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from typing import Self, TypeAlias
 from urllib.parse import urlsplit
 
-from dispatcher.runtime.listening import take_nobody_new
+from dispatcher.runtime.health import take_nobody_new
 from tests.faults import postgres_frames as wire
 from tests.faults.postgres_frames import Asked, Frame
 from tests.faults.rules import Rule, Rules, Turns, always
-from tests.postgres import url_with
+from tests.rig.postgres import url_with
 
 Matches: TypeAlias = "Callable[[Asked], bool]"
 Verb: TypeAlias = "Callable[[Link], Awaitable[None]]"

@@ -1,6 +1,7 @@
 """A full etcd refuses writes: readiness names it, nothing is lost, and work resumes once there is room."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -10,9 +11,9 @@ import pytest_asyncio
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.postgres import Database
-from tests.steps import core_path, has_jobs, insert, looks_again, succeeded
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import Database
+from tests.rig.steps import core_path, has_jobs, held, insert, looks_again, succeeded
 
 QUOTA_BYTES = 24 << 20
 PIECE = "x" * 900_000
@@ -21,10 +22,18 @@ PIECE = "x" * 900_000
 @pytest_asyncio.fixture(loop_scope="session")
 async def small_place(monkeypatch: pytest.MonkeyPatch, database: Database, tmp_path: Path) -> AsyncIterator[Place]:
     """A place on a control plane of its own, with an etcd of 24 MiB."""
-    monkeypatch.setenv("ETCD_QUOTA_BACKEND_BYTES", str(QUOTA_BYTES))
+    async with place_with(QUOTA_BYTES, monkeypatch, database, tmp_path) as place:
+        yield place
+
+
+@asynccontextmanager
+async def place_with(
+    quota: int, monkeypatch: pytest.MonkeyPatch, database: Database, folder: Path
+) -> AsyncIterator[Place]:
+    monkeypatch.setenv("ETCD_QUOTA_BACKEND_BYTES", str(quota))
     async with ControlPlane() as plane:
         await plane.add_nodes(1)
-        place = Place(plane, await plane.create_namespace(), database, tmp_path)
+        place = Place(plane, await plane.create_namespace(), database, folder)
         await place.prepare()
         yield place
 
@@ -89,3 +98,34 @@ async def test_full_etcd_stops_writes_until_there_is_room(small_place: Place) ->
 
         await wait_for(is_alone, "what is over is swept", 30, check=dispatcher.check)
     assert len(player.runs) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.fault(21)
+async def test_rows_with_much_text_leave_etcd_room_for_everybody(
+    monkeypatch: pytest.MonkeyPatch, database: Database, tmp_path: Path
+) -> None:
+    """All of them at once take 35 MB of etcd, which has 28. They go out in their turn, and others go on."""
+    async with (
+        place_with(28 << 20, monkeypatch, database, tmp_path) as place,
+        place.playing(),
+        Dispatcher(place, KUBE_WRITES_PER_SECOND=10, CPU_REQUEST="1m", MEMORY_REQUEST="1Mi") as dispatcher,
+    ):
+        await insert(place, 2, env={"A": "x" * 17_000})
+        await insert(place, 150, env={"A": "x" * 16_000})
+        await held(dispatcher, "PolicyDenied", 2)
+        await wait_for(lambda: waits(dispatcher), "the others wait their turn", 60, check=dispatcher.check)
+        plain = [await place.database.insert_task("team_b") for _ in range(30)]
+        await wait_for(lambda: are_over(place, plain), "rows of another team end", 60, check=dispatcher.check)
+        body = {"metadata": {"name": "of-somebody"}, "data": {"a": PIECE}}
+        await place.control_plane.admin("POST", core_path(place, "configmaps"), body)
+
+
+async def waits(dispatcher: Dispatcher) -> bool:
+    return await dispatcher.metric("dispatcher_waiting_tasks", reason="SubmitterCap") > 80
+
+
+async def are_over(place: Place, rows: list[int]) -> bool:
+    admin = await place.database.session("admin")
+    left = "SELECT count(*) FROM dispatch_private.tasks WHERE id = ANY ($1) AND status <> 'succeeded'"
+    return bool(await admin.fetchval(left, rows) == 0)

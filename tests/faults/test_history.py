@@ -10,11 +10,11 @@ import pytest_asyncio
 
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.faults.history import creates_fall, made_twice, most_at_once, violations
 from tests.faults.history_reading import read_history, watched
 from tests.faults.history_records import Bounds, History, Life, Row, Start, Window, Write
-from tests.postgres import PostgresServer
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import PostgresServer
 
 T = TypeVar("T", History, Write, Life, Start, Row)
 Tamper: TypeAlias = Callable[[History], History]

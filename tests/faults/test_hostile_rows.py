@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.dispatching import Dispatcher, Place
-from tests.postgres import PostgresServer, connect, url_with
-from tests.steps import creates, has_jobs, held, insert, looks_again, shows, succeeded
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import PostgresServer, connect, url_with
+from tests.rig.steps import creates, has_jobs, held, insert, looks_again, shows, succeeded
 
 HOSTILE = 'team\n{"level":"info"}\x1b[31m\u202e<script>alert(1)</script>'
 TEXTS = ["\x1b[2J", "\u202egnp.exe", "<img src=x onerror=alert(1)>", "a\nb\r\tc", "$(TASK_START_KEY) $$(PATH) ${HOME}",
@@ -38,6 +38,7 @@ async def insert_as(place: Place, name: str) -> None:
     await connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(57)
 async def test_hostile_submitter_name_is_quoted_everywhere(place: Place, postgres: PostgresServer) -> None:
     async with login(postgres, HOSTILE), place.playing(), Dispatcher(place, LOG_LEVEL="debug") as dispatcher:
@@ -53,10 +54,11 @@ async def test_hostile_submitter_name_is_quoted_everywhere(place: Place, postgre
         await place.database.drop()  # the role can be dropped once its rows are gone
 
 
+@pytest.mark.slow
 @pytest.mark.fault(55, 57)
 @pytest.mark.museum("env $ unescaped")
 async def test_hostile_values_arrive_unchanged_and_are_not_logged(place: Place) -> None:
-    place.template("open", row_may_set="env,args,command")
+    place.template("open", row_may_set="env,args,command", max_bytes="256Ki")
     async with place.playing() as player, Dispatcher(place, LOG_LEVEL="debug") as dispatcher:
         ids = [await place.database.insert_task(template="open", env={"TEXT": text}) for text in TEXTS]
         await insert(place, 1, template="open", spec={"args": TEXTS, "command": ["sh", "-c", "$(TASK_START_KEY)"]})
@@ -79,6 +81,7 @@ DENIED: list[Mapping[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(54, 56)
 async def test_row_that_sets_what_its_template_does_not_open_makes_no_job(place: Place) -> None:
     place.template("open", row_may_set="env,cpu,image", max_cpu="1", max_seconds="60", images="registry.example/team/*")
@@ -94,6 +97,7 @@ async def test_row_that_sets_what_its_template_does_not_open_makes_no_job(place:
     assert len(creates(place, None)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.fault(58)
 async def test_metrics_name_queues_but_no_submitters_or_tasks(place: Place) -> None:
     operator = await place.database.connect("operator")

@@ -46,7 +46,8 @@ class Client:
     async def watch(self, seconds: float = 10) -> AsyncGenerator[Json, None]:
         """Events from now on. The first one has the status of the answer."""
         _, listed = await self.ask("GET", self.path)
-        since = {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"]}
+        others = "metadata.name!=kube-root-ca.crt"  # the cluster makes it in each namespace, sooner or later
+        since = {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"], "fieldSelector": others}
         timeout = aiohttp.ClientTimeout(total=None, sock_read=seconds)
         async with self._session.get(self._url + self.path, params=since, timeout=timeout) as answer:
             yield {"type": "STATUS", "object": {"code": answer.status}}

@@ -5,14 +5,14 @@ import random
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.faults import http_verbs
 from tests.faults.history import violations
 from tests.faults.history_reading import read_history, watched
 from tests.faults.history_records import Bounds
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.rules import Gate
-from tests.steps import all_done, behind
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import all_done, behind
 
 ROWS = 500
 KILLS = 12

@@ -13,8 +13,8 @@ from tests.controlplane.api import Json
 from tests.controlplane.player import Player
 from tests.controlplane.programs import TaskCalls
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place, QuickDispatcher
-from tests.steps import (
+from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher
+from tests.rig.steps import (
     core_path,
     creates,
     has_jobs,

@@ -8,7 +8,6 @@ import random
 import pytest
 
 from tests.controlplane.player import Player
-from tests.dispatching import Dispatcher, Place
 from tests.faults import http_verbs, postgres_verbs
 from tests.faults.history import violations
 from tests.faults.history_reading import read_history, watched
@@ -17,7 +16,8 @@ from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.postgres_proxy import PostgresProxy, runs
 from tests.faults.rules import Turns, chance, nth
 from tests.property.profiles import amount
-from tests.steps import all_done
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import all_done
 
 ROWS = amount(gate=150, whole=600, nightly=2000)
 LOSS = 0.05

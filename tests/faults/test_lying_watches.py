@@ -7,11 +7,11 @@ import pytest
 from aiohttp import web
 
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.faults import http_verbs
 from tests.faults.http_proxy import Exchange, KubeProxy, Verb, asks, pass_on
 from tests.faults.rules import Gate, nth
-from tests.steps import Times, behind, creates, held, insert, looks_again, made_twice, succeeded
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import Times, behind, creates, held, insert, looks_again, made_twice, succeeded
 
 LISTS, WATCHES = asks("list", "jobs"), asks("watch", "jobs")
 
@@ -115,6 +115,7 @@ async def test_outdated_list_takes_over_no_run_and_makes_nothing_twice(place: Pl
     assert made_twice(place) == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(26)
 async def test_outdated_list_raises_no_cap(place: Place, kube_proxy: KubeProxy) -> None:
     outdated = Outdated(kube_proxy)
@@ -128,6 +129,7 @@ async def test_outdated_list_raises_no_cap(place: Place, kube_proxy: KubeProxy) 
         outdated.end()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(28)
 async def test_loss_of_every_third_watch_event_repeats_no_row(place: Place, kube_proxy: KubeProxy) -> None:
     lost = [kube_proxy.add(http_verbs.drop_event(3), asks("watch", resource)) for resource in ("jobs", "pods")]

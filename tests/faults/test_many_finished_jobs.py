@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dispatcher.model import identity as ids
+from dispatcher.model import launches as ids
 from tests.controlplane.api import Json
-from tests.dispatching import Dispatcher, Place
-from tests.postgres import Record
-from tests.steps import creates, insert, jobs_path, no_jobs, succeeded
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import Record
+from tests.rig.steps import creates, insert, jobs_path, no_jobs, succeeded
 
 MANY = 200
 RATE = 20
 SUCCEEDED = """
-INSERT INTO dispatch.tasks (queue, status, launch, finished_at, kind)
+INSERT INTO dispatch_private.tasks (queue, status, launch, finished_at, kind)
 SELECT 'default', 'succeeded', 1, now(), '\\x00' FROM generate_series(1, $1::int)
 RETURNING id, created_at
 """

@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.faults.odd_program import BLOCK_SECONDS
-from tests.steps import has_jobs, insert, looks_again, made_twice, no_jobs, succeeded
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import has_jobs, insert, looks_again, made_twice, no_jobs, succeeded
 
 HOUR = 3600
 BACKLOG = 100_000
 MOST_BYTES = 256 << 20
 FILL = """
-INSERT INTO dispatch.tasks (queue, kind, submitted_by)
+INSERT INTO dispatch_private.tasks (queue, kind, submitted_by)
 SELECT queue, kind, submitted_by FROM dispatch.tasks, generate_series(1, $1::int)
 """
 

@@ -13,7 +13,7 @@ from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_frames import Frame
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs, syncs
 from tests.faults.rules import Gate, nth
-from tests.postgres import Connection, Database, connect
+from tests.rig.postgres import Connection, Database, connect
 
 LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError, ConnectionError)
 VERSION_3 = b"\0\3\0\0"

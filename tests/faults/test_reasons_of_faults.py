@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.commands import command
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place, QuickDispatcher, TellingDispatcher
 from tests.faults import http_verbs
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.rules import Gate
 from tests.faults.test_launches_gone_wrong import lose, say, unmanaged_node
-from tests.janitoring import QuickJanitor
 from tests.journey.test_every_reason import all_surfaces
-from tests.steps import core_path, insert, reaches
-from tests.surfaces import Surfaces
+from tests.rig.commands import command
+from tests.rig.dispatching import Place, QuickDispatcher, TellingDispatcher
+from tests.rig.janitoring import QuickJanitor
+from tests.rig.steps import core_path, insert, reaches
+from tests.rig.surfaces import Surfaces
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/dispatcher-jobs"
 

@@ -4,15 +4,15 @@ import itertools
 
 import pytest
 
-from tests.admission import NO_GPUS, denied, failing_webhook, silent_server
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.deployed import rendered
-from tests.dispatching import Dispatcher, Place, QuickDispatcher
 from tests.faults import http_verbs
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.rules import Gate, nth
-from tests.steps import (
+from tests.rig.admission import NO_GPUS, denied, failing_webhook, silent_server
+from tests.rig.deployed import rendered
+from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher
+from tests.rig.steps import (
     behind,
     core_path,
     creates,
@@ -61,6 +61,7 @@ async def test_own_job_is_found_behind_a_full_quota(place: Place, kube_proxy: Ku
     assert blind.hits
 
 
+@pytest.mark.slow
 @pytest.mark.fault(15)
 @pytest.mark.museum("403 quota taken as final")
 async def test_full_quota_is_the_hold_reason_until_there_is_room(place: Place) -> None:
@@ -98,16 +99,20 @@ async def test_rows_with_invalid_jobs_cost_few_requests_and_delay_no_other_row(p
 
 @pytest.mark.slow
 @pytest.mark.fault(18)
-async def test_denied_row_is_parked_with_the_policys_message(place: Place) -> None:
+@pytest.mark.parametrize(("reason", "status"), [("Forbidden", 403), ("Invalid", 422)])
+async def test_denied_row_is_parked_with_the_policys_message(place: Place, reason: str, status: int) -> None:
+    """A policy chooses its status. Its refusal is the operator's turn with each of them."""
     place.template("gpu")
-    async with denied(place, "gpu", "Forbidden"), place.playing(), Dispatcher(place) as dispatcher:
-        await insert(place, 2, template="gpu", priority=1)
+    async with denied(place, "gpu", reason), place.playing(), Dispatcher(place) as dispatcher:
+        rows = await insert(place, 2, template="gpu", priority=1)
         await insert(place, 1)
         await succeeded(place, dispatcher, 1)
         await held(dispatcher, "Poison", 2)
         await looks_again(dispatcher)
         assert NO_GPUS in dispatcher.log
-        assert len(creates(place, 403)) == 2
+        assert len(creates(place, status)) == 2
+        _, told = await dispatcher.explain(rows[0])
+        assert (told["whose_turn"], "a policy of the cluster refuses it" in told["message"]) == ("operator", True)
 
 
 @pytest.mark.slow

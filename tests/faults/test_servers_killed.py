@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.dispatching import ROOT, Dispatcher, Place
 from tests.faults.history import violations
 from tests.faults.history_reading import read_history, watched
 from tests.faults.history_records import Bounds
-from tests.postgres import PostgresServer
-from tests.steps import all_done, has_jobs, succeeded
+from tests.rig.dispatching import ROOT, Dispatcher, Place
+from tests.rig.postgres import PostgresServer
+from tests.rig.steps import all_done, has_jobs, succeeded
 
 ROWS = 120
 CAP = 40

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.commands import command
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place
 from tests.faults import http_verbs
 from tests.faults.http_proxy import KubeProxy
-from tests.steps import behind, shows
+from tests.rig.commands import command
+from tests.rig.dispatching import Place
+from tests.rig.steps import behind, shows
 
 
 @pytest.mark.slow

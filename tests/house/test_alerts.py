@@ -10,13 +10,13 @@ import yaml
 from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
-from dispatcher.extender.configuration_check import FAULTS
-from dispatcher.jobs.answers import Meaning
+from dispatcher.extender.configuration import FAULTS
+from dispatcher.jobs.refusals import Meaning
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.runtime import metrics
 from docs.make_board import BOARD
 from tests.house.tree import ROOT
-from tests.pages import OPERATOR, RUNBOOKS, read_page
+from tests.rig.pages import OPERATOR, RUNBOOKS, read_page
 
 RULES = ROOT / "deploy" / "chart" / "files" / "rules.yaml"
 ALERTS: list[dict[str, Any]] = [

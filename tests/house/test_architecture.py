@@ -1,8 +1,9 @@
-"""ARCHITECTURE.md and GLOSSARY.md name files, functions, folders and classes that exist."""
+"""ARCHITECTURE.md, the READMEs of the rooms and GLOSSARY.md name files, functions, folders and classes that exist."""
 
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,15 @@ from tests.house.tree import ROOT, files, project, python_files, shown
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "GLOSSARY.md").read_text(encoding="utf-8")
-PLACES = ("", "dispatcher/", "sql/migrations/")
-"""Folders that a path on the page may begin from."""
+ROOMS = [
+    path
+    for path in files()
+    if path.name == "README.md" and path.parts[len(ROOT.parts)] in {"dispatcher", "demo", "deploy"}
+]
+PLACES = ("", "dispatcher/", "demo/")
+"""Folders that a path on a page may begin from, beside the page's own."""
+MOST_WORDS = 2500
+MOST_ROOM_LINES = 150
 
 
 def section(title: str) -> str:
@@ -44,7 +52,7 @@ def has_function(file: str, function: str) -> bool:
 
 
 def is_created(sql: str, function: str) -> bool:
-    return bool(re.search(rf"^CREATE (OR REPLACE )?FUNCTION (dispatch\.)?{function}\(", sql, re.MULTILINE))
+    return bool(re.search(rf"^CREATE OR REPLACE FUNCTION dispatch(_private)?\.{function}\(", sql, re.MULTILINE))
 
 
 STOPS = list(stops(section("One row's way through the code")))
@@ -60,23 +68,36 @@ def test_each_stop_exists(file: str, function: str) -> None:
 
 
 @pytest.mark.parametrize(("file", "function"), [stop for stop in STOPS if stop[0].endswith(".sql")], ids=str)
-def test_each_sql_stop_is_in_the_newest_migration_that_has_it(file: str, function: str) -> None:
-    migrations = [path for path in files() if path.match("sql/migrations/*.sql")]
-    assert [shown(path) for path in migrations if is_created(path.read_text(encoding="utf-8"), function)][-1] == file
+def test_each_sql_stop_is_in_no_other_file(file: str, function: str) -> None:
+    sources = [path for path in files() if path.match("sql/**/*.sql")]
+    assert [shown(path) for path in sources if is_created(path.read_text(encoding="utf-8"), function)] == [file]
 
 
 def test_a_name_that_does_not_exist_is_found() -> None:
     row = "| 1 x | `dispatcher/app.py` | `App.run`, `App.fly` | text |\n| | `dispatcher/gone.py` | `run` | text |\n"
-    assert [stop for stop in stops(row) if not has_function(*stop)] == [
+    sql = "| | `sql/functions/11_containers.sql` | `task_start`, `task_fly` | text |\n"
+    assert [stop for stop in stops(row + sql) if not has_function(*stop)] == [
         ("dispatcher/app.py", "App.fly"),
         ("dispatcher/gone.py", "run"),
+        ("sql/functions/11_containers.sql", "task_fly"),
     ]
 
 
-def test_every_file_on_the_page_exists() -> None:
-    named = set(re.findall(r"`([\w/.-]+\.(?:py|sql|md|toml))`", PAGE))
-    assert named
-    assert [name for name in sorted(named) if not any((ROOT / place / name).is_file() for place in PLACES)] == []
+@pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", *ROOMS], ids=shown)
+def test_every_file_on_the_page_exists(page: Path) -> None:
+    named = set(re.findall(r"`([\w/.-]+\.(?:py|sql|md|toml))`", page.read_text(encoding="utf-8")))
+    places = [*(ROOT / place for place in PLACES), page.parent]
+    assert [name for name in sorted(named) if not any((place / name).is_file() for place in places)] == []
+
+
+def test_page_is_read_in_a_quarter_of_an_hour() -> None:
+    assert len(PAGE.split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("page", ROOMS, ids=shown)
+def test_page_of_a_room_is_short_and_linked(page: Path) -> None:
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= MOST_ROOM_LINES
+    assert f"]({shown(page)})" in PAGE or shown(page).startswith("deploy/chart")
 
 
 def test_every_folder_of_the_package_is_in_the_house() -> None:
@@ -114,6 +135,6 @@ def test_page_names_the_importers_of_each_driver() -> None:
 
 def test_every_class_in_the_glossary_exists() -> None:
     named = set(re.findall(r"`([A-Z]\w+)`", "\n".join(re.findall(r"^\| ([^|]+) \|", GLOSSARY, re.MULTILINE))))
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in python_files("dispatcher/")]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in python_files("dispatcher/", "demo/")]
     assert named
     assert named <= {name for tree in trees for name in definitions(tree)}

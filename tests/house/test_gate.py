@@ -9,6 +9,7 @@ import pytest
 
 from tests.house.tree import ROOT, python_files
 from tests.rig.seconds import fixtures_of, known_seconds, written
+from tests.rig.touched import TESTS_OF, paths_for, table
 from tests.rig.unsteady import MOST
 
 MOST_SECONDS, MOST_OF_FILE = 3.0, 10.0
@@ -41,7 +42,8 @@ def test_list_of_seconds_is_sorted_and_names_tests_that_exist() -> None:
     assert written(known) == (ROOT / "tests" / "seconds.txt").read_text(encoding="utf-8"), "run with --record-seconds"
     tests = {name for path in python_files("tests/") for name in marks_of(path)}
     tests |= {fixtures_of(test) for test in tests}
-    assert [test for test in known if test.split("[")[0] not in tests] == [], "run with --record-seconds"
+    named = [test for test in known if not test.endswith("::runTest")]  # a state machine of hypothesis
+    assert [test for test in named if test.split("[")[0] not in tests] == [], "run with --record-seconds"
 
 
 def test_marks_of_functions_classes_and_files_are_found(tmp_path: Path) -> None:
@@ -112,3 +114,28 @@ def found_in(body: list[ast.stmt], outer: set[str]) -> list[tuple[list[str], set
 def marks_in(values: list[ast.expr]) -> set[str]:
     texts = [ast.unparse(value.func if isinstance(value, ast.Call) else value) for value in values]
     return {text.removeprefix("pytest.mark.") for text in texts if text.startswith("pytest.mark.")}
+
+
+def test_page_tells_which_tests_a_folder_needs() -> None:
+    assert table() in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "python -m tests.rig.touched --table"
+
+
+def test_each_folder_of_the_product_has_tests_and_each_pattern_finds_some() -> None:
+    folders = {f"dispatcher/{path.name}" for path in (ROOT / "dispatcher").iterdir() if list(path.glob("*.py"))}
+    assert folders - TESTS_OF.keys() == set()
+    missing = [path for tests in TESTS_OF.values() for path in tests if not list((ROOT / "tests").glob(path))]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "tests"),
+    [
+        ("dispatcher/prometheus/client.py", ("house", *TESTS_OF["dispatcher/prometheus"])),
+        ("dispatcher/app.py", ("house", *TESTS_OF["dispatcher"])),
+        ("tests/unit/test_rate.py", ("house", "unit/test_rate.py")),
+        ("tests/contract/wire.py", ("house", "contract")),
+        ("README.md", ("house",)),
+    ],
+)
+def test_changed_file_leads_to_its_tests(changed: str, tests: tuple[str, ...]) -> None:
+    assert paths_for([changed]) == tests

@@ -12,7 +12,7 @@ import pytest
 from dispatcher.cli import commands
 from tests.house.tree import ROOT, python_files
 from tests.node.with_scheduler.test_page_commands import BY_FIXTURE, COMMANDS, in_its_place
-from tests.pages import (
+from tests.rig.pages import (
     MAKE,
     OPERATOR,
     PAGES,
@@ -58,7 +58,7 @@ def runners_of(block: Block) -> list[str]:
 def test_every_block_has_one_test_or_needs_a_cluster() -> None:
     assert PASTED
     wrong = [block for block in PASTED if len(runners_of(block)) != (0 if block.needs_cluster else 1)]
-    assert wrong == [], "name a test in tests/pages.py, or begin the block with `# needs a cluster`"
+    assert wrong == [], "name a test in tests/rig/pages.py, or begin the block with `# needs a cluster`"
 
 
 def test_only_a_block_that_calls_a_cluster_needs_one() -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +10,34 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from dispatcher.dashboard.addresses import ADDRESSES, API
+from dispatcher.cli import commands
 from dispatcher.jobs.templates import parse_template
 from dispatcher.model.errors import TemplateError
 from dispatcher.model.verdicts import PARKED, NotReady, Stage
 from dispatcher.settings.loading import known_names
-from docs import make_board, make_chart, make_doctor, make_faults, make_metrics, make_reasons, make_settings
+from dispatcher.views.answers import ADDRESSES, API
+from docs import (
+    make_board,
+    make_chart,
+    make_doctor,
+    make_faults,
+    make_metrics,
+    make_reasons,
+    make_settings,
+    make_variables,
+)
 from tests.house.tree import ROOT, python_files, shown
-from tests.pages import AUTHOR, INSTALL, OPERATOR, PAGES, SUBMITTER, find_block, read_page, without_comment
+from tests.rig.pages import (
+    AUTHOR,
+    INSTALL,
+    OPERATOR,
+    PAGES,
+    SUBMITTER,
+    commands_for_nodes,
+    find_block,
+    read_page,
+    without_comment,
+)
 
 WRITTEN = ["README.md", "ARCHITECTURE.md", AUTHOR, INSTALL, OPERATOR, SUBMITTER, "docs/embedded.md", "docs/protocol.md"]
 
@@ -25,10 +46,12 @@ WRITTEN = ["README.md", "ARCHITECTURE.md", AUTHOR, INSTALL, OPERATOR, SUBMITTER,
     ("page", "made"),
     [
         (make_settings.PAGE, make_settings.settings_page()),
+        (make_variables.PAGE, make_variables.variables_page()),
         (make_metrics.PAGE, make_metrics.metrics_page()),
         *make_chart.made().items(),
         (make_faults.PAGE, make_faults.faults_page()),
         (make_reasons.PAGE, make_reasons.reasons_page()),
+        (make_reasons.ROWS, make_reasons.reason_rows()),
         (make_doctor.PAGE, make_doctor.doctor_page()),
         (make_board.BOARD, make_board.board()),
     ],
@@ -51,7 +74,7 @@ def details_in_text(source: str) -> Iterator[int]:
 def test_every_detail_of_a_launch_and_of_a_dispatcher_that_is_not_ready_is_on_the_page_of_reasons() -> None:
     page = read_page("docs/reasons.md")
     assert [one for one in (*Stage, *NotReady) if f"\n| `{one}` | " not in page] == []
-    package = {shown(path): path.read_text(encoding="utf-8") for path in python_files("dispatcher/")}
+    package = {shown(path): path.read_text(encoding="utf-8") for path in python_files("dispatcher/", "demo/")}
     assert [(name, line) for name, source in package.items() for line in details_in_text(source)] == []
 
 
@@ -119,6 +142,19 @@ def test_five_lines_of_the_readme_are_those_of_the_page_of_installation() -> Non
     readme, page = (commands_of(find_block(one, beginning)) for one in ("README.md", INSTALL))
     assert readme == page
     assert len(page) == 5
+
+
+PLACEHOLDER = re.compile(r"\b(NAME|ID|POD|NODE|NAMESPACE|TASK|QUEUE|JOB)\b|<[a-z-]+>")
+
+
+@pytest.mark.parametrize("line", commands_for_nodes())
+def test_command_for_a_cluster_names_examples_and_has_its_arguments(line: str) -> None:
+    """The node suite runs each of them, and takes a quarter of an hour to say so."""
+    assert PLACEHOLDER.search(line) is None
+    ours = re.search(r"^(?:kubectl -n dispatcher exec .* -- )?dispatcher (.*)", line)
+    name, *rest = shlex.split(ours[1]) if ours else [""]
+    if name in commands.commands:
+        commands.commands[name].make_context(name, rest)
 
 
 def commands_of(block: str) -> list[str]:

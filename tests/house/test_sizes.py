@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.house.tree import ROOT
-from tests.pages import INSTALL, read_page
+from tests.rig.pages import INSTALL, read_page
 
 RECORDS = ROOT / "benchmarks" / "records.jsonl"
 FIGURES = {

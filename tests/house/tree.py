@@ -53,7 +53,7 @@ def acting_files() -> list[str]:
 
 def files_of(module: str) -> list[str]:
     """The file of a module, or all files of a package."""
-    path = module.replace(".", "/")
+    path = ("demo/" if module.startswith("dispatcher_demo") else "") + module.replace(".", "/")
     return sorted(map(shown, python_files(f"{path}/"))) or [f"{path}.py"]
 
 

@@ -5,7 +5,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from dispatcher.keeper.folder import CacheFolder, Root
+from dispatcher.keeper.folder import ASIDE, CONDEMNED, CacheFolder, Root
 from dispatcher.keeper.removal import Measured
 
 A, B = "a" * 40, "b" * 40
@@ -42,13 +42,24 @@ def remove(root: Path, name: str = A) -> dict[str, str]:
     with closing(CacheFolder(str(root))) as folder:
         folder.set_aside(name)
         folder.condemn(name)
-        for _ in folder.removing.steps():
+        return go_on(folder)
+
+
+def go_on(folder: CacheFolder) -> dict[str, str]:
+    """Goes on with what is condemned. Returns what was refused."""
+    while left := [one for one in folder.condemned() if one not in folder.removing.refused]:
+        for _ in folder.removing.steps(left[0]):
             pass
-        return folder.removing.refused
+    return folder.removing.refused
+
+
+def of_ours(root: Path) -> list[str]:
+    """The names of what the keeper has set aside or condemned."""
+    return sorted(path.name for path in root.iterdir() if path.name.startswith((ASIDE, CONDEMNED)))
 
 
 def is_gone(root: Path) -> bool:
-    return list((root / ".keeper" / "condemned").iterdir()) == [] and not (root / A).exists()
+    return of_ours(root) == [] and not (root / A).exists()
 
 
 def measured(root: Path, name: str = A) -> Measured:

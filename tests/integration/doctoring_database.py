@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from dispatcher.doctor.finding import Finding, State
+from dispatcher.doctor.finding import Finding, FindingState
 from dispatcher.doctor.installation import Installation
-from dispatcher.programs.doctor.database import look
-from tests.postgres import Database
+from dispatcher.doctor.look_at_database import look_at_database
+from tests.rig.postgres import Database
 
 
 def now() -> datetime:
@@ -21,11 +21,11 @@ async def findings(url: str, program: str | None = None) -> list[Finding]:
     async def in_its_pod() -> Installation:
         return Installation("dispatcher", program)
 
-    return (await look(lambda: url, in_its_pod, now))[0]
+    return (await look_at_database(lambda: url, in_its_pod, now))[0]
 
 
 async def faults(url: str) -> list[Finding]:
-    return [one for one in await findings(url) if one.state is State.FAULT]
+    return [one for one in await findings(url) if one.state is FindingState.FAULT]
 
 
 async def mend(database: Database, login: str = "reader") -> None:
@@ -62,12 +62,12 @@ async def fill(database: Database, rows: int) -> None:
     admin = await database.connect()
     await admin.execute("SET session_replication_role = replica")
     await admin.execute(
-        "INSERT INTO dispatch.tasks (queue, submitted_by, kind, cache_key, run_at) "
+        "INSERT INTO dispatch_private.tasks (queue, submitted_by, kind, cache_key, run_at) "
         "SELECT 'queue-' || n % 10, 'team-' || n % 7, 'x', 'k', CASE n % 2 WHEN 0 THEN now() END "
         f"FROM generate_series(1, {rows}) AS n"
     )
     await admin.execute(
-        "INSERT INTO dispatch.task_launches (task_id, attempt, launch, job_uid, started_at, queue) "
+        "INSERT INTO dispatch_private.task_launches (task_id, attempt, launch, job_uid, started_at, queue) "
         f"SELECT n, 1, 1, 'job', now() - n * interval '1 s', 'queue-' || n % 10 FROM generate_series(1, {rows}) AS n"
     )
     await admin.close()

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from dispatcher.model.history import Wanted
+from dispatcher.model.history import RowFilter
 from dispatcher.model.tasks import Status, Task
 from dispatcher.pg.questions import Questions
 
@@ -19,20 +19,21 @@ QUESTIONS: dict[str, Question] = {
     "launches": lambda rows, ids: rows.launches(ids[1]),
     "line": lambda rows, ids: of_task(rows, ids[-1], rows.line),
     "marks": lambda rows, ids: rows.marks(ids[1]),
-    "matching": lambda rows, _: rows.find(Wanted(), None, None),
-    "matching_among": lambda rows, ids: rows.find(Wanted(), None, ids),
-    "matching_of_batch": lambda rows, _: rows.find(Wanted(queue="default", submitted_by="b", batch="b"), None, None),
-    "matching_of_submitter": lambda rows, _: rows.find(Wanted(submitted_by="team_b"), None, None),
-    "few_of_batch": lambda rows, _: rows.few(Wanted(batch="b"), None),
+    "matching": lambda rows, _: rows.find(RowFilter(), None, None),
+    "matching_among": lambda rows, ids: rows.find(RowFilter(), None, ids),
+    "matching_of_batch": lambda rows, _: rows.find(RowFilter(queue="default", submitted_by="b", batch="b"), None, None),
+    "matching_of_submitter": lambda rows, _: rows.find(RowFilter(submitted_by="team_b"), None, None),
+    "few_of_batch": lambda rows, _: rows.few(RowFilter(batch="b"), None),
     "owners_of_batch": lambda rows, _: rows.owners(None, None, "b"),
-    "few_of_status": lambda rows, _: rows.find(Wanted(status=Status.FAILED), None, None),
-    "newest_waiting": lambda rows, _: rows.find(Wanted(status=Status.WAITING), None, None),
-    "few_with_labels": lambda rows, _: rows.find(Wanted(), '{"a": "b"}', None),
+    "few_of_status": lambda rows, _: rows.find(RowFilter(status=Status.FAILED), None, None),
+    "newest_waiting": lambda rows, _: rows.find(RowFilter(status=Status.WAITING), None, None),
+    "few_with_labels": lambda rows, _: rows.find(RowFilter(), '{"a": "b"}', None),
     "page": lambda rows, ids: rows.page(ids),
     "sources": lambda rows, ids: rows.sources(ids),
     "batches": lambda rows, _: rows.batches(None, None, "b"),
     "failed": lambda rows, _: rows.failed(rows.now - timedelta(days=1)),
     "failed_of_batch": lambda rows, _: rows.failed_of_batch("default", "team_b", "b"),
+    "ends": lambda rows, _: rows.ends(rows.now - timedelta(days=1), rows.now),
     "queue_ends": lambda rows, _: rows.queue_ends("default", 20),
     "queue_settings": lambda rows, _: rows.queue_settings("default"),
     "queue_starts": lambda rows, _: rows.queue_starts("default"),

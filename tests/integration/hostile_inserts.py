@@ -1,7 +1,13 @@
-"""Rows and templates that make the trigger of INSERT run all of its statements."""
+"""Rows and templates that make INSERT and `submit` run all of their statements."""
+
+from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+
+import asyncpg
+
+from tests.rig.postgres import Connection, Database
 
 OFFERED = [
     {
@@ -25,3 +31,21 @@ HOSTILE_ROWS: list[dict[str, Any]] = [
     {"template": "opne"}, {"template": "open", "spec": SPEC}, {"env": {"A": "1"}}, {"env": {"B": "1", "PATH": "x"}},
     {"spec": {"cpu": "500m"}}, {"spec": {"image": "c/d"}}, {"labels": {"a": 1}}, {"batch": ""}, {"labels": {"a": "1"}},
 ]  # fmt: skip
+
+
+async def outcomes(database: Database, login: str) -> set[str]:
+    """What comes of each row, by INSERT and by `submit`: the first letters of the SQLSTATE; empty: it is accepted."""
+    session, found = await database.session(login), set[str]()
+    for columns in HOSTILE_ROWS:
+        for call in (database.insert_task(login, **columns), submit_one(session, columns)):
+            try:
+                await call
+                found.add("")
+            except asyncpg.PostgresError as refused:
+                found.add((refused.sqlstate or "")[:3])
+    return found
+
+
+async def submit_one(session: Connection, columns: dict[str, Any]) -> None:
+    row = {name: value.isoformat() if name == "run_at" else value for name, value in columns.items()}
+    await session.fetch("SELECT dispatch.submit($1)", [row])

@@ -15,7 +15,7 @@ LISTS = {
     "matching_of_submitter": {"tasks_of_submitter"},
     "matching_of_batch": {"tasks_of_batch"},
     "owners_of_batch": {"tasks_of_batch"},
-    "batches": {"tasks_of_batch"},
+    "batches": {"tasks_of_own_batch"},
     "few_of_batch": {"tasks_of_batch"},
     "few_with_labels": {"tasks_labels"},
     "few_of_status": {"tasks_processing", "tasks_failed"},

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from tests.postgres import Connection, Database
+from tests.rig.postgres import Connection, Database
 
 T = TypeVar("T")
 U = TypeVar("U")

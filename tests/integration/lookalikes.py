@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from dispatcher.pg.queries import sql_folder
-from tests.postgres import Connection, Database, Record
+from tests.rig.postgres import Connection, Database, Record
 
 OPEN = """
 GRANT CREATE ON SCHEMA public TO PUBLIC;
@@ -44,7 +44,8 @@ BEGIN
                  (VALUES ('text', 'integer'), ('bigint', 'bigint'), ('integer', 'smallint'), ('jsonb', 'numeric'),
                          ('name', 'double precision'), ('uuid', 'numeric'), ('bytea', 'numeric'), ('record', 'numeric'),
                          ('boolean', 'numeric'), ('timestamp with time zone', 'numeric')) AS e(element, number)
-            WHERE p.pronamespace::regnamespace::text IN ('pg_catalog', 'dispatch') AND p.proname = ANY (wanted)
+            WHERE p.pronamespace::regnamespace::text IN ('pg_catalog', 'dispatch', 'dispatch_private')
+              AND p.proname = ANY (wanted)
         )
         SELECT DISTINCT name, is_set, array_to_string(arguments, ', ') AS arguments,
                array_to_string(arguments || arguments[1], ', ') AS more FROM found
@@ -113,8 +114,9 @@ DECLARE
     one text;
 BEGIN
     FOREACH one IN ARRAY ARRAY['tasks', 'task_launches', 'queues', 'secrets', 'schema_version', 'earlier_start_keys',
-        'templates', 'inserted', 'old', 'new', 'rows', 'head', 'judged', 'taken', 'held', 'pg_roles', 'pg_class',
-        'pg_index', 'pg_locks', 'pg_stat_activity', 'pg_namespace', 'pg_database', 'tasks_clock', 'done_clock'] LOOP
+        'templates', 'bounded_inserts', 'task_reasons', 'queue_reasons', 'reported', 'reasons', 'applied_functions',
+        'inserted', 'given', 'old', 'new', 'rows', 'head', 'judged', 'taken', 'held', 'locked', 'pg_roles', 'pg_class',
+        'pg_index', 'pg_locks', 'pg_stat_activity', 'pg_namespace', 'pg_database', 'tasks_clock_0', 'done_clock_0'] LOOP
         EXECUTE format('CREATE VIEW {schema}.%I AS SELECT t.* FROM pg_catalog.pg_class AS t, public.is_noted(%L)',
                        one, '{schema}.' || one);
         EXECUTE format('GRANT ALL ON {schema}.%I TO PUBLIC', one);
@@ -131,7 +133,7 @@ CALL = re.compile(r"\b([a-z_0-9]+)\s*\(")
 
 def called_names() -> list[str]:
     """Every word before a parenthesis in `sql/`. Words that are no functions do no harm."""
-    folders = ("queries", "janitor", "exec", "migrate", "demo", "migrations")
+    folders = ("queries", "exec", "migrations", "functions")
     texts = [file.read_text(encoding="utf-8") for folder in folders for file in (sql_folder() / folder).iterdir()]
     return sorted({name for text in texts for name in CALL.findall(text)})
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import Look, look
-from tests.postgres import Database
+from tests.rig.postgres import Database
 
 
 @asynccontextmanager

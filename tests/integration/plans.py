@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dispatcher.pg.queries import query
-from tests.postgres import Connection
+from tests.rig.postgres import Connection
+from tests.rig.statements import of_reader
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Plan:
 
 
 async def explain(reader: Connection, name: str, *parameters: object) -> Plan:
-    """The plan that the session keeps for a statement: one plan for all parameters."""
+    """The plan that the session keeps for a query of the dispatcher: one plan for all parameters."""
     written = ", ".join(
         [await reader.fetchval("SELECT quote_literal($1::text)", as_text(one)) or "NULL" for one in parameters]
     )
-    await reader.execute(f"PREPARE looked_at AS {query(name)}")
+    await reader.execute(f"PREPARE looked_at AS {of_reader(name)}")
     text = await reader.fetchval(
         "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE looked_at" + f"({written})" * bool(written)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from tests.postgres import Database
+from tests.rig.postgres import Database
 
 
 async def declare(database: Database, name: str = "door", **columns: object) -> None:

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from tests.postgres import Connection, Database, PostgresServer
+from tests.rig.postgres import Connection, Database, PostgresServer
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 
 from tests.controlplane.waiting import wait_for
-from tests.execing import PROGRAM, Wrapper, wrapped
-from tests.postgres import Connection, Database, connect, url_with
-from tests.postgres_process import binaries
-from tests.rows import FIRST, Row, insert_row
-from tests.tasking import Library
+from tests.rig.execing import PROGRAM, Wrapper, wrapped
+from tests.rig.postgres import Connection, Database, connect, url_with
+from tests.rig.postgres_process import binaries
+from tests.rig.rows import FIRST, Row, insert_row
+from tests.rig.tasking import Library
 
 BASH = Path(__file__).parents[2] / "docs" / "examples" / "task.sh"
 IN_PYTHON = "import subprocess\nwith quick(): subprocess.run(sys.argv[1:], check=True)"
@@ -25,8 +25,8 @@ PROGRAMS = {"bash and psql": (str(BASH),), "exec": PROGRAM}
 PROGRAMS |= {f"library with {driver}": Library(driver).program(IN_PYTHON) for driver in ("asyncpg", "psycopg")}
 UNTIL_THERE = "while [ ! -e {file} ]; do sleep 0.05; done"
 WATCH = "SELECT a::text FROM pg_stat_activity AS a WHERE a.pid <> pg_backend_pid() AND a.datname = current_database()"
-TOKENS = "SELECT dispatch.run_tokens($1, 1, 1, $2, $3)"
-HELD = "SELECT FROM dispatch.tasks WHERE id = $1 FOR UPDATE"
+TOKENS = "SELECT dispatch_private.run_tokens($1, 1, 1, $2, $3)"
+HELD = "SELECT FROM dispatch_private.tasks WHERE id = $1 FOR UPDATE"
 
 
 class Watcher:

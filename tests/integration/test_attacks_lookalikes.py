@@ -7,43 +7,62 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import asyncpg
 import pytest
 import pytest_asyncio
 
-from dispatcher.pg import lists
-from dispatcher.pg.closings import Closings
-from dispatcher.pg.connect import open_connection
-from dispatcher.pg.listen import CHANNELS
+from dispatcher.container import row as exec_row
+from dispatcher.pg import questions as lists
+from dispatcher.pg.connect import CHANNELS, open_connection
 from dispatcher.pg.migrate import LOCK, WRITING, migrate
-from dispatcher.pg.queries import query, sql_folder
+from dispatcher.pg.queries import blocks, query, sql_folder
 from dispatcher.pg.questions import Questions
-from dispatcher.pg.tasks import snapshot
-from dispatcher.programs import exec_row
-from tests.execing import execute, sh
+from dispatcher.pg.tasks import Closings, Deleted, snapshot
 from tests.integration.every_question import QUESTIONS
-from tests.integration.hostile_inserts import HOSTILE_ROWS, OFFERED
+from tests.integration.hostile_inserts import OFFERED, outcomes
 from tests.integration.lookalikes import calls, make_lookalikes, make_newer_lookalikes, make_session_lookalikes
 from tests.integration.looking import opened
-from tests.janitor_calls import cancelled, closed, deleted, returned
-from tests.postgres import Database, PostgresServer
-from tests.rows import FIRST, Row, insert_row
+from tests.rig.execing import execute, sh
+from tests.rig.janitor_calls import cancelled, closed, deleted, returned
+from tests.rig.postgres import Database, PostgresServer
+from tests.rig.rows import FIRST, Row, insert_row
+from tests.rig.statements import OF_READER
 
 ATTACKER = "team_a"
 VICTIMS = ("reader", "janitor", "task", "observer", "operator", "team_b", "postgres", "dispatch_owner")
 DEFAULT_PATH = '"$user", public'
 OF_JANITORS = ("submitters", "candidates_of", "kinds", "tasks", "requests")
 AT = "2026-01-01T00:00:00Z"
-FILES_OF_THE_JANITOR = "cancel return end delete old run_digests tell told ended with_cause templates"
+CALLS_OF_THE_JANITOR = "cancel return end delete old run_digests snapshots tell told ended with_cause templates"
 PLAIN: dict[str, Any] = {"cache_key": "maps", "max_failures": 5, "batch": "b"}
 QUEUE_TOLD = {"queue": "default", "waiting": 1, "in_flight": 0, "weight": 1, "share": 0, "reasons": {"Backoff": 1}}
-A_TEMPLATE = "INSERT INTO dispatch.templates (name) VALUES ('default') ON CONFLICT DO NOTHING"
+VIEWS = [
+    "tasks",
+    "batch_status",
+    "task_launches",
+    "task_history",
+    "task_reasons",
+    "task_explain",
+    "queues",
+    "queue_status",
+]
+KEYED = [
+    "tasks_of_batch('default', 'b')",
+    "batch('default', 'b')",
+    "tasks_after(0)",
+    "tasks_since('-infinity')",
+    "task_explain(1)",
+    "task_history(1)",
+]
+CHANGE_QUEUE = "UPDATE dispatch.queues SET weight = 2 WHERE name = 'closed' RETURNING *"
+A_TEMPLATE = "INSERT INTO dispatch_private.templates (name) VALUES ('default') ON CONFLICT DO NOTHING"
 FORGET = "DELETE FROM public.calls"
 ENDED = {"attempt": 1, "launch": 1, "job_uid": FIRST.job_uid, "node": "n", "reason": "OOM"}
 SILENT = """
-UPDATE dispatch.tasks SET heartbeat_at = pg_catalog.now() - pg_catalog.make_interval(mins => 10)
+UPDATE dispatch_private.tasks SET heartbeat_at = pg_catalog.now() - pg_catalog.make_interval(mins => 10)
 WHERE status = 'processing'
 """
 DECLARE_QUEUES = """
@@ -87,20 +106,16 @@ async def some_rows(database: Database) -> list[int]:
     return [row.id for row in rows]
 
 
-def files(folder: str) -> set[str]:
-    return {file.name.removesuffix(".sql") for file in (sql_folder() / folder).iterdir()}
-
-
 # The attack works where the path is not pinned
 
 
 async def test_lookalikes_are_called_with_the_default_search_path(attacked: Database) -> None:
     """Otherwise the other tests would prove nothing."""
-    unpinned = {"search_path": DEFAULT_PATH, "default_transaction_read_only": "off"}
+    unpinned = {"search_path": DEFAULT_PATH}
     for login in ("reader", "janitor"):
-        session = await open_connection(attacked.url(login), **unpinned)
-        await session.fetch(query("histories"), ["default"], ["maps"], 3)
-        await session.fetch(query("submitters"), ["default"], 10)
+        session = await open_connection(attacked.url(login), unpinned, writes=True)
+        await session.fetch(query("histories", "caches"), ["default"], ["maps"], 3)
+        await session.fetch(query("submitters", "cycle"), ["default"], 10)
         await session.close()
     caught = {tuple(call) for call in await calls(attacked)}
     await (await attacked.session("admin")).execute(FORGET)
@@ -122,8 +137,8 @@ async def test_statements_of_the_dispatcher_call_no_lookalike(
             answers = {name: await ask(rows, ids) for name, ask in QUESTIONS.items()}
             assert rows.frame.queues
         async with session.use() as connection:
-            assert await connection.fetchval(query("ping")) == 1
-    assert {*QUESTIONS, "frame", "ping", "statement_timeout"} == files("queries")
+            assert await connection.fetchval(query("ping", "cycle")) == 1
+    assert {*QUESTIONS, "frame", "ping", "statement_timeout"} == set(OF_READER)
     assert all(answers.values()), answers
     listening = await open_connection(attacked.url("reader"))
     for channel in CHANNELS:
@@ -148,16 +163,15 @@ async def test_statements_of_the_janitor_call_no_lookalike(attacked: Database) -
         report = {"rows": [[ids[1], 1, "Backoff", AT, "m"]], "queues": [QUEUE_TOLD], "gone": [1]}
         assert await closings.tell(json.dumps({"as_of": AT, **report})) == 1
         assert [row[0] for row in await closings.told(9)] == [ids[1]]
-        assert await closings.templates(json.dumps(OFFERED), are_all=True) == 2
-        assert await closings.ended(json.dumps([{"task": ids[1], **ENDED}])) == 1
-        for login in ("team_b", "operator", "observer"):
-            reading = await attacked.session(login)
-            for name in ("task_explain", "queue_status", "task_history"):
-                assert await reading.fetch(f"SELECT * FROM dispatch.{name}")
-        assert (await closings.count_old(1), await closings.delete_old(1)) == (0, 0)
+        assert await closings.templates(OFFERED, are_all=True) == (2, [])
+        assert isinstance(await closings.snapshots(), list)
+        assert await closings.ended([{"task": ids[1], **ENDED}]) == (1, [])
+        for login, relation in product(("team_b", "operator", "observer"), [*VIEWS, *KEYED]):
+            assert await (await attacked.session(login)).fetch(f"SELECT * FROM dispatch.{relation}"), relation
+        assert (await closings.count_old(1), await closings.delete_old(1, [])) == (0, Deleted(0, [], None))
     finally:
         await closings.close()
-    assert files("janitor") == {*FILES_OF_THE_JANITOR.split()}
+    assert set(blocks("janitor")) == {*CALLS_OF_THE_JANITOR.split()}
 
 
 async def test_statements_of_exec_call_no_lookalike(attacked: Database) -> None:
@@ -166,17 +180,17 @@ async def test_statements_of_exec_call_no_lookalike(attacked: Database) -> None:
     assert (await execute(failed, *sh("exit 65"))).status != 69
     assert [await done.status(), await failed.status()] == ["succeeded", "failed"]
     me = asked.id, str(asked.start_key), 1, 1, FIRST.job_uid, FIRST.node, "pod-1", 60
-    row = exec_row.Row(exec_row.Contract(attacked.url("task"), *me))
+    row = exec_row.RowConnection(exec_row.ExecContract(attacked.url("task"), *me))
     token, _ = await row.start() or ("", "")
     assert await row.heartbeat(token) == "continue"
-    assert await row.finish(token, exec_row.Report("succeeded", 0)) == "succeeded"
-    assert files("exec") == {"start", "heartbeat", "finish"}
+    assert await row.finish(token, exec_row.ExecReport("succeeded", 0)) == "succeeded"
+    assert {file.name for file in (sql_folder() / "exec").iterdir()} == {"start.sql", "heartbeat.sql", "finish.sql"}
 
 
 async def test_statements_of_migrate_call_no_lookalike(attacked: Database) -> None:
     """Statements that the migration of the fixture did not need."""
     assert await migrate(attacked.admin_url, check=True) == []
-    admin, connection = await attacked.connect(), await open_connection(attacked.admin_url, **WRITING)
+    admin, connection = await attacked.connect(), await open_connection(attacked.admin_url, WRITING, writes=True)
     await admin.execute("SELECT pg_catalog.pg_advisory_lock($1)", LOCK)
     assert len(await connection.fetch(query("holders", "migrate"), LOCK)) == 1
     await connection.close()
@@ -189,7 +203,7 @@ async def test_statements_of_the_demo_call_no_lookalike(attacked: Database) -> N
     try:
         await admin.execute(query("queue", "demo"), "samples", 2, "why")
         assert [await admin.fetchval(query("pause", "demo"), "samples") for _ in range(2)] == [True, False]
-        task_id = await team.fetchval(query("insert", "demo"), "samples", "default", "{}", "1", "maps")
+        task_id = await team.fetchval(query("insert", "demo"), "samples", "default", "{}", "1", "maps", 3)
         await team.execute(query("insert_default", "demo"), 3)
         assert await team.fetchval(query("count", "demo")) >= 4
         await team.execute(query("try", "demo"))
@@ -222,23 +236,18 @@ async def make_logins(admin: asyncpg.Connection[asyncpg.Record]) -> None:
 
 async def test_insert_calls_no_lookalike(attacked: Database) -> None:
     team, janitor = await attacked.session("team_b"), await attacked.session("janitor")
-    outcomes = []
-    for columns in [*HOSTILE_ROWS, None, *HOSTILE_ROWS]:
-        if columns is None:  # from here on rows are judged by their templates
-            await janitor.execute("SELECT dispatch.janitor_templates($1, true)", OFFERED)
-            continue
-        try:
-            await attacked.insert_task("team_b", **columns)
-            outcomes.append("")
-        except asyncpg.PostgresError as refused:
-            outcomes.append(refused.sqlstate[:3])
-    assert set(outcomes) <= {"", "DI0", "235"}, outcomes
+    assert await outcomes(attacked, "team_b") == {"", "DI0"}
+    await janitor.execute("SELECT dispatch_private.janitor_templates($1, true)", OFFERED)
+    assert await outcomes(attacked, "team_b") == {"", "DI0"}
     assert (await team.fetchrow("SELECT * FROM dispatch.tasks")) is not None
     assert (await team.fetchrow("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING *")) is not None
-    await (await attacked.session("operator")).execute("DELETE FROM dispatch.queues WHERE name = 'closed'")
+    operator = await attacked.session("operator")
+    assert (await operator.fetchrow(CHANGE_QUEUE)) is not None
+    await operator.execute("DELETE FROM dispatch.queues WHERE name = 'closed'")
 
 
 async def test_functions_of_containers_and_submitters_call_no_lookalike(attacked: Database) -> None:
+    team = await attacked.session("team_b")
     for outcome in ("succeeded", "failed", "retry"):
         row = await insert_row(attacked, "team_b", **PLAIN)
         started = await row.started()
@@ -250,6 +259,11 @@ async def test_functions_of_containers_and_submitters_call_no_lookalike(attacked
         assert await row.cancel("enough", login="operator") == "cancelled"
         assert await row.cancel(login="team_b") == "cancelled"
         assert await row.retry(login="operator") == "waiting"
+        assert await team.fetchval("SELECT dispatch.task_set_priority($1, 1)", row.id) == "waiting"
+        assert len(await team.fetch("SELECT * FROM dispatch.task($1)", row.id)) == 1
+    assert await team.fetchval("SELECT dispatch.batch_cancel('default', 'b')") > 0
+    assert await team.fetchval("SELECT dispatch.batch_retry('default', 'b')") > 0
+    await team.fetch("SELECT * FROM dispatch.task_ended_since('-infinity')")
     assert await (await attacked.session("admin")).fetchval("SELECT dispatch.rotate_secrets()") == 2
 
 
@@ -277,3 +291,8 @@ async def test_functions_call_no_lookalike_of_the_callers_session(attacked: Data
     assert await closed(rows[2]) == "failed"
     assert await rows[2].retry(login="team_b") == "waiting"
     assert await rows[2].cancel(login="operator") == "cancelled"
+    team = await attacked.session("team_b")
+    assert len(await team.fetch('SELECT dispatch.submit(\'[{}, {"labels": {"a": "b"}}]\')')) == 2
+    for relation in [*VIEWS, *KEYED]:
+        await team.fetch(f"SELECT * FROM dispatch.{relation}")
+    await (await attacked.session("operator")).execute("UPDATE dispatch.queues SET weight = 3 WHERE name = 'mine'")

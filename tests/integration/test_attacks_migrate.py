@@ -14,30 +14,33 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.model.errors import DatabaseUnfit
-from dispatcher.pg.migrate import LOCK, migrate, read_migrations
+from dispatcher.pg.migrate import LOCK, SqlSource, migrate, read_migrations, read_sources
 from tests.controlplane.waiting import wait_for
-from tests.postgres import Connection, Database
+from tests.rig.postgres import Connection, Database
 
 ROOT = Path(__file__).parents[2]
 SOON_SECONDS = 5
 HOLDS = f"SELECT pg_advisory_lock({LOCK})"
+SCHEMAS = ("dispatch", "dispatch_private")
 BEFOREHAND = """
-CREATE SCHEMA dispatch;
-GRANT ALL ON SCHEMA dispatch TO PUBLIC;
-CREATE FUNCTION dispatch.clip(words text, most integer) RETURNS text LANGUAGE sql AS 'SELECT words';
-CREATE TABLE dispatch.secrets (generation integer, start_inner bytea, start_outer bytea);
+CREATE SCHEMA {schema};
+GRANT ALL ON SCHEMA {schema} TO PUBLIC;
+CREATE FUNCTION {schema}.clip(words text, most integer) RETURNS text LANGUAGE sql AS 'SELECT words';
+CREATE TABLE {schema}.secrets (generation integer, start_inner bytea, start_outer bytea);
 """
-VERSIONS = """
-CREATE SCHEMA dispatch;
-CREATE TABLE dispatch.schema_version (version integer, name text, checksum text, database_id uuid);
-GRANT ALL ON SCHEMA dispatch TO PUBLIC;
-GRANT ALL ON dispatch.schema_version TO PUBLIC;
+CLAIMS = """
+CREATE SCHEMA {schema};
+CREATE TABLE {schema}.schema_version (version integer, name text, checksum text, database_id uuid);
+CREATE TABLE {schema}.applied_functions (name text, checksum text);
+GRANT ALL ON SCHEMA {schema} TO PUBLIC;
+GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO PUBLIC;
 """
-ALL_APPLIED = "INSERT INTO dispatch.schema_version VALUES ($1, $2, $3, gen_random_uuid())"
-VIEW = """
-CREATE SCHEMA dispatch;
+ALL_TABLES = "INSERT INTO {schema}.schema_version VALUES ($1, $2, $3, gen_random_uuid())"
+ALL_FUNCTIONS = "INSERT INTO {schema}.applied_functions VALUES ($1, $2)"
+VIEWS = """
+CREATE SCHEMA {schema};
 CREATE TABLE public.calls (who name);
-GRANT ALL ON SCHEMA dispatch TO PUBLIC;
+GRANT ALL ON SCHEMA {schema} TO PUBLIC;
 GRANT ALL ON public.calls TO PUBLIC;
 CREATE FUNCTION public.is_noted() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -45,8 +48,9 @@ BEGIN
     RETURN true;
 END
 $$;
-CREATE VIEW dispatch.schema_version AS SELECT 1 AS version, 'x' AS name, 'y' AS checksum WHERE public.is_noted();
-GRANT ALL ON dispatch.schema_version TO PUBLIC;
+CREATE VIEW {schema}.schema_version AS SELECT 1 AS version, 'x' AS name, 'y' AS checksum WHERE public.is_noted();
+CREATE VIEW {schema}.applied_functions AS SELECT 'x' AS name, 'y' AS checksum WHERE public.is_noted();
+GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO PUBLIC;
 """
 
 
@@ -159,37 +163,43 @@ async def test_migration_lock_of_another_database_blocks_nothing(empty: Database
         assert await migrate(empty.admin_url)
 
 
-async def test_foreign_schema_is_refused_and_its_owner_named(open_to_all: Database) -> None:
+@pytest.mark.parametrize("schema", SCHEMAS)
+async def test_foreign_schema_is_refused_and_its_owner_named(open_to_all: Database, schema: str) -> None:
     attacker = await open_to_all.connect("team_a")
-    await attacker.execute(BEFOREHAND)
+    await attacker.execute(BEFOREHAND.format(schema=schema))
     async with migrating(open_to_all) as program:
         assert await program.ended() != 0
-    assert program.names("schema dispatch belongs to team_a"), program.said
-    with pytest.raises(DatabaseUnfit, match="schema dispatch belongs to team_a"):
+    assert program.names(f"schema {schema} belongs to team_a"), program.said
+    with pytest.raises(DatabaseUnfit, match=f"schema {schema} belongs to team_a"):
         await migrate(open_to_all.admin_url)
     admin = await open_to_all.session("admin")
-    assert await admin.fetchval("SELECT to_regclass('dispatch.schema_version') IS NULL")
-    assert await admin.fetchval("SELECT count(*) FROM pg_class WHERE relnamespace = 'dispatch'::regnamespace") == 1
-    await admin.execute("DROP SCHEMA dispatch CASCADE")
+    assert await admin.fetchval("SELECT to_regclass('dispatch_private.tasks') IS NULL")
+    assert await admin.fetchval("SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace($1)", schema) == 1
+    await admin.execute(f"DROP SCHEMA {schema} CASCADE")
     assert await migrate(open_to_all.admin_url)
 
 
+@pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("check", [False, True])
-async def test_hostile_view_with_our_name_runs_no_code(open_to_all: Database, check: bool) -> None:
+async def test_hostile_view_with_our_name_runs_no_code(open_to_all: Database, schema: str, check: bool) -> None:
     """A function in a view runs with the rights of the reader, here the administrator."""
-    await (await open_to_all.connect("team_a")).execute(VIEW)
+    await (await open_to_all.connect("team_a")).execute(VIEWS.format(schema=schema))
     with pytest.raises(DatabaseUnfit) as refused:
         await migrate(open_to_all.admin_url, check=check)
     admin = await open_to_all.session("admin")
     assert [row["who"] for row in await admin.fetch("SELECT who FROM public.calls")] == []
-    assert "schema dispatch belongs to team_a" in str(refused.value)
+    assert f"schema {schema} belongs to team_a" in str(refused.value)
 
 
+@pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("check", [False, True])
-async def test_foreign_schema_that_claims_all_versions_is_refused(open_to_all: Database, check: bool) -> None:
+async def test_foreign_schema_that_claims_all_files_is_refused(open_to_all: Database, schema: str, check: bool) -> None:
     attacker = await open_to_all.connect("team_a")
-    await attacker.execute(VERSIONS)
+    await attacker.execute(CLAIMS.format(schema=schema))
     for migration in read_migrations():
-        await attacker.execute(ALL_APPLIED, migration.version, migration.name, migration.checksum)
-    with pytest.raises(DatabaseUnfit, match="schema dispatch belongs to team_a"):
+        told = migration.version, migration.name, migration.checksum
+        await attacker.execute(ALL_TABLES.format(schema=schema), *told)
+    for source in read_sources(SqlSource, "functions"):
+        await attacker.execute(ALL_FUNCTIONS.format(schema=schema), source.name, source.checksum)
+    with pytest.raises(DatabaseUnfit, match=f"schema {schema} belongs to team_a"):
         await migrate(open_to_all.admin_url, check=check)

@@ -13,19 +13,22 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from dispatcher.pg.listen import Listener
+from dispatcher.pg.connect import Listener
 from tests.controlplane.waiting import wait_for
 from tests.integration.looking import looking, waiting
-from tests.janitor_calls import cancelled, closed, returned
-from tests.postgres import Connection, Database, PostgresServer
-from tests.postgres_process import Folder, Postmaster
-from tests.rows import insert_row
+from tests.rig.janitor_calls import cancelled, closed, returned
+from tests.rig.postgres import Connection, Database, PostgresServer
+from tests.rig.postgres_process import Folder, Postmaster
+from tests.rig.rows import insert_row
 
 SMALLEST_QUEUE = "ALTER SYSTEM SET max_notify_queue_pages = 64"
 USAGE = "SELECT pg_notification_queue_usage()"
 DEAF = "LISTEN flood"
 FLOOD = "SELECT pg_notify('flood', repeat('x', 7900) || n) FROM generate_series(1, $1) AS n"
-LONG_AGO = "SELECT setval('dispatch.tasks_clock', 1), setval('dispatch.done_clock', 1)"
+LONG_AGO = (
+    "SELECT setval('dispatch_private.tasks_clock_' || n, 1), setval('dispatch_private.done_clock_' || n, 1)"
+    " FROM generate_series(0, 15) AS n"
+)
 NOISY = "NOTIFY dispatch_tasks"
 Call = Callable[[], Awaitable[object]]
 
@@ -163,3 +166,35 @@ async def test_insert_alone_frees_the_notification_queue(quiet: Database) -> Non
         return True
 
     await wait_for(notifies, "the queue takes notifications again")
+
+
+@pytest.mark.parametrize("channel", ["dispatch_tasks", "dispatch_done"])
+async def test_calls_that_are_rolled_back_silence_nobody_else(quiet: Database, channel: str) -> None:
+    """A rollback takes the notification back, but not the clock that holds the next ones back."""
+    attacker, victim, listening = [await quiet.connect(name) for name in ("team_b", "team_a", "reader")]
+    admin, heard = await quiet.session("admin"), list[int]()
+    await listening.add_listener(channel, lambda _, pid, *__: heard.append(pid))
+    theirs = await attacker.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
+    await admin.execute(LONG_AGO)
+    for _ in range(20):
+        ours = await victim.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
+        await listening.fetch("SELECT 1")  # what the listener was told of so far has arrived
+        heard.clear()
+        await admin.execute(LONG_AGO)
+        async with rolled_back(attacker):
+            await attacker.execute("INSERT INTO dispatch.tasks DEFAULT VALUES")
+            await attacker.fetchval("SELECT dispatch.task_cancel($1)", theirs)
+        await (
+            victim.execute("INSERT INTO dispatch.tasks DEFAULT VALUES") if channel == "dispatch_tasks"
+            else victim.fetchval("SELECT dispatch.task_cancel($1)", ours)
+        )  # fmt: skip
+        await listening.fetch("SELECT 1")
+        assert heard == [victim.get_server_pid()]
+
+
+@asynccontextmanager
+async def rolled_back(connection: Connection) -> AsyncIterator[None]:
+    transaction = connection.transaction()
+    await transaction.start()
+    yield
+    await transaction.rollback()

@@ -12,8 +12,8 @@ import pytest
 
 from tests.integration.looking import looking
 from tests.integration.queues import declare, refusal
-from tests.postgres import Database
-from tests.rows import Pod, Row, insert_row
+from tests.rig.postgres import Database
+from tests.rig.rows import Pod, Row, insert_row
 
 NAMES = {
     "with blanks": "No Such Node!",

@@ -14,19 +14,21 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from dispatcher.container import exec as exec_
+from dispatcher.container.row import FINAL
 from dispatcher.jobs.env import CONTRACT
-from dispatcher.model.identity import OPENINGS
-from dispatcher.programs import exec as exec_
-from dispatcher.programs.exec_codes import FINAL
+from dispatcher.jobs.templates import parse_template
+from dispatcher.model.launches import OPENINGS
+from dispatcher.row_calls import PUT_OFF, UNREPORTED
 from tests.controlplane import binaries
 from tests.controlplane.waiting import wait_for
-from tests.execing import Ended, Wrapper, started, wrapped
-from tests.pages import AUTHOR, find_block
-from tests.postgres import Database, PostgresServer
-from tests.postgres_fixtures import one_database
-from tests.postgres_process import binaries as postgres_programs
-from tests.rows import SECOND, Pod, Row, insert_row
-from tests.tasking import Library
+from tests.rig.execing import Ended, Wrapper, started, wrapped
+from tests.rig.pages import AUTHOR, find_block
+from tests.rig.postgres import Database, PostgresServer
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.postgres_process import binaries as postgres_programs
+from tests.rig.rows import SECOND, Pod, Row, insert_row
+from tests.rig.tasking import Library
 
 database = one_database
 
@@ -134,6 +136,19 @@ async def test_example_leaves_the_row_of_another_launch_alone(image: Image, data
     assert await row.now() == before
 
 
+@pytest.mark.parametrize("name", ["TASK_ID", "TASK_START_KEY", "TASK_LAUNCH", "JOB_UID", "TASK_DATABASE_URL"])
+@pytest.mark.parametrize("value", [None, ""])
+async def test_variable_that_is_missing_is_named_and_ends_the_example(
+    image: Image, database: Database, name: str, value: str | None
+) -> None:
+    row = await insert_row(database, payload=GOOD)
+    environ: dict[str, Any] = {"PATH": f"{postgres_programs()}:{os.environ['PATH']}", name: value}
+    async with wrapped(row, program=image.argv, pod=SECOND, **environ) as child:
+        ended = await child.has_ended()
+    assert (ended.status, await row.status()) == (2, "waiting")
+    assert f"{name} is not set" in ended.err.decode()
+
+
 async def test_cancel_stops_the_example_and_ends_the_row(image: Image, database: Database) -> None:
     row = await insert_row(database, payload=LONG)
     async with image.runs(row) as child:
@@ -173,6 +188,15 @@ async def test_example_sends_heartbeats_while_it_works(image: Image, database: D
         await is_running(row, signs=3)
         child.terminate()
         await child.has_ended()
+
+
+async def test_exit_0_after_sigterm_without_a_result_is_left_to_the_next_launch(database: Database) -> None:
+    row = await insert_row(database)
+    async with bash("trap 'exit 0' TERM; echo ready >&2; sleep 100 & wait").runs(row) as child:
+        await wait_for(lambda: b"ready\n" in child.err, "the command is ready", check=child.check)
+        child.terminate()
+        ended = await child.has_ended()
+    assert (ended.status, await row.status()) == (143, "processing"), ended
 
 
 @pytest.mark.parametrize("cause", ["cancel", "SIGTERM"])
@@ -286,14 +310,22 @@ def test_page_installs_the_supported_driver() -> None:
     assert f"pip install '{driver}'" in PAGE
 
 
+def test_template_of_the_sidecars_page_has_one_task_and_no_doubt() -> None:
+    page_blocks = re.findall(r"^```yaml\n(.*?)^```$", (DOCS / "sidecars.md").read_text(), re.MULTILINE | re.DOTALL)
+    template = parse_template("report", page_blocks[0])
+    assert template.task_container["name"] == "report"
+    assert template.pod_spec["initContainers"][0]["restartPolicy"] == "Always"
+    assert list(template.doubts(())) == []
+
+
 def test_page_has_the_numbers_of_exec() -> None:
-    numbers = [exec_.UNREPORTED, exec_.TERMINATED, exec_.HEARTBEAT_SECONDS, exec_.GRACE_SECONDS]
+    numbers = [UNREPORTED, PUT_OFF, exec_.TERMINATED, exec_.HEARTBEAT_SECONDS, exec_.GRACE_SECONDS]
     assert [number for number in numbers if not re.search(rf"\b{int(number)}\b", PAGE)] == []
     (listed,) = re.findall(r"\| ends with (.+) \(of sysexits", PAGE)
     spans = [[int(end) for end in part.split(" to ")] for part in listed.split(", ")]
     assert {status for span in spans for status in range(span[0], span[-1] + 1)} == FINAL
 
 
-@pytest.mark.parametrize(("path", "most"), [(DOCS / "author.md", 205), (BASH, 60), (GO / "main.go", 120)])
+@pytest.mark.parametrize(("path", "most"), [(DOCS / "author.md", 215), (BASH, 68), (GO / "main.go", 132)])
 def test_page_and_examples_are_short(path: Path, most: int) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= most

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.programs.exec_codes import FINAL
-from tests.execing import DONE, PROGRAM, PYTHON, UNTIL_TOLD, WRONG, each, error_of, execute, sh, wrapped
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import Pod, insert_row
+from dispatcher.container.row import FINAL
+from tests.rig.execing import DONE, PROGRAM, PYTHON, UNTIL_TOLD, WRONG, each, error_of, execute, sh, wrapped
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import Pod, insert_row
 
 database = one_database
 RULE = "CODES are exit statuses from 1 to 255, such as 2,64-68"

@@ -6,17 +6,22 @@ import time
 from collections.abc import Sequence
 from statistics import median
 
-from tests.execing import DONE, PROGRAM, execute, sh
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import insert_row
+import pytest
+
+from tests.rig.execing import DONE, PROGRAM, execute, sh
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import insert_row
 
 database = one_database
 
 MOST_PEAK_KIB = 40 << 10
 ROUNDS, MOST_ROUNDS = 5, 40
 MOST_TIMES_THE_DRIVER = 1.35
-OURS = {"dispatcher", "dispatcher.__main__", "dispatcher.programs", "dispatcher.jobs", "dispatcher.jobs.trusted_env"}
+OURS = {
+    "dispatcher", "dispatcher.__main__", "dispatcher.row_calls", "dispatcher.dial",
+    "dispatcher.container", "dispatcher.container.exec", "dispatcher.container.isolated", "dispatcher.container.row",
+}  # fmt: skip
 
 
 def loaded(told: str) -> set[str]:
@@ -36,8 +41,7 @@ async def test_exec_loads_only_the_driver_the_library_and_itself(database: Datab
     modules = loaded(ended.said) - loaded(told.decode())
     assert (ended.status, await row.status()) == (DONE, "succeeded")
     assert {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names) == {"asyncpg", "dispatcher"}
-    others = {name for name in modules if name.partition(".")[0] == "dispatcher"} - OURS
-    assert {name for name in others if not name.startswith("dispatcher.programs.exec")} == set()
+    assert {name for name in modules if name.partition(".")[0] == "dispatcher"} <= OURS
 
 
 async def test_peak_memory_of_exec_is_small(database: Database) -> None:
@@ -46,6 +50,7 @@ async def test_peak_memory_of_exec_is_small(database: Database) -> None:
     assert 0 < (await row.now())["result"] < MOST_PEAK_KIB
 
 
+@pytest.mark.slow
 async def test_command_starts_soon_after_exec(database: Database) -> None:
     """Compared with a bare start of the driver, in turns. A machine whose speed changes needs more rounds."""
     rounds: list[tuple[int, int]] = []

@@ -3,13 +3,13 @@
 import asyncio
 
 from tests.controlplane.waiting import wait_for
-from tests.execing import COULD_NOT, DONE, UNAVAILABLE, UNTIL_TOLD, execute, one_proxy, sh, wrapped
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import Matches, PostgresProxy, Verb, connects, runs, syncs
 from tests.faults.rules import nth
-from tests.postgres import Database, PostgresServer, url_with
-from tests.postgres_fixtures import one_database
-from tests.rows import Row, insert_row
+from tests.rig.execing import DONE, PUT_OFF, UNAVAILABLE, UNTIL_TOLD, execute, one_proxy, sh, wrapped
+from tests.rig.postgres import Database, PostgresServer, url_with
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import Row, insert_row
 
 database, proxy = one_database, one_proxy
 
@@ -136,7 +136,7 @@ async def test_database_absent_for_longer_than_the_run_limit_is_given_up(
     after = await execute(row, *RESULT, TASK_DATABASE_URL=through(proxy, row), TASK_TIMEOUT_SECONDS=1)
     assert rule.hits
     assert (after.status, after.out, await row.status()) == (UNAVAILABLE, b"ran\n", "processing")
-    assert ((await before).status, (await before).out, await never.status()) == (COULD_NOT, b"", "waiting")
+    assert ((await before).status, (await before).out, await never.status()) == (PUT_OFF, b"", "waiting")
     for ended in (after, await before):
         assert ended.said.splitlines()[-1].startswith("dispatcher exec: ")
         assert "task:task" not in ended.said

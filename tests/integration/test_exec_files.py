@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.execing import COULD_NOT, DONE, PROGRAM, PYTHON, each, error_of, execute, sh
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import Row, insert_row
+from tests.rig.execing import COULD_NOT, DONE, PROGRAM, PYTHON, each, error_of, execute, sh
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import Row, insert_row
 
 database = one_database
 
@@ -116,6 +117,7 @@ async def test_result_that_fits_the_row_is_kept(database: Database) -> None:
         assert await as_text(row, "result") != "None", name
 
 
+@pytest.mark.slow
 async def test_result_that_does_not_fit_the_row_is_a_failure(database: Database) -> None:
     for name, (row, ended) in (await each(database, writing(BAD | TOO_LARGE))).items():
         assert (ended.status, await row.status()) == (COULD_NOT, "failed"), (name, ended)
@@ -130,3 +132,14 @@ async def test_result_that_is_no_file_is_a_failure(database: Database) -> None:
     for name, status in zip(ODD, [one.status for one in ended], strict=True):
         assert (status, await rows[name].status()) == (COULD_NOT, "failed"), name
         assert "TASK_RESULT_FILE" in await error_of(rows[name]), name
+
+
+async def test_files_are_in_the_folder_that_tmpdir_names(database: Database, tmp_path: Path) -> None:
+    """The wrapper itself keeps nothing but the contract."""
+    row, scratch = await insert_row(database), tmp_path / "scratch"
+    scratch.mkdir()
+    ended = await execute(row, *sh('echo "$TASK_RESULT_FILE $TMPDIR"'), TMPDIR=scratch)
+    (said,) = ended.out.decode().splitlines()
+    result, folder = said.split()
+    assert (Path(result).parent.parent, Path(folder)) == (scratch, scratch)
+    assert (ended.status, await row.status(), list(scratch.iterdir())) == (DONE, "succeeded", [])

@@ -13,12 +13,12 @@ from typing import TypeAlias
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.execing import DONE, FOR_EVER, TERMINATED, UNTIL_TOLD, Wrapper, sh, wrapped
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs
 from tests.faults.rules import Gate, nth
-from tests.postgres import Database, PostgresServer
-from tests.rows import Row, insert_row
+from tests.rig.execing import DONE, FOR_EVER, TERMINATED, UNTIL_TOLD, Wrapper, sh, wrapped
+from tests.rig.postgres import Database, PostgresServer
+from tests.rig.rows import Row, insert_row
 
 HEARTBEAT_SECONDS = 15
 LATE_SECONDS = 10
@@ -27,10 +27,10 @@ IGNORES_SIGTERM = f"trap '' TERM; {FOR_EVER} & {FOR_EVER} & echo begun; while :;
 # Prints the grace of a cancel, how the command ended, and whether that took the given grace.
 STOP_PROGRAM = """
 import asyncio, os, sys, time
-from dispatcher.programs.exec import GRACE_SECONDS
-from dispatcher.programs.exec_command import Command
+from dispatcher.container.exec import GRACE_SECONDS
+from dispatcher.container.exec import CommandRun
 async def main():
-    command = Command(sys.argv[1:], dict(os.environ))
+    command = CommandRun(sys.argv[1:], dict(os.environ))
     command.start()
     await asyncio.to_thread(sys.stdin.readline)
     began = time.monotonic()
@@ -194,7 +194,8 @@ async def goes_on_through_an_outage(row: Row, proxy: PostgresProxy) -> None:
 
 async def goes_on_after_a_stop(row: Row, _: PostgresProxy) -> None:
     """A command that takes its time after SIGTERM keeps sending heartbeats meanwhile."""
-    async with wrapped(row, *sh(f"trap '' TERM; {UNTIL_TOLD}")) as wrapper:
+    done = 'echo null > "$TASK_RESULT_FILE"'
+    async with wrapped(row, *sh(f"trap '' TERM; {UNTIL_TOLD}; {done}")) as wrapper:
         await wrapper.says("begun")
         wrapper.terminate()
         await beats(row)

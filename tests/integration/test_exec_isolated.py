@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.execing import DONE, execute, sh
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import insert_row
+from tests.rig.execing import DONE, execute, sh
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import insert_row
 
 database = one_database
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from tests.execing import DONE, execute
-from tests.postgres import Database, url_with
-from tests.postgres_fixtures import one_database
-from tests.rows import insert_row
+from tests.rig.execing import DONE, execute
+from tests.rig.postgres import Database, url_with
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import insert_row
 
 database = one_database
 FIELDS = b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: search_path\0\0"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.execing import DONE, FOR_EVER, PROGRAM, PYTHON, TERMINATED, execute, one_proxy, sh, wrapped
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, runs
 from tests.faults.rules import Gate
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import insert_row
+from tests.rig.execing import DONE, FOR_EVER, PROGRAM, PYTHON, TERMINATED, execute, one_proxy, sh, wrapped
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import insert_row
 
 database, proxy = one_database, one_proxy
 
@@ -111,7 +111,7 @@ async def test_process_that_ignores_sigterm_ends_with_its_command(database: Data
         wrapper.terminate()
         ended = await wrapper.has_ended()
         assert wrapper.living() == []
-    assert (ended.status, await row.status()) == (DONE, "succeeded")
+    assert (ended.status, await row.status()) == (TERMINATED, "processing")
 
 
 async def test_orphans_leave_no_zombies(database: Database) -> None:

@@ -1,27 +1,18 @@
-"""`dispatcher exec` that is asked to stop: it forwards SIGTERM to the command, and reports only its success."""
+"""`dispatcher exec` that is asked to stop: it forwards SIGTERM to the command, and reports only what is done."""
 
 import asyncio
 import signal
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
-from tests.execing import (
-    DONE,
-    FOR_EVER,
-    PROGRAM,
-    PYTHON,
-    TERMINATED,
-    UNTIL_TOLD,
-    execute,
-    one_proxy,
-    sh,
-    wrapped,
-)
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs
 from tests.faults.rules import Gate
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import SECOND, Row, insert_row
+from tests.rig.execing import DONE, FOR_EVER, PROGRAM, PYTHON, TERMINATED, UNTIL_TOLD, execute, one_proxy, sh, wrapped
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import SECOND, Row, insert_row
 
 database, proxy = one_database, one_proxy
 
@@ -44,6 +35,7 @@ if os.fork() == 0:
     told('child')
 told('parent')
 """
+UNTIL_TOLD_AGAIN = "echo begun; while :; do sleep 0.05; done"
 EXITS_0 = """trap 'echo 17 > "$TASK_RESULT_FILE"; exit 0' TERM; echo begun; while :; do sleep 0.05; done"""
 EXITS_WITH = "trap 'exit {}' TERM; echo begun; while :; do sleep 0.05; done"
 IGNORES_SIGTERM = """
@@ -51,7 +43,14 @@ IGNORES_SIGTERM = """
 trap '' TERM; echo begun; read -r go; exit 3
 """
 """It goes on until its stdin ends."""
-OTHER_ENDS = [f"echo begun; {FOR_EVER}", EXITS_WITH.format(1), EXITS_WITH.format(75), IGNORES_SIGTERM]
+OTHER_ENDS = [
+    "trap 'exit 0' TERM; echo begun; sleep 100 & wait",
+    "trap ': > \"$TASK_RESULT_FILE\"; exit 0' TERM; echo begun; while :; do sleep 0.05; done",
+    f"echo begun; {FOR_EVER}",
+    EXITS_WITH.format(1),
+    EXITS_WITH.format(75),
+    IGNORES_SIGTERM,
+]
 
 
 async def test_sigterm_reaches_every_process_of_the_session(database: Database) -> None:
@@ -62,10 +61,24 @@ async def test_sigterm_reaches_every_process_of_the_session(database: Database) 
         ended = await wrapper.has_ended()
     told = {line for line in ended.out.decode().splitlines() if "told" in line}
     assert told == {f"{name} told {signal.SIGTERM:d}" for name in ("parent", "child", "grandchild")}
-    assert (ended.status, await row.status()) == (DONE, "succeeded")
+    assert (ended.status, await row.status()) == (TERMINATED, "processing")
 
 
-async def test_command_that_exits_0_after_sigterm_has_succeeded(database: Database) -> None:
+@pytest.mark.parametrize(
+    "half",
+    ["printf [1,2, >", "echo >", "head -c 70000 /dev/zero >", "printf \\\\200 >", "rm -f", "mkdir"],
+    ids=["half of it", "a newline", "too large", "no text", "removed", "a folder"],
+)
+async def test_half_a_result_after_sigterm_is_no_failure(database: Database, half: str) -> None:
+    row = await insert_row(database)
+    async with wrapped(row, *sh(f"trap '{half} \"$TASK_RESULT_FILE\"; exit 0' TERM; {UNTIL_TOLD_AGAIN}")) as wrapper:
+        await wrapper.says("begun")
+        wrapper.terminate()
+        ended = await wrapper.has_ended()
+    assert (ended.status, await row.status()) == (TERMINATED, "processing")
+
+
+async def test_command_that_leaves_a_result_after_sigterm_has_succeeded(database: Database) -> None:
     row = await insert_row(database)
     async with wrapped(row, *sh(EXITS_0)) as wrapper:
         await wrapper.says("begun")
@@ -92,6 +105,17 @@ async def stopped(row: Row, script: str) -> int:
         if script == IGNORES_SIGTERM:
             await wrapper.says("told")  # by its child, which ignores nothing
         return (await wrapper.has_ended()).status
+
+
+async def test_sigterm_after_the_end_changes_nothing(database: Database, proxy: PostgresProxy) -> None:
+    row = await insert_row(database)
+    rule = proxy.add(verbs.drop_before, runs("task_finish"))
+    async with wrapped(row, "true", TASK_DATABASE_URL=proxy.url(database.url("task"))) as wrapper:
+        await wait_for(lambda: rule.hits, "a report fails", check=wrapper.check)
+        wrapper.terminate()
+        rule.end()
+        ended = await wrapper.has_ended()
+    assert (ended.status, await row.status()) == (DONE, "succeeded")
 
 
 async def test_second_sigterm_does_not_end_exec_before_its_command(database: Database) -> None:

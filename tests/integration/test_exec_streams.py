@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.controlplane.waiting import wait_for
-from tests.execing import DONE, FOR_EVER, TERMINATED, error_of, execute, sh, wrapped
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, runs
 from tests.faults.rules import nth
-from tests.postgres import Database, PostgresServer
-from tests.postgres_fixtures import one_database
-from tests.rows import Row, insert_row
+from tests.rig.execing import DONE, FOR_EVER, TERMINATED, error_of, execute, sh, wrapped
+from tests.rig.postgres import Database, PostgresServer
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import Row, insert_row
 
 database = one_database
 

@@ -11,10 +11,11 @@ SCRIPT = """
 import asyncio, json, os, subprocess, sys, threading
 from contextlib import closing, suppress
 from pathlib import Path
-from dispatcher.keeper.folder import CacheFolder
+from dispatcher.keeper.folder import NAME, CacheFolder
 from dispatcher.keeper.keeping import Keeping
-from dispatcher.keeper.pace import Pace
+from dispatcher.keeper.folder import KeeperPace
 from dispatcher.keeper.plan import Marks
+from dispatcher.keeper.folder import Survey
 from tests.integration.test_keeper_rounds import NOW, Cluster, name
 
 MIB, NUMBER = 2**20, 500
@@ -43,7 +44,7 @@ def work():
 
 
 def state(folder, round_):
-    left = {int(path.name, 16) for path in root.iterdir() if path.name != ".keeper"}
+    left = {int(path.name, 16) for path in root.iterdir() if NAME.fullmatch(path.name)}
     gone = sorted(set(range(NUMBER)) - left)
     idle = [at for at in range(NUMBER) if at not in used]
     whole = all(len(list((root / name(at)).glob("part-*"))) == 3 for at in left)
@@ -54,13 +55,16 @@ def state(folder, round_):
 async def rounds():
     found = []
     with closing(CacheFolder(str(root))) as folder:
-        keeping = Keeping(folder, str(root), cluster, Marks(0.8, 0.7, 0), Pace())
+        survey = Survey(folder, str(root), KeeperPace())
+        keeping = Keeping(folder, survey, cluster, Marks(0.8, 0.7, 0))
+        await survey.look(cluster.pods(), cluster.now())
+        await survey.measure(cluster.now() + 1)
         found.append(folder.disk().used_part)
         await keeping.run_once()
-        found.append(state(folder, keeping.last))
+        found.append(state(folder, keeping.found))
         (disk / "filler").write_bytes(bytes(150 * MIB))
         await keeping.run_once()
-        found.append(state(folder, keeping.last))
+        found.append(state(folder, keeping.found))
         with (disk / "filler").open("ab", buffering=0) as filler:
             while filler.tell() < 780 * MIB:
                 try:
@@ -68,15 +72,17 @@ async def rounds():
                 except OSError:
                     await keeping.run_once()
         await keeping.run_once()
-        found.append(state(folder, keeping.last))
+        found.append(state(folder, keeping.found))
     return found
 
 
 worker = threading.Thread(target=work)
 worker.start()
-found = asyncio.run(rounds())
-stop.set()
-worker.join()
+try:
+    found = asyncio.run(rounds())
+finally:
+    stop.set()
+    worker.join()
 print(json.dumps([*found, all((root / name(at) / "done").read_text() == str(written[at] - 1) for at in used)]))
 """
 

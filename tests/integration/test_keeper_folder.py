@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.keeper.folder import CacheFolder, Root
+from dispatcher.keeper.folder import RECORD, CacheFolder, Root
 from dispatcher.model.errors import SettingsError
 from tests.integration.cache_places import A, B, Place
 
@@ -35,12 +35,6 @@ def test_folder_of_another_keeper_is_refused(place: Place) -> None:
             CacheFolder(str(place.root))
         closing(Root(str(place.root)))
     CacheFolder(str(place.root)).close()
-
-
-def test_folder_of_ours_that_is_a_link_is_refused(place: Place) -> None:
-    (place.root / ".keeper").symlink_to(place.witnesses)
-    with pytest.raises(SettingsError, match=r"\.keeper in it is not a folder of the cache keeper"):
-        CacheFolder(str(place.root))
 
 
 def test_only_folders_with_a_digest_as_name_are_caches(place: Place) -> None:
@@ -88,7 +82,7 @@ def test_record_is_replaced_as_a_whole_and_is_no_link(place: Place) -> None:
         assert folder.read_record() == b""
         folder.write_record(b"{}")
         assert folder.read_record() == b"{}"
-        record = place.root / ".keeper" / "record.json"
+        record = place.root / RECORD
         assert stat.S_IMODE(record.stat().st_mode) == 0o600
         record.unlink()
         record.symlink_to(place.witnesses / "file")

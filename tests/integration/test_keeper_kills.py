@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from dispatcher.keeper import folder as folders
-from dispatcher.keeper.folder import CacheFolder
+from dispatcher.keeper.folder import ASIDE, CacheFolder
+from tests.integration.cache_places import of_ours
 from tests.integration.test_keeper_rounds import KEEPS_ALL, NOW, Kept, Pod, name
 
 KILLED = 9
@@ -67,9 +68,8 @@ def killed_round(kept: Kept, number: int) -> bool:
 
 def check_state(kept: Kept) -> None:
     """No directory that a Pod could get has lost a file, and none that stays is condemned."""
-    own = kept.root / ".keeper"
     for at in range(kept.number):
-        places = [kept.root / name(at), own / "aside" / name(at)]
+        places = [kept.root / name(at), kept.root / f"{ASIDE}{name(at)}"]
         assert all((place / "data").stat().st_size == 65536 for place in places if place.exists()), at
         assert any(place.exists() for place in places) or at not in STAYS, f"{at} is gone"
 
@@ -85,7 +85,7 @@ def test_round_that_is_killed_at_any_step_is_ended_by_the_next_start(tmp_path: P
         check_state(kept)
         for _ in range(2):
             asyncio.run(a_round(kept, kept.cluster.pod(name(COMES_BACK))))
-        assert (kept.left(), list((kept.root / ".keeper" / "condemned").iterdir())) == (STAYS, []), number
+        assert (kept.left(), of_ours(kept.root)) == (STAYS, []), number
         kept.check()
         if not was_killed:
             break

@@ -15,7 +15,7 @@ import pytest
 from dispatcher.keeper.folder import CacheFolder
 from dispatcher.keeper.removal import BLOCK, DEEPEST, Measured
 from tests.controlplane.waiting import wait_for
-from tests.integration.cache_places import A, B, Place, is_gone, measured, remove
+from tests.integration.cache_places import A, B, Place, go_on, is_gone, measured, remove
 
 
 @pytest.fixture
@@ -91,9 +91,9 @@ def test_tree_of_ten_thousand_levels_is_removed_with_few_descriptors(place: Plac
     with closing(CacheFolder(str(place.root))) as folder:
         folder.set_aside(A)
         folder.condemn(A)
-        before = open_files()
-        most = max(open_files() for _ in folder.removing.steps())
-        assert (folder.removing.refused, most - before <= 3) == ({}, True)
+        before, (condemned,) = open_files(), folder.condemned()
+        most = max(open_files() for _ in folder.removing.steps(condemned))
+        assert (go_on(folder), most - before <= 2 * DEEPEST + 3) == ({}, True)
     assert is_gone(place.root)
 
 
@@ -111,8 +111,7 @@ def test_file_that_is_immutable_stays_and_is_told(place: Place) -> None:
         subprocess.run(["chattr", "-i", left], check=True)
     assert [path.name for path in left.parent.iterdir()] == ["kept"]
     with closing(CacheFolder(str(place.root))) as folder:
-        for _ in folder.removing.steps():
-            pass
+        assert go_on(folder) == {}
     assert is_gone(place.root)
 
 
@@ -133,14 +132,12 @@ def test_removal_that_is_killed_at_any_step_is_finished_by_the_next_start(place:
         hostile(place.cache(), place.witnesses)
         with closing(CacheFolder(str(place.root))) as folder:
             folder.set_aside(A)
-            folder.condemn(A)
-            steps = folder.removing.steps()
+            steps = folder.removing.steps(folder.condemn(A))
             taken = sum(1 for _ in zip(range(step), steps, strict=False))
-            steps.close()  # type: ignore[attr-defined]  # a generator
+            steps.close()
         with closing(CacheFolder(str(place.root))) as folder:
             assert list(folder.names()) == folder.aside() == []
-            list(folder.removing.steps())
-            assert folder.removing.refused == {}
+            assert go_on(folder) == {}
         assert is_gone(place.root)
         if taken < step:
             return
@@ -154,12 +151,10 @@ def test_files_that_appear_during_the_removal_are_removed_later(place: Place) ->
     descriptor = os.open(cache / "sub", os.O_RDONLY | os.O_DIRECTORY)
     with closing(CacheFolder(str(place.root))) as folder:
         folder.set_aside(A)
-        folder.condemn(A)
-        for number, _ in enumerate(folder.removing.steps()):
+        for number, _ in enumerate(folder.removing.steps(folder.condemn(A))):
             if number < 50 and os.fstat(descriptor).st_nlink:
                 os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
-        list(folder.removing.steps())
-        assert folder.removing.refused == {}
+        assert go_on(folder) == {}
     os.close(descriptor)
     assert is_gone(place.root)
 

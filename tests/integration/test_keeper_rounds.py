@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from dispatcher.keeper.folder import CacheFolder
-from dispatcher.keeper.keeping import AGAIN_SECONDS, AT_ONCE, EVERY_SECONDS, Keeping
-from dispatcher.keeper.pace import Pace
-from dispatcher.keeper.plan import DAY, Cause, Disk, Marks
+from dispatcher.keeper.folder import NAME, CacheFolder, KeeperPace, Survey
+from dispatcher.keeper.keeping import AGAIN_SECONDS, AT_ONCE, EVERY_SECONDS, Keeping, Round
+from dispatcher.keeper.plan import DAY, Disk, Marks, RemovalCause
 from dispatcher.model.errors import ClusterAway
-from tests.integration.cache_places import Place, in_namespace
+from tests.integration.cache_places import Place, in_namespace, of_ours
 
 NOW = 1_800_000_000.0
 KEEPS_ALL = Marks(0.99, 0.98, 0)
@@ -72,19 +71,39 @@ class Kept(Place):
             os.utime(self.root / name(at), (NOW, NOW))
         self.number = number
 
-    def keeping(self, folder: CacheFolder, marks: Marks) -> Keeping:
-        return Keeping(folder, str(self.root), self.cluster, marks, Pace())
+    def keeping(self, folder: CacheFolder, marks: Marks, *, seconds: float = 300) -> "Rounds":
+        """`seconds`: of one measurement, and of one removal, at most."""
+        return Rounds(self, folder, marks, seconds)
 
     def left(self) -> list[int]:
-        return sorted(int(path.name, 16) for path in self.root.iterdir() if path.name != ".keeper")
+        return sorted(int(path.name, 16) for path in self.root.iterdir() if NAME.fullmatch(path.name))
 
-    async def uses_in_turn(self, keeping: Keeping) -> None:
+    async def uses_in_turn(self, keeping: "Rounds") -> None:
         """One Pod after the other uses a directory, one a day."""
         for at in range(self.number):
             self.cluster.bound = [self.cluster.pod(name(at))]
             self.cluster.time = NOW + at * DAY
             await keeping.run_once()
         self.cluster.bound = []
+
+
+class Rounds:
+    """Rounds of the keeper, each after a measurement of all directories."""
+
+    def __init__(self, kept: Kept, folder: CacheFolder, marks: Marks, seconds: float) -> None:
+        self.survey = Survey(folder, str(kept.root), KeeperPace(), seconds)
+        self.keeping = Keeping(folder, self.survey, kept.cluster, marks, seconds)
+        self._cluster = kept.cluster
+
+    async def run_once(self) -> float:
+        await self.survey.look(self._cluster.pods(), self._cluster.now())
+        await self.survey.measure(self._cluster.now() + 1)
+        return await self.keeping.run_once()
+
+    @property
+    def found(self) -> Round:
+        assert self.keeping.found is not None
+        return self.keeping.found
 
 
 @pytest.fixture
@@ -100,7 +119,7 @@ class SmallDisk(CacheFolder):
     parts = 0
 
     def disk(self) -> Disk:
-        used = PART * (len(self.names()) - 1)
+        used = PART * (len(self.names()) + len(self.aside()) - 1)
         return Disk(used, self.parts * PART - used) if self.parts else super().disk()
 
 
@@ -114,8 +133,7 @@ async def test_quiet_round_asks_no_live_list_and_removes_nothing(kept: Kept, fol
     keeping = kept.keeping(folder, KEEPS_ALL)
     assert await keeping.run_once() == EVERY_SECONDS
     assert (kept.cluster.lists, kept.left()) == (0, list(range(10)))
-    assert keeping.last is not None
-    assert all(one.size >= 65536 and one.files == 2 for one in keeping.last.directories)
+    assert all(one.size >= 65536 and one.files == 2 for one in keeping.found.directories)
 
 
 async def test_directories_that_were_not_used_for_too_long_go_and_used_ones_stay(
@@ -128,8 +146,7 @@ async def test_directories_that_were_not_used_for_too_long_go_and_used_ones_stay
     kept.cluster.time = NOW + 11.5 * DAY
     assert await keeping.run_once() == AGAIN_SECONDS
     assert kept.left() == [1, 7, 8, 9]
-    assert keeping.last is not None
-    assert {one.cause for one in keeping.last.removed} == {Cause.AGE}
+    assert {one.cause for one in keeping.found.removed} == {RemovalCause.AGE}
 
 
 async def test_least_recently_used_directories_go_until_the_low_mark(kept: Kept, folder: SmallDisk) -> None:
@@ -139,8 +156,17 @@ async def test_least_recently_used_directories_go_until_the_low_mark(kept: Kept,
     kept.cluster.bound = [kept.cluster.pod(name(0))]
     await keeping.run_once()
     assert kept.left() == [0, 5, 6, 7, 8, 9]
-    assert keeping.last is not None
-    assert not keeping.last.is_stuck
+    assert not keeping.found.is_stuck
+
+
+async def test_directories_of_unknown_size_go_one_by_one_until_the_low_mark(kept: Kept, folder: SmallDisk) -> None:
+    folder.parts = 10
+    keeping = kept.keeping(folder, Marks(0.8, 0.55, 0)).keeping
+    left = list[int]()
+    for _ in range(6):
+        await keeping.run_once()
+        left.append(len(kept.left()))
+    assert left == [9, 8, 7, 6, 6, 6]
 
 
 async def test_keeper_is_stuck_if_pods_use_all_that_could_go(kept: Kept, folder: SmallDisk) -> None:
@@ -148,8 +174,7 @@ async def test_keeper_is_stuck_if_pods_use_all_that_could_go(kept: Kept, folder:
     folder.parts = 10
     kept.cluster.bound = [kept.cluster.pod(name(at)) for at in range(10)]
     await keeping.run_once()
-    assert keeping.last is not None
-    assert (keeping.last.is_stuck, kept.left()) == (True, list(range(10)))
+    assert (keeping.found.is_stuck, kept.left()) == (True, list(range(10)))
 
 
 async def test_directory_of_a_pod_that_comes_after_the_plan_stays_whole(kept: Kept, folder: CacheFolder) -> None:
@@ -162,7 +187,7 @@ async def test_directory_of_a_pod_that_comes_after_the_plan_stays_whole(kept: Ke
     await keeping.run_once()
     assert kept.left() == [3]
     assert (kept.root / name(3) / "data").stat().st_size == 65536
-    assert (folder.aside(), list((kept.root / ".keeper" / "condemned").iterdir())) == ([], [])
+    assert of_ours(kept.root) == []
 
 
 async def test_directories_come_back_if_the_list_after_the_rename_fails(kept: Kept, folder: CacheFolder) -> None:
@@ -192,18 +217,17 @@ async def test_directory_is_ordered_away_once(kept: Kept, folder: CacheFolder) -
     assert 4 in kept.left()
 
 
-async def test_keeper_that_was_killed_between_rename_and_list_settles_at_its_next_start(
+async def test_keeper_that_was_killed_after_a_rename_puts_back_what_has_no_successor(
     kept: Kept, folder: CacheFolder
 ) -> None:
     for at in (2, 3, 4):
         folder.set_aside(name(at))
     kept.cache(name(4))  # a Pod came, and kubelet made a new directory
-    kept.cluster.live = [[kept.cluster.pod(name(3)), kept.cluster.pod(name(4))]]
     await kept.keeping(folder, KEEPS_ALL).run_once()
-    assert kept.left() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+    assert kept.left() == list(range(10))
     assert (kept.root / name(3) / "data").exists()
     assert not (kept.root / name(4) / "data").exists()
-    assert list((kept.root / ".keeper" / "condemned").iterdir()) == []
+    assert of_ours(kept.root) == []
 
 
 async def test_many_directories_go_with_few_lists(tmp_path: Path) -> None:
@@ -223,8 +247,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from dispatcher.keeper.folder import CacheFolder
 from dispatcher.keeper.keeping import Keeping
-from dispatcher.keeper.pace import Pace
+from dispatcher.keeper.folder import KeeperPace
 from dispatcher.keeper.plan import Marks
+from dispatcher.keeper.folder import Survey
 from tests.integration.test_keeper_rounds import Cluster, name
 
 disk = Path(sys.argv[1])
@@ -238,15 +263,17 @@ for at in range(8):
 
 async def rounds():
     with closing(CacheFolder(str(root))) as folder:
-        keeping = Keeping(folder, str(root), cluster, Marks(0.8, 0.6, 0), Pace())
+        survey = Survey(folder, str(root), KeeperPace())
+        keeping = Keeping(folder, survey, cluster, Marks(0.8, 0.6, 0))
         cluster.bound = [cluster.pod(name(3))]
         await keeping.run_once()
         with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
             while filler.write(b"x" * 4096):
                 pass
         print(folder.disk().used_part)
+        await survey.measure(cluster.now() + 1)
         await keeping.run_once()
-        print(folder.disk().used_part <= 0.6, (root / name(3) / "data").stat().st_size, keeping.last.is_stuck)
+        print(folder.disk().used_part <= 0.6, (root / name(3) / "data").stat().st_size, keeping.found.is_stuck)
         print(len(folder.read_record()) > 0)
 
 

@@ -1,4 +1,4 @@
-"""`python -m dispatcher.local`: its folder holds the files of Pods, and only its own account can enter it."""
+"""`python -m dispatcher_demo.node`: its folder holds the files of Pods, and only its own account can enter it."""
 
 import asyncio
 import os
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.local.cluster.cluster import EmbeddedCluster
-from dispatcher.local.cluster.kinds import POD, SECRET, Target
+from dispatcher_demo.cluster.cluster import EmbeddedCluster
+from dispatcher_demo.cluster.kinds import POD, SECRET, Target
 from tests.controlplane.waiting import wait_for
 
 Json = dict[str, Any]
@@ -32,10 +32,11 @@ POD_SPEC: Json = {
 async def start(folder: Path, kubeconfig: Path) -> asyncio.subprocess.Process:
     asked = ("--name", "n", "--folder", str(folder), "--kubeconfig", str(kubeconfig))
     return await asyncio.create_subprocess_exec(
-        *OPEN_UMASK, sys.executable, "-m", "dispatcher.local", *asked, stderr=asyncio.subprocess.PIPE
+        *OPEN_UMASK, sys.executable, "-m", "dispatcher_demo.node", *asked, stderr=asyncio.subprocess.PIPE
     )
 
 
+@pytest.mark.slow
 async def test_files_of_a_pod_are_closed_to_other_accounts(tmp_path: Path) -> None:
     folder, pod = tmp_path / "node", Target(POD, "default", "a")
     async with EmbeddedCluster() as cluster:

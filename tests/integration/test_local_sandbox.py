@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from dispatcher.local import sandbox as local
-from dispatcher.local.facts import Order, Seen
-from dispatcher.local.sandbox import SHIM, SHIM_SECONDS, LocalContainer, Sandbox
+from dispatcher_demo.node import node as local
+from dispatcher_demo.node.node import SHIM, SHIM_SECONDS, LocalContainer, Sandbox
+from dispatcher_demo.node.statuses import ProcessOrder, ProcessState
 from tests.controlplane.waiting import wait_for
-from tests.realities import is_alive
+from tests.rig.realities import is_alive
 
 ENV = {"PATH": os.environ["PATH"]}
 
 
-def shell(script: str) -> Order:
-    return Order(["sh", "-c", script], ENV, "/")
+def shell(script: str) -> ProcessOrder:
+    return ProcessOrder(["sh", "-c", script], ENV, "/")
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def container(sandbox: Sandbox) -> LocalContainer:
     return sandbox.container("task")
 
 
-async def until(container: LocalContainer, holds: Callable[[Seen], object]) -> Seen:
-    def look() -> Seen | None:
+async def until(container: LocalContainer, holds: Callable[[ProcessState], object]) -> ProcessState:
+    def look() -> ProcessState | None:
         seen = container.look()
         return seen if seen is not None and holds(seen) else None
 
@@ -43,7 +43,7 @@ async def until(container: LocalContainer, holds: Callable[[Seen], object]) -> S
     return found
 
 
-async def end_of(container: LocalContainer) -> Seen:
+async def end_of(container: LocalContainer) -> ProcessState:
     return await until(container, lambda seen: seen.is_over)
 
 
@@ -102,12 +102,12 @@ async def test_signal_to_a_starting_container_is_not_lost(container: LocalContai
 @pytest.mark.parametrize(
     ("order", "fault"),
     [
-        (Order(["/no/such"], ENV, "/"), 'exec: "/no/such": no such file or directory'),
-        (Order(["true"], ENV, "/no/such"), 'exec: "true": no such file or directory'),
-        (Order(["true"], {"A": "x\0y"}, "/"), 'exec: "true": embedded null byte'),
+        (ProcessOrder(["/no/such"], ENV, "/"), 'exec: "/no/such": no such file or directory'),
+        (ProcessOrder(["true"], ENV, "/no/such"), 'exec: "true": no such file or directory'),
+        (ProcessOrder(["true"], {"A": "x\0y"}, "/"), 'exec: "true": embedded null byte'),
     ],
 )
-async def test_container_that_cannot_start_says_why(container: LocalContainer, order: Order, fault: str) -> None:
+async def test_container_that_cannot_start_says_why(container: LocalContainer, order: ProcessOrder, fault: str) -> None:
     container.start(order)
     seen = await end_of(container)
     assert (seen.fault, seen.started_at) == (fault, None)

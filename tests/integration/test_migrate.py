@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+import pytest_asyncio
 
 from dispatcher.model.errors import DatabaseUnfit
-from dispatcher.pg.migrate import LOCK, NEWEST, check_server, migrate
-from tests.postgres import Database, PostgresServer
+from dispatcher.pg.migrate import LOCK, NEWEST, check_server, locked, migrate
+from dispatcher.runtime.clock import elapsed
+from tests.rig.postgres import Connection, Database, PostgresServer
 
-FILES = sorted(file.name for file in (Path(__file__).parents[2] / "sql" / "migrations").glob("*.sql"))
+SQL = Path(__file__).parents[2] / "sql"
+TABLES = sorted(file.name for file in (SQL / "migrations").glob("*.sql"))
+FUNCTIONS = sorted(f"functions/{file.name}" for file in (SQL / "functions").glob("*.sql"))
+FILES = TABLES + FUNCTIONS
+APPLIED = """
+SELECT array_agg(name ORDER BY version)
+       || ARRAY(SELECT 'functions/' || name FROM dispatch_private.applied_functions ORDER BY name)
+FROM dispatch_private.schema_version
+"""
+# The return type of a function cannot be changed.
 OBSTACLE = """
-CREATE SCHEMA dispatch AUTHORIZATION dispatch_owner;
-CREATE FUNCTION dispatch.task_heartbeat(run_token uuid) RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE SCHEMA dispatch_private AUTHORIZATION dispatch_owner;
+CREATE FUNCTION dispatch_private.field(words text) RETURNS integer LANGUAGE sql AS 'SELECT 1';
+ALTER FUNCTION dispatch_private.field OWNER TO dispatch_owner;
+"""
+OWNERS = """
+WITH ours AS (SELECT oid, nspowner FROM pg_namespace WHERE nspname IN ('dispatch', 'dispatch_private'))
+SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace IN (SELECT oid FROM ours)
+UNION SELECT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace IN (SELECT oid FROM ours)
+UNION SELECT pg_get_userbyid(typowner) FROM pg_type WHERE typnamespace IN (SELECT oid FROM ours)
+UNION SELECT pg_get_userbyid(nspowner) FROM ours
 """
 
 
 async def applied(database: Database) -> list[str]:
     admin = await database.session("admin")
-    if await admin.fetchval("SELECT to_regclass('dispatch.schema_version') IS NULL"):
+    if await admin.fetchval("SELECT to_regclass('dispatch_private.schema_version') IS NULL"):
         return []
-    return [row["name"] for row in await admin.fetch("SELECT name FROM dispatch.schema_version ORDER BY version")]
+    return list(await admin.fetchval(APPLIED))
 
 
 async def database_ids(database: Database) -> set[UUID]:
@@ -69,10 +89,38 @@ async def test_run_waits_for_the_one_before_it(empty: Database) -> None:
     assert await second == FILES
 
 
+async def test_open_transaction_of_a_login_is_named_and_stops_no_insert(database: Database) -> None:
+    reader, team = await database.connect("team_a"), await database.session("team_b")
+    migrating = await database.connect("admin")
+    async with reader.transaction():
+        await reader.fetch("SELECT FROM dispatch.tasks LIMIT 1")
+        waiting = asyncio.create_task(enter(migrating))
+        slowest, begun = 0.0, elapsed()
+        while not waiting.done():
+            at = elapsed()
+            await team.execute("INSERT INTO dispatch.tasks DEFAULT VALUES")
+            slowest = max(slowest, elapsed() - at)
+        pid = reader.get_server_pid()
+        with pytest.raises(DatabaseUnfit, match=rf"open transaction of team_a \(pid {pid}, since "):
+            await waiting
+    assert elapsed() - begun > 2
+    assert slowest < 2
+    assert await enter(migrating)
+
+
+async def enter(connection: Connection) -> bool:
+    """Takes and gives back all tables, with less patience than a migration has."""
+    async with locked(connection, seconds=2):
+        return True
+
+
 async def test_check_names_pending_files_and_applies_nothing(empty: Database) -> None:
     assert await migrate(empty.admin_url, check=True) == FILES
     assert await applied(empty) == []
-    assert await (await empty.session("admin")).fetchval("SELECT to_regnamespace('dispatch') IS NULL")
+    admin = await empty.session("admin")
+    assert await admin.fetchval(
+        "SELECT to_regnamespace('dispatch') IS NULL AND to_regnamespace('dispatch_private') IS NULL"
+    )
 
 
 async def test_check_of_a_current_database_names_nothing(database: Database) -> None:
@@ -84,29 +132,28 @@ async def test_reader_may_check(database: Database) -> None:
 
 
 @pytest.mark.parametrize("check", [True, False])
-async def test_changed_file_is_named_and_refused(database: Database, check: bool) -> None:
-    admin, name = await database.session("admin"), FILES[1]
-    await admin.execute("UPDATE dispatch.schema_version SET checksum = 'another' WHERE name = $1", name)
-    await admin.execute("DELETE FROM dispatch.schema_version WHERE name = $1", FILES[-1])
-    with pytest.raises(DatabaseUnfit, match=name):
+async def test_changed_migration_is_named_and_refused(database: Database, check: bool) -> None:
+    """Nothing else is applied either."""
+    admin, name = await database.session("admin"), TABLES[0]
+    await admin.execute("UPDATE dispatch_private.schema_version SET checksum = 'another' WHERE name = $1", name)
+    await admin.execute("DELETE FROM dispatch_private.applied_functions WHERE 'functions/' || name = $1", FUNCTIONS[0])
+    with pytest.raises(DatabaseUnfit, match=f"{name} was applied with checksum another"):
         await migrate(database.admin_url, check=check)
-    assert await applied(database) == FILES[:-1]
+    assert await applied(database) == TABLES + FUNCTIONS[1:]
 
 
-async def test_failed_file_leaves_nothing_and_is_the_first_of_the_next_run(empty: Database) -> None:
+async def test_failed_file_leaves_nothing(empty: Database) -> None:
     admin = await empty.session("admin")
     await admin.execute(OBSTACLE)
 
-    with pytest.raises(DatabaseUnfit):
+    with pytest.raises(DatabaseUnfit, match="cannot change return type of existing function"):
         await migrate(empty.admin_url)
-    done = await applied(empty)
-    assert done == FILES[: len(done)]
-    assert 0 < len(done) < len(FILES)
-    assert await migrate(empty.admin_url, check=True) == FILES[len(done) :]
-    assert await admin.fetchval("SELECT to_regproc('dispatch.task_start') IS NULL")
+    assert await applied(empty) == []
+    assert await migrate(empty.admin_url, check=True) == FILES
+    assert await admin.fetchval("SELECT to_regclass('dispatch_private.tasks') IS NULL")
 
-    await admin.execute("DROP FUNCTION dispatch.task_heartbeat(uuid)")
-    assert await migrate(empty.admin_url) == FILES[len(done) :]
+    await admin.execute("DROP FUNCTION dispatch_private.field(text)")
+    assert await migrate(empty.admin_url) == FILES
     assert len(await database_ids(empty)) == 1
 
 
@@ -129,12 +176,7 @@ async def test_every_database_has_one_random_identity(empty: Database, postgres:
 
 async def test_all_objects_belong_to_the_owner_role(empty: Database) -> None:
     await migrate(empty.admin_url)
-    owners = """
-        SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 'dispatch'::regnamespace
-        UNION SELECT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace = 'dispatch'::regnamespace
-        UNION SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'dispatch'
-    """
-    assert [row[0] for row in await (await empty.session("admin")).fetch(owners)] == ["dispatch_owner"]
+    assert [row[0] for row in await (await empty.session("admin")).fetch(OWNERS)] == ["dispatch_owner"]
 
 
 async def test_member_of_the_owner_role_may_migrate_without_superuser_rights(
@@ -152,7 +194,7 @@ async def test_member_of_the_owner_role_may_migrate_without_superuser_rights(
 @pytest.mark.parametrize("check", [True, False])
 async def test_schema_that_a_newer_version_has_reduced_is_refused(database: Database, check: bool) -> None:
     admin = await database.session("admin")
-    newer = "INSERT INTO dispatch.schema_version VALUES ($1, $2, 'x', gen_random_uuid())"
+    newer = "INSERT INTO dispatch_private.schema_version VALUES ($1, $2, 'x', gen_random_uuid())"
     await admin.execute(newer, NEWEST + 1, f"{NEWEST + 1:04}_pre_more.sql")
     assert await migrate(database.admin_url, check=check) == []
     await admin.execute(newer, NEWEST + 2, f"{NEWEST + 2:04}_post_less.sql")
@@ -164,3 +206,35 @@ def test_old_postgres_is_refused_in_words() -> None:
     check_server(15)
     with pytest.raises(DatabaseUnfit, match="the server is Postgres 14: the schema needs 15 or later"):
         check_server(14)
+
+
+@pytest_asyncio.fixture(loop_scope="session", params=["SQL_ASCII", "LATIN1"])
+async def encoded(empty: Database, postgres: PostgresServer, request: pytest.FixtureRequest) -> AsyncIterator[Database]:
+    """A database with an encoding that cannot hold every text, beside an empty one of UTF8."""
+    other = Database(postgres, f"{empty.name}_encoded")
+    await postgres.execute(f"CREATE DATABASE {other.name} ENCODING '{request.param}' LOCALE 'C' TEMPLATE template0")
+    try:
+        yield other
+    finally:
+        await other.drop()
+
+
+@pytest.mark.parametrize("check", [True, False])
+async def test_database_of_another_encoding_is_refused_before_anything_is_made(
+    encoded: Database, postgres: PostgresServer, check: bool
+) -> None:
+    admin = await encoded.session("admin")
+    encoding = await admin.fetchval("SELECT getdatabaseencoding()")
+    with pytest.raises(
+        DatabaseUnfit, match=f"{encoded.name} has the encoding {encoding}, the schema needs UTF8"
+    ) as refused:
+        await migrate(encoded.admin_url, check=check)
+    assert await admin.fetchval(
+        "SELECT to_regnamespace('dispatch') IS NULL AND to_regnamespace('dispatch_private') IS NULL"
+    )
+
+    _, _, options = str(refused.value).partition("CREATE DATABASE dispatch ")
+    better = Database(postgres, f"{encoded.name}_better")
+    await postgres.execute(f"CREATE DATABASE {better.name} {options}")
+    assert await migrate(better.admin_url) == FILES
+    await better.drop()

@@ -5,7 +5,7 @@ import pytest
 from tests.integration.full_database import QUEUES, full, reader
 from tests.integration.list_plans import LISTS, lists, used
 from tests.integration.plans import explain
-from tests.postgres import Connection
+from tests.rig.postgres import Connection
 
 __all__ = ["full", "reader"]
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
 import re
 import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -18,32 +13,18 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from dispatcher.local.postgres import SUPERUSER
+from dispatcher_demo.postgres import SUPERUSER
 from tests.controlplane.api import Json
 from tests.house.tree import ROOT
-from tests.pages import INSTALL, OPERATOR, find_block, read_page
-from tests.postgres import Database, connect
-from tests.postgres_process import Folder, Postmaster, binaries
+from tests.integration.installing import made_logins, own_server, psql, run
+from tests.rig.pages import INSTALL, OPERATOR, find_block, read_page
+from tests.rig.postgres import Database, connect
+from tests.rig.postgres_process import Postmaster
 
 TASK = 42
 """The id of the row on all pages."""
 PASSWORD = "…"
 """The password of every login on the operator's page."""
-
-
-async def run(*command: str, given: str = "", **environ: str) -> str:
-    """Runs a command in the checkout. Returns its output. It must end with 0 and print no fault."""
-    env = {"PATH": f"{binaries()}:{os.environ['PATH']}", "PGCLIENTENCODING": "UTF8", **environ}
-    child = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    async with asyncio.timeout(30):
-        out, err = await child.communicate(given.encode())
-    assert (child.returncode, err.decode()) == (0, ""), out.decode()
-    return out.decode()
-
-
-async def psql(url: str, statements: str) -> list[str]:
-    """Lines of the answers of psql; columns are separated by `|`."""
-    return (await run("psql", "-XqAt", "-v", "ON_ERROR_STOP=1", url, given=statements)).splitlines()
 
 
 def statements_of(page: str, beginning: str) -> list[str]:
@@ -55,7 +36,7 @@ def statements_of(page: str, beginning: str) -> list[str]:
 async def told(database: Database) -> Database:
     """A database whose next row has the id of the pages, and a queue that they name."""
     admin = await database.session("admin")
-    await admin.execute(f"ALTER TABLE dispatch.tasks ALTER COLUMN id RESTART WITH {TASK}")
+    await admin.execute(f"ALTER TABLE dispatch_private.tasks ALTER COLUMN id RESTART WITH {TASK}")
     await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('reports')")
     return database
 
@@ -77,21 +58,6 @@ async def test_calls_of_the_readme_run_a_row(told: Database) -> None:
     assert await task.fetch(start, task_id, key, 1, 2, "another-job", "a-node", "another-pod") == []
 
 
-@asynccontextmanager
-async def own_server() -> AsyncIterator[Postmaster]:
-    """A server with the database `work`. It is not that of other tests: logins belong to the whole server."""
-    folder = Folder()
-    server = Postmaster(folder, "installed")
-    try:
-        await server.initialise()
-        await server.start()
-        await psql(server.admin_url, "CREATE DATABASE work")
-        yield server
-    finally:
-        await server.stop(immediately=True)
-        folder.close()
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def installed() -> AsyncIterator[Site]:
     """After the statements of the page of installation and `dispatcher migrate`."""
@@ -100,16 +66,8 @@ async def installed() -> AsyncIterator[Site]:
         await psql(server.admin_url, "SELECT pg_reload_conf()")
         site = Site(server, await made_logins(server.admin_url))
         await psql(site.url(SUPERUSER), find_block(INSTALL, "CREATE"))
-        await dispatcher(site, "dispatcher_migrate", "migrate")
+        await dispatcher(site, "work_dispatcher_migrate", "migrate")
         yield site
-
-
-async def made_logins(url: str) -> list[Json]:
-    """The Secrets that deploy/logins.sql prints, for the database `work` of this server."""
-    options = ("-X", "-v", "sslmode=disable", "-v", "jobs=of-tasks")
-    printed = await run("psql", "-f", "deploy/logins.sql", *options, f"{url.removesuffix('/postgres')}/work")
-    items: list[Json] = json.loads(printed)["items"]
-    return items
 
 
 class Site(NamedTuple):
@@ -146,12 +104,12 @@ async def ask(site: Site, login: str, query: str, *parameters: object) -> Any:
 
 async def test_logins_of_the_installation_do_their_work(installed: Site) -> None:
     task_id = await ask(installed, "team_a", "INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
-    assert "kind: Job" in await dispatcher(installed, "dispatcher", "render", str(task_id))
-    key = await ask(installed, SUPERUSER, "SELECT dispatch.start_keys(id, created_at) FROM dispatch.tasks")
+    assert "kind: Job" in await dispatcher(installed, "work_dispatcher", "render", str(task_id))
+    key = await ask(installed, SUPERUSER, "SELECT dispatch_private.start_keys(id, created_at) FROM dispatch.tasks")
     start = "SELECT run_token FROM dispatch.task_start($1, $2, 1, 1, 'a-job', 'a-node', 'a-pod')"
-    token = await ask(installed, "task", start, task_id, key)
-    assert await ask(installed, "task", "SELECT dispatch.task_finish($1, 'succeeded')", token) == "succeeded"
-    assert await ask(installed, "dispatcher_janitor", "SELECT status FROM dispatch.tasks") == "succeeded"
+    token = await ask(installed, "work_task", start, task_id, key)
+    assert await ask(installed, "work_task", "SELECT dispatch.task_finish($1, 'succeeded')", token) == "succeeded"
+    assert await ask(installed, "work_dispatcher_janitor", "SELECT status FROM dispatch_private.tasks") == "succeeded"
 
 
 def test_secrets_are_those_that_the_chart_names(installed: Site) -> None:
@@ -162,43 +120,105 @@ def test_secrets_are_those_that_the_chart_names(installed: Site) -> None:
 
 
 async def test_second_run_gives_new_passwords_which_no_log_has(installed: Site) -> None:
-    before = installed.url("dispatcher")
-    after = Site(installed.server, await made_logins(installed.server.admin_url))
+    before = installed.url("work_dispatcher")
+    after = Site(installed.server, await made_logins(installed.server.admin_url, "rotate=1"))
     with pytest.raises(asyncpg.InvalidPasswordError):
         await connect(before)
     log = installed.server.log_path.read_text()
-    for login in ("dispatcher", "dispatcher_janitor", "dispatcher_migrate", "task"):
+    for login in ("work_dispatcher", "work_dispatcher_janitor", "work_dispatcher_migrate", "work_task"):
         assert await ask(after, login, "SELECT current_user") == login
         assert str(urlsplit(after.url(login)).password) not in log
     installed.secrets[:] = after.secrets
     assert "dispatch_owner" in log, "the server logs statements"
 
 
+@pytest.mark.slow
 async def test_administrator_without_superuser_rights_makes_the_logins() -> None:
     async with own_server() as server:
         await psql(server.admin_url, "CREATE ROLE dba LOGIN CREATEROLE PASSWORD 'x'; ALTER DATABASE work OWNER TO dba")
         site = Site(server, await made_logins(f"postgresql://dba:x@127.0.0.1:{server.port}"))
-        assert "applied 0001" in await dispatcher(site, "dispatcher_migrate", "migrate")
-        assert await ask(site, "task", "SELECT current_user") == "task"
+        assert "applied 0027" in await dispatcher(site, "work_dispatcher_migrate", "migrate")
+        assert await ask(site, "work_task", "SELECT current_user") == "work_task"
 
 
 async def test_statements_of_the_operators_page_change_roles_and_queues(installed: Site) -> None:
     admin = installed.url(SUPERUSER)
-    (declare,) = statements_of(OPERATOR, "INSERT")
+    declare, declare_missing = statements_of(OPERATOR, "INSERT")
     (pause,) = statements_of(OPERATOR, "UPDATE")
-    (rotate,) = statements_of(OPERATOR, "SELECT")
+    (rotate,) = statements_of(OPERATOR, "SELECT dispatch")
     moving = list(dict.fromkeys(re.findall(r'^psql work -c "(.*)"$', read_page(INSTALL), re.MULTILINE)))
     assert len(moving) == 2, "a pause, and its end"
     block = find_block(OPERATOR, "REVOKE")
-    for statement in (declare, block, pause, moving[0], find_block(OPERATOR, "UPDATE")):
+    for statement in (declare, block, pause, moving[0], find_block(OPERATOR, "UPDATE"), *[declare_missing] * 2):
         await psql(admin, statement)
     queues = """SELECT name, submit_role, max_waiting_per_submitter, paused_until, weight, fair_submitters
                 FROM dispatch.queues ORDER BY name"""
     assert await psql(admin, queues) == [
-        "*||100000|infinity|1|f", "default||||1|f", "reports|team_a||infinity|3|t"
+        "*||100000|infinity|1|f", "default||||1|f", "nightly||||1|f", "reports|team_a||infinity|3|t"
     ]  # fmt: skip
     await psql(admin, moving[1])
     assert (await psql(admin, queues))[0] == "*||100000||1|f"
     assert await psql(admin, "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'team_a'") == ["20"]
     assert await ask(installed, "task_team_a", "SELECT current_user") == "task_team_a"
-    await psql(installed.url("dispatcher_migrate"), rotate)
+    await psql(installed.url("work_dispatcher_migrate"), rotate)
+
+
+async def test_statement_for_a_restored_copy_gives_it_another_identity(installed: Site) -> None:
+    (statement,) = statements_of(INSTALL, "UPDATE dispatch_private")
+    asked = "SELECT count(DISTINCT database_id) FROM dispatch.schema_version"
+    identity = "SELECT min(database_id::text) FROM dispatch.schema_version"
+    before = await ask(installed, SUPERUSER, identity)
+    second = (
+        "INSERT INTO dispatch_private.schema_version SELECT 0, name, checksum, database_id FROM dispatch.schema_version"
+        " LIMIT 1"
+    )
+    await psql(installed.url(SUPERUSER), second)
+    await psql(installed.url("work_dispatcher_migrate"), statement)
+    assert await ask(installed, SUPERUSER, asked) == 1
+    assert await ask(installed, SUPERUSER, identity) != before
+    await psql(installed.url(SUPERUSER), "DELETE FROM dispatch_private.schema_version WHERE version = 0")
+
+
+async def test_settings_in_the_url_of_containers_win_over_those_that_one_of_them_sets(installed: Site) -> None:
+    (options,) = re.findall(r"`(options=[^`]+)`", read_page(OPERATOR))
+    names = re.findall(r"-c%20(\w+)%3D", options)
+    assert names == ["debug_print_plan", "log_parameter_max_length_on_error"]
+    before = {name: await ask(installed, "work_task", "SELECT current_setting($1)", name) for name in names}
+    for name in names:
+        await psql(installed.url("work_task"), f"ALTER ROLE work_task SET {name} = 1")
+    (shown,) = statements_of(OPERATOR, "SELECT setrole")
+    told = await psql(installed.url("operator"), shown)
+    assert [line for line in told if line.startswith("work_task|")] != []
+    url = f"{installed.url('work_task')}&{options}"
+    for name in names:
+        assert await ask(installed, "work_task", "SELECT current_setting($1)", name) != before[name]
+        assert await psql(url, f"SHOW {name}") == [before[name]], "psql"
+        connection = await connect(url)
+        assert await connection.fetchval("SELECT current_setting($1)", name) == before[name], "asyncpg"
+        await connection.close()
+    (reset,) = statements_of(OPERATOR, "ALTER ROLE work_task")
+    await psql(installed.url(SUPERUSER), reset)
+    assert {name: await ask(installed, "work_task", "SELECT current_setting($1)", name) for name in names} == before
+
+
+async def test_sizes_of_what_another_session_writes_are_no_longer_told(installed: Site) -> None:
+    (revoke,) = statements_of(OPERATOR, "REVOKE")
+    asked = "SELECT true FROM pg_stat_get_backend_wal(pg_backend_pid())"
+    if await ask(installed, SUPERUSER, "SELECT current_setting('server_version_num')::int < 180000"):
+        assert await ask(installed, SUPERUSER, "SELECT to_regproc('pg_stat_get_backend_wal') IS NULL"), (
+            "nothing to take"
+        )
+        return
+    assert await ask(installed, "team_a", asked)
+    await psql(installed.url(SUPERUSER), revoke)
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await ask(installed, "team_a", asked)
+
+
+async def test_statement_after_a_logical_replication_lets_inserts_go_on(told: Database) -> None:
+    before = await told.insert_task()
+    await psql(told.admin_url, f"SELECT setval('dispatch_private.tasks_id_seq', {before - 1})")
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await told.insert_task()
+    await psql(told.admin_url, find_block(INSTALL, "SELECT setval"))
+    assert await told.insert_task() == before + 1

@@ -3,8 +3,8 @@
 from dispatcher.model.tasks import QueueCount
 from dispatcher.pg.questions import questions
 from tests.integration.looking import opened
-from tests.postgres import Database
-from tests.rows import insert_row
+from tests.rig.postgres import Database
+from tests.rig.rows import insert_row
 
 
 async def counted(database: Database) -> QueueCount:
@@ -20,8 +20,23 @@ async def test_starts_and_ends_of_the_last_minutes_are_counted(database: Databas
     found = await counted(database)
     assert (found.queue, found.due, found.starts, found.ends) == ("default", 1, 2, 1)
     admin = await database.session("admin")
-    await admin.execute("UPDATE dispatch.task_launches SET started_at = now() - interval '6 min'")
-    await admin.execute("UPDATE dispatch.tasks SET finished_at = now() - interval '6 min' WHERE status = 'succeeded'")
+    await admin.execute("UPDATE dispatch_private.task_launches SET started_at = now() - interval '6 min'")
+    await admin.execute(
+        "UPDATE dispatch_private.tasks SET finished_at = now() - interval '6 min' WHERE status = 'succeeded'"
+    )
     await third.cancel()
     found = await counted(database)
     assert (found.due, found.starts, found.ends) == (0, 0, 1)
+
+
+async def test_row_that_was_due_before_its_insert_has_waited_since_its_insert(database: Database) -> None:
+    """`run_at` of 1900 would make the oldest wait 126 years, and hide every real one."""
+    admin = await database.session("admin")
+    first, late = await insert_row(database), await insert_row(database)
+    await admin.execute("UPDATE dispatch_private.tasks SET run_at = '1900-01-01 UTC' WHERE id = $1", first.id)
+    await admin.execute(
+        "UPDATE dispatch_private.tasks SET created_at = now() - interval '1 min' WHERE id = $1", late.id
+    )
+    assert (await counted(database)).oldest == (await late.now())["created_at"]
+    await late.cancel()
+    assert (await counted(database)).oldest == (await first.now())["created_at"]

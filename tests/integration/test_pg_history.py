@@ -15,15 +15,16 @@ from dispatcher.pg.queries import query
 from dispatcher.pg.tasks import look
 from tests.controlplane.waiting import wait_for
 from tests.integration.looking import opened
-from tests.postgres import Connection, Database
+from tests.rig.postgres import Connection, Database
 
 RUNS = """
-INSERT INTO dispatch.tasks (queue, cache_key, status, launch, started_at, finished_at, node_name, pod_name, kind)
+INSERT INTO dispatch_private.tasks
+    (queue, cache_key, status, launch, started_at, finished_at, node_name, pod_name, kind)
 SELECT $1, $2, $3, 1, now() - interval '1 s' * (age + 5), now() - interval '1 s' * age, node, 'pod-' || age, 'x'
 FROM unnest($4::text[], $5::int[]) AS run (node, age)
 """
 MANY = """
-INSERT INTO dispatch.tasks (queue, cache_key, status, launch, finished_at, node_name, kind)
+INSERT INTO dispatch_private.tasks (queue, cache_key, status, launch, finished_at, node_name, kind)
 SELECT 'default', $1, 'succeeded', 1, now() - interval '1 s' * n, $2 || n % $3, 'x' FROM generate_series(1, 100000) AS n
 """
 
@@ -109,7 +110,7 @@ async def pages(database: Database, key: str) -> int:
     """Pages that the query touches, by the plan that a session of the dispatcher has for it."""
     reader = await open_connection(database.url("reader"))
     try:
-        await reader.execute(f"PREPARE looked_at AS {query('histories')}")
+        await reader.execute(f"PREPARE looked_at AS {query('histories', 'caches')}")
         told = await reader.fetchval(
             f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE looked_at ('{{default}}', '{{{key}}}', 3)"
         )
@@ -131,7 +132,7 @@ async def test_key_with_a_hundred_thousand_runs_costs_no_more_than_one_with_thre
     await admin.execute(MANY, "on-one-node", "node-", 1)
 
     async def vacuumed() -> bool:
-        await admin.execute("VACUUM ANALYZE dispatch.tasks")
+        await admin.execute("VACUUM ANALYZE dispatch_private.tasks")
         return bool(await admin.fetchval("SELECT relallvisible = relpages FROM pg_class WHERE relname = 'tasks'"))
 
     await wait_for(vacuumed, "every page is all-visible", 60)

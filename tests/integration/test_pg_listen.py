@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest_asyncio
 
-from dispatcher.pg.listen import Listener
+from dispatcher.pg.connect import Listener
 from tests.controlplane.waiting import wait_for
-from tests.postgres import Database, PostgresServer
-from tests.rows import insert_row
+from tests.rig.postgres import Database, PostgresServer
+from tests.rig.rows import insert_row
 
 BACKENDS = "FROM pg_stat_activity WHERE application_name = 'dispatcher/listen' AND datname = $1"
 

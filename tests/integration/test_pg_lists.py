@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from dispatcher.model.history import Found, Wanted
+from dispatcher.model.history import RowFilter, RowMatches
 from dispatcher.model.tasks import Status
-from dispatcher.pg import lists
+from dispatcher.pg import questions as lists
 from dispatcher.pg.connect import Session
 from dispatcher.pg.questions import Questions, questions
 from tests.integration.looking import opened
 from tests.integration.plans import explain
-from tests.postgres import Connection, Database, PostgresServer
+from tests.rig.postgres import Connection, Database, PostgresServer
 
 HOSTILE = "'\"<b>&\u202e\U0001f469\u200d\U0001f467\\u0000=%s{}$1"
 ROWS = """
-INSERT INTO dispatch.tasks
+INSERT INTO dispatch_private.tasks
     (queue, submitted_by, template, batch, labels, status, launch, finished_at, kind, error, run_at, priority)
 SELECT CASE n % 3 WHEN 0 THEN 'other' ELSE 'default' END, 'team-' || n % 2, 'template-' || n % 2,
        CASE n % 4 WHEN 0 THEN 'april' WHEN 1 THEN 'may' END,
@@ -103,7 +103,7 @@ async def every_page(rows: Questions, filters: dict[str, Any], limit: int) -> li
     """The ids of all pages. Each page tells how many rows there are from it on."""
     found, after, left = list[int](), None, None
     while True:
-        page = await rows.find(Wanted(**filters, after=after, limit=limit), labels_of(filters), None)
+        page = await rows.find(RowFilter(**filters, after=after, limit=limit), labels_of(filters), None)
         assert left is None or page.matching == left, "as many as the page before has told"
         assert page.looked_to is None
         found += page.ids
@@ -125,13 +125,13 @@ async def test_pages_have_every_row_that_matches_once_and_no_other(
 async def test_rows_among_given_ones_are_found_in_any_order(session: Session, admin: Connection) -> None:
     waiting = await expected(admin, {"status": Status.WAITING})
     async with questions(session) as rows:
-        found = await rows.find(Wanted(status=Status.WAITING, limit=2), None, [*waiting[5:8], 2**62, *waiting[3:5]])
-        assert found == Found(waiting[3:5], 5)
-        later = await rows.find(Wanted(after=waiting[4], limit=2), None, waiting)
+        found = await rows.find(RowFilter(status=Status.WAITING, limit=2), None, [*waiting[5:8], 2**62, *waiting[3:5]])
+        assert found == RowMatches(waiting[3:5], 5)
+        later = await rows.find(RowFilter(after=waiting[4], limit=2), None, waiting)
         assert later.ids == waiting[5:7]
-        assert await rows.find(Wanted(id=waiting[3]), None, None) == Found([waiting[3]], 1)
-        assert await rows.find(Wanted(id=waiting[3], status=Status.FAILED), None, None) == Found([], 0)
-        assert await rows.find(Wanted(), None, []) == Found([], 0)
+        assert await rows.find(RowFilter(id=waiting[3]), None, None) == RowMatches([waiting[3]], 1)
+        assert await rows.find(RowFilter(id=waiting[3], status=Status.FAILED), None, None) == RowMatches([], 0)
+        assert await rows.find(RowFilter(), None, []) == RowMatches([], 0)
 
 
 async def test_more_given_rows_than_are_read_are_found_page_by_page(
@@ -140,9 +140,9 @@ async def test_more_given_rows_than_are_read_are_found_page_by_page(
     monkeypatch.setattr(lists, "MOST_FEW", 20)
     failed = await expected(admin, {"status": Status.FAILED})
     async with questions(session) as rows:
-        first = await rows.find(Wanted(queue="other", limit=50), None, failed)
+        first = await rows.find(RowFilter(queue="other", limit=50), None, failed)
         assert (first.looked_to, first.matching) == (failed[19], len(first.ids))
-        second = await rows.find(Wanted(queue="other", limit=50, after=first.looked_to), None, failed)
+        second = await rows.find(RowFilter(queue="other", limit=50, after=first.looked_to), None, failed)
     assert second.looked_to == failed[39]
     others = await expected(admin, {"status": Status.FAILED, "queue": "other"})
     assert [*first.ids, *second.ids] == [id_ for id_ in others if id_ >= failed[39]]
@@ -158,7 +158,7 @@ async def test_more_rows_than_are_looked_at_are_found_page_by_page(
         found, after, pages = list[int](), None, 0
         async with questions(session) as rows:
             while pages == 0 or after is not None:
-                page = await rows.find(Wanted(**filters, after=after, limit=10), labels_of(filters), None)
+                page = await rows.find(RowFilter(**filters, after=after, limit=10), labels_of(filters), None)
                 assert len(page.ids) == min(page.matching, 10) <= 10
                 found += page.ids
                 after, pages = page.ids[-1] if page.matching > 10 else page.looked_to, pages + 1
@@ -173,7 +173,7 @@ async def test_waiting_rows_are_found_behind_any_number_of_newer_rows(
     for filters in ({"status": Status.WAITING}, {"status": Status.WAITING, "queue": "other"}):
         waiting = await expected(admin, filters)
         async with questions(session) as rows:
-            assert await rows.find(Wanted(**filters, limit=5), None, None) == Found(waiting[:5], len(waiting))
+            assert await rows.find(RowFilter(**filters, limit=5), None, None) == RowMatches(waiting[:5], len(waiting))
 
 
 async def test_waiting_rows_that_are_due_and_those_that_are_not_are_told_apart(
@@ -182,14 +182,14 @@ async def test_waiting_rows_that_are_due_and_those_that_are_not_are_told_apart(
     waiting = "SELECT id FROM dispatch.tasks WHERE status = 'waiting' AND {} ORDER BY id DESC"
     due, later = waiting.format("(run_at IS NULL OR run_at <= now())"), waiting.format("run_at > now()")
     some = "SELECT id FROM dispatch.tasks WHERE status = 'waiting' ORDER BY id LIMIT 4"
-    await admin.execute(f"UPDATE dispatch.tasks SET run_at = now() + interval '1 hour' WHERE id IN ({some})")
-    await admin.execute(f"UPDATE dispatch.tasks SET run_at = created_at WHERE id IN ({some} OFFSET 4)")
+    await admin.execute(f"UPDATE dispatch_private.tasks SET run_at = now() + interval '1 hour' WHERE id IN ({some})")
+    await admin.execute(f"UPDATE dispatch_private.tasks SET run_at = created_at WHERE id IN ({some} OFFSET 4)")
     async with questions(session) as rows:
         for query, are_due in ((due, True), (later, False)):
             expect = [row["id"] for row in await admin.fetch(query)]
-            assert await rows.newest_waiting(None, Wanted(), are_due=are_due) == expect
-            assert await rows.newest_waiting(["nowhere"], Wanted(), are_due=are_due) == []
-            assert await rows.newest_waiting(None, Wanted(after=expect[0]), are_due=are_due) == expect[1:]
+            assert await rows.newest_waiting(None, RowFilter(), are_due=are_due) == expect
+            assert await rows.newest_waiting(["nowhere"], RowFilter(), are_due=are_due) == []
+            assert await rows.newest_waiting(None, RowFilter(after=expect[0]), are_due=are_due) == expect[1:]
 
 
 async def test_index_that_takes_too_long_is_given_up_and_the_snapshot_goes_on(
@@ -197,18 +197,18 @@ async def test_index_that_takes_too_long_is_given_up_and_the_snapshot_goes_on(
 ) -> None:
     monkeypatch.setattr(lists, "FEW_MILLISECONDS", 1)
     await admin.execute("""
-        INSERT INTO dispatch.tasks (labels, kind, status, launch, finished_at)
+        INSERT INTO dispatch_private.tasks (labels, kind, status, launch, finished_at)
         SELECT '{"many": "yes"}', 'x', 'cancelled', 1, now() FROM generate_series(1, 50000)
     """)
     try:
         async with questions(session) as rows:
-            assert await rows.few(Wanted(), '{"many": "yes"}') is None
-            found = await rows.find(Wanted(limit=3), '{"many": "yes"}', None)
+            assert await rows.few(RowFilter(), '{"many": "yes"}') is None
+            found = await rows.find(RowFilter(limit=3), '{"many": "yes"}', None)
             assert (len(found.ids), found.matching) == (3, 10_001)
             assert len(await rows.page(found.ids)) == 3
             assert await rows._connection.fetchval("SHOW statement_timeout") == "5s"
     finally:
-        await admin.execute('DELETE FROM dispatch.tasks WHERE labels @> \'{"many": "yes"}\'')
+        await admin.execute('DELETE FROM dispatch_private.tasks WHERE labels @> \'{"many": "yes"}\'')
 
 
 async def test_batches_are_counted_as_the_view_counts_them(session: Session, admin: Connection) -> None:
@@ -259,7 +259,7 @@ async def test_failed_rows_are_the_newest_of_the_last_day(
 
 async def test_long_errors_are_read_in_parts(session: Session, admin: Connection) -> None:
     id_ = await admin.fetchval("""
-        INSERT INTO dispatch.tasks (status, launch, finished_at, kind, error, spec)
+        INSERT INTO dispatch_private.tasks (status, launch, finished_at, kind, error, spec)
         VALUES ('failed', 1, now() + interval '1 min', 'x', repeat('h', 4000) || repeat('t', 4000),
                 '{"image": "app:2"}')
         RETURNING id
@@ -270,4 +270,4 @@ async def test_long_errors_are_read_in_parts(session: Session, admin: Connection
         (listed,) = await rows.page([id_])
     assert (newest.id, newest.head, newest.tail, newest.image) == (id_, "h" * 400, "t" * 400, "app:2")
     assert (source.template, source.image, listed.error) == ("default", "app:2", "h" * 300)
-    await admin.execute("DELETE FROM dispatch.tasks WHERE id = $1", id_)
+    await admin.execute("DELETE FROM dispatch_private.tasks WHERE id = $1", id_)

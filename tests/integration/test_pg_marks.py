@@ -4,14 +4,14 @@ import json
 
 from dispatcher.pg.questions import questions
 from tests.integration.looking import opened
-from tests.postgres import Database
+from tests.rig.postgres import Database
 
 
 async def test_marks_of_a_row_are_read_as_they_are(database: Database) -> None:
     row = await database.insert_task(batch="july", labels={"month": "7"})
     bare = await database.insert_task()
     admin = await database.session("admin")
-    await admin.execute("UPDATE dispatch.tasks SET progress = 0.25, note = 'a', error = 'b' WHERE id = $1", row)
+    await admin.execute("UPDATE dispatch_private.tasks SET progress = 0.25, note = 'a', error = 'b' WHERE id = $1", row)
     async with opened(database.url("reader")) as session, questions(session) as rows:
         found, empty, none = await rows.marks(row), await rows.marks(bare), await rows.marks(10**12)
         assert session.answered_at == float("-inf"), "the snapshot is still open"
@@ -35,7 +35,7 @@ async def test_labels_of_another_form_are_read_as_text(database: Database) -> No
     async with opened(database.url("reader")) as session:
         for labels, read in (({"a": {"b": [1]}}, {"a": '{"b":[1]}'}), ([1], {})):
             await admin.execute("SET session_replication_role = replica")
-            await admin.execute("UPDATE dispatch.tasks SET labels = $2 WHERE id = $1", row, labels)
+            await admin.execute("UPDATE dispatch_private.tasks SET labels = $2 WHERE id = $1", row, labels)
             async with questions(session) as rows:
                 found = await rows.marks(row)
             assert found is not None

@@ -9,13 +9,14 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from dispatcher.dial import CONNECT_SECONDS
 from dispatcher.model.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary
-from dispatcher.pg.connect import ANSWER_SECONDS, CONNECT_SECONDS, Session
-from dispatcher.pg.listen import PING_SECONDS, PONG_SECONDS, Listener
+from dispatcher.pg.connect import ANSWER_SECONDS, PING_SECONDS, PONG_SECONDS, Listener, Session
 from dispatcher.pg.tasks import look
+from dispatcher.runtime.clock import elapsed
 from tests.controlplane.waiting import wait_for
 from tests.integration.looking import ids, opened
-from tests.postgres import Database, PostgresServer, Standby, url_with
+from tests.rig.postgres import Database, PostgresServer, Standby, url_with
 
 SLACK_SECONDS = 5
 
@@ -53,7 +54,7 @@ class UncheckedSession(Session):
 
     def __init__(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
         super().__init__(lambda: None)
-        self._connection = connection
+        self._connection, self._opened_at = connection, elapsed()
 
 
 @pytest.mark.fault(2)
@@ -63,7 +64,7 @@ async def test_standby_is_refused_although_it_answers(database: Database, standb
     await standby.caught_up()
     url = standby.url(database, "reader")
     connection = await asyncpg.connect(url)
-    assert await connection.fetchval("SELECT id FROM dispatch.tasks") == task_id
+    assert await connection.fetchval("SELECT id FROM dispatch_private.tasks") == task_id
     for session in (Session(lambda: url), UncheckedSession(connection)):
         with pytest.raises(DatabaseNotPrimary, match="primary"):
             await ids(session)
@@ -111,6 +112,58 @@ async def test_promoted_standby_is_found_while_the_first_host_is_frozen(
         finally:
             postgres.thaw()
             await successor.stop(immediately=True)
+
+
+@pytest.mark.slow
+@pytest.mark.fault(2, 5)
+async def test_connection_has_a_longest_life_and_never_goes_back_to_an_old_primary(
+    postgres: PostgresServer, database: Database
+) -> None:
+    """The old primary lives on behind the address. Nothing but its timeline tells that it is the old one."""
+    successor, old = await postgres.start_standby(), database.url("reader")
+    new = successor.url(database, "reader")
+    addresses = iter([old, old, new, old, new])
+    session = Session(lambda: next(addresses), life_seconds=0)
+    try:
+        await successor.caught_up()
+        await ids(session)
+        await successor.promote()
+        await ids(session)  # nobody has seen the new one
+        await ids(session)
+        with pytest.raises(DatabaseNotPrimary, match="timeline 1, and another one has been on 2"):
+            await ids(session)
+        await ids(session)
+    finally:
+        await session.close()
+        await successor.stop(immediately=True)
+
+
+@pytest.mark.slow
+@pytest.mark.fault(2, 5)
+async def test_next_host_is_used_while_the_first_is_an_old_primary(
+    postgres: PostgresServer, database: Database
+) -> None:
+    successor = await postgres.start_standby()
+    urls = iter([successor.url(database, "reader")])
+    both = hosts(database, database.admin_url, successor.url(database))
+    session = Session(lambda: next(urls, both), life_seconds=0)
+    try:
+        await successor.caught_up()
+        await successor.promote()
+        await ids(session)
+        async with session.use() as connection:
+            assert await connection.fetchval("SHOW port") == str(successor.postmaster.port)
+    finally:
+        await session.close()
+        await successor.stop(immediately=True)
+
+
+async def test_young_connection_is_kept(database: Database) -> None:
+    async with opened(database.url("reader")) as session:
+        async with session.use() as first:
+            pid = first.get_server_pid()
+        async with session.use() as second:
+            assert second.get_server_pid() == pid
 
 
 @pytest.mark.slow

@@ -1,23 +1,25 @@
 """What the pages of a queue and of nodes ask the database: settings, starts, ends, times, warm cache keys."""
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest_asyncio
 
 from dispatcher.model.history import Percentiles
+from dispatcher.model.tasks import EndCount
 from dispatcher.pg.questions import Questions, questions
 from tests.integration.looking import opened
-from tests.postgres import Connection, Database
-from tests.rows import insert_row
+from tests.rig.postgres import Connection, Database
+from tests.rig.rows import insert_row
 
 ENDED = """
-INSERT INTO dispatch.tasks (queue, status, attempt, launch, created_at, run_at, started_at, finished_at, node_name,
-                            cache_key, kind)
+INSERT INTO dispatch_private.tasks
+    (queue, status, attempt, launch, created_at, run_at, started_at, finished_at, node_name, cache_key, kind)
 SELECT $1, $2, $3, $4, now() - interval '1 s' * $5::int, now() - interval '1 s' * $6::int,
        now() - interval '1 s' * $7::int, now() - interval '1 s' * $8::int, $9, $10, 'x' RETURNING id
 """
+ODD = "INSERT INTO dispatch_private.queues (name, paused_until, note) VALUES ('odd', 'infinity', $1)"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -49,8 +51,8 @@ async def ended(admin: Connection, ago: Sequence[int | None], queue: str = "defa
 
 async def test_settings_of_a_queue_come_with_the_defaults(admin: Connection, asked: Any) -> None:
     note = "<b>\u202e\U0001f600" + "x" * 5000
-    await admin.execute("INSERT INTO dispatch.queues (name, paused_until, note) VALUES ('odd', 'infinity', $1)", note)
-    await admin.execute("UPDATE dispatch.queues SET max_jobs = 7, submit_role = 'team_a' WHERE name = '*'")
+    await admin.execute(ODD, note)
+    await admin.execute("UPDATE dispatch_private.queues SET max_jobs = 7, submit_role = 'team_a' WHERE name = '*'")
     found = await asked("queue_settings", "odd")
     assert set(found) == {"odd", "*"}
     assert (found["odd"].note, found["odd"].paused_until.year, found["odd"].max_jobs) == (note[:2000], 9999, None)
@@ -72,6 +74,23 @@ async def test_ends_of_a_queue_are_its_newest_and_a_row_that_never_started_has_n
     assert (found[0].finished_at - found[0].started_at).total_seconds() == 60
     assert found[1].started_at is None
     assert [row.id for row in await asked("queue_ends", "default", 1)] == [new]
+
+
+async def test_ends_are_counted_by_queue_and_status_from_the_first_time_on(admin: Connection, asked: Any) -> None:
+    for seconds, queue, status in (
+        (10, "default", "failed"), (10, "default", "succeeded"), (20, "default", "failed"), (10, "other", "cancelled"),
+        (40, "default", "failed"),
+    ):  # fmt: skip
+        await ended(admin, (90, None, 80, seconds), queue=queue, status=status)
+    times = [row["finished_at"] for row in await admin.fetch(
+        "SELECT finished_at FROM dispatch_private.tasks ORDER BY finished_at"
+    )]  # fmt: skip
+    found = await asked("ends", times[1], datetime.now(UTC))
+    assert sorted((one.queue, one.status, one.rows) for one in found) == [
+        ("default", "failed", 2), ("default", "succeeded", 1), ("other", "cancelled", 1)
+    ]  # fmt: skip
+    assert await asked("ends", times[0], times[1]) == [EndCount("default", "failed", 1)]
+    assert await asked("ends", times[0], times[0]) == []
 
 
 async def test_times_are_percentiles_of_the_newest_ends(admin: Connection, asked: Any) -> None:
@@ -106,7 +125,7 @@ async def test_starts_of_a_queue_come_with_the_kinds_of_their_rows(
     rows = [await insert_row(database) for _ in range(2)]
     for row in rows:
         await row.started()
-    await admin.execute("DELETE FROM dispatch.tasks WHERE id = $1", rows[0].id)
+    await admin.execute("DELETE FROM dispatch_private.tasks WHERE id = $1", rows[0].id)
     kind = await admin.fetchval("SELECT kind FROM dispatch.tasks WHERE id = $1", rows[1].id)
     found = await asked("queue_starts", "default")
     assert [one for _, one in found] == [kind, None]

@@ -5,11 +5,11 @@ plan and the pages that it touches; times depend on the machine.
 """
 
 import functools
-from pathlib import Path
+from datetime import timedelta
 
 import pytest
 
-from dispatcher.doctor.finding import State
+from dispatcher.doctor.finding import FindingState
 from dispatcher.pg.connect import open_connection
 from dispatcher.pg.migrate import NEWEST
 from dispatcher.pg.queries import query
@@ -19,31 +19,31 @@ from tests.integration.doctoring_database import findings
 from tests.integration.full_database import PROCESSING, QUEUES, SUBMITTERS, WAITING, WINDOW, full, reader
 from tests.integration.list_plans import LISTS, SMALL_INDEXES, lists, used
 from tests.integration.plans import explain
-from tests.postgres import Connection, Database
+from tests.rig.postgres import Connection, Database
+from tests.rig.statements import OF_READER, of_reader
 
-QUERIES = sorted(file.stem for file in (Path(__file__).parents[2] / "sql" / "queries").glob("*.sql"))
 __all__ = ["full", "reader"]
 
 
 async def vacuumed(admin: Connection) -> bool:
     """Runs VACUUM. A background ANALYZE of the same database keeps pages from becoming all-visible while it runs."""
-    await admin.execute("VACUUM dispatch.tasks")
-    told = "SELECT relallvisible >= relpages FROM pg_class WHERE oid = 'dispatch.tasks'::regclass"
+    await admin.execute("VACUUM dispatch_private.tasks")
+    told = "SELECT relallvisible >= relpages FROM pg_class WHERE oid = 'dispatch_private.tasks'::regclass"
     return bool(await admin.fetchval(told))
 
 
 async def ids(reader: Connection, status: str, count: int) -> list[int]:
     """Ids of rows from all parts of the table."""
     rows = await reader.fetch(
-        "SELECT id FROM dispatch.tasks WHERE status = $1 ORDER BY kind, id LIMIT $2", status, count, timeout=60
+        "SELECT id FROM dispatch_private.tasks WHERE status = $1 ORDER BY kind, id LIMIT $2", status, count, timeout=60
     )
     return [row["id"] for row in rows]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", OF_READER)
 async def test_query_may_be_run_by_the_login_of_the_reader(reader: Connection, name: str) -> None:
-    await reader.prepare(query(name))
+    await reader.prepare(of_reader(name))
 
 
 COUNTS = {"tasks": 5000, "statuses": 5000, "kinds": 3000, "contenders": 200, "requests": 100}
@@ -125,11 +125,12 @@ async def test_waiting_rows_are_counted_in_two_indexes(reader: Connection) -> No
         "tasks_ready",
         "tasks_ready_of_submitter",
         "tasks_due",
+        "tasks_due_of_submitter",
         "tasks_pkey",
         *OF_RATES,
     }
     assert (plan.scanned <= {"queues"}, plan.rows) == (True, len(QUEUES) + 1)
-    counted = await reader.fetch(query("counts"), now)
+    counted = await reader.fetch(query("counts", "queues"), now)
     assert sum(row["due"] + row["not_due"] for row in counted) == WAITING
 
 
@@ -140,13 +141,36 @@ async def test_start_secret_is_one_small_read(reader: Connection) -> None:
 
 
 async def test_frame_of_a_look_is_read_from_small_indexes(reader: Connection) -> None:
-    """Queues, the time of the next due row, and the rows that containers hold: each by its own small index."""
+    """Queues, the time of the next due row, and the rows that containers hold: each by its own small index.
+
+    The first look of a session also reads what the catalog says of the functions.
+    """
+    await explain(reader, "frame", list(NEEDED_INDEXES), 0, NEWEST)
     for most, found in ((0, 0), (100, 100), (1000, PROCESSING)):
         plan = await explain(reader, "frame", list(NEEDED_INDEXES), most, NEWEST)
         assert plan.indexes - SMALL_INDEXES == {"tasks_due", "tasks_processing"}
         assert plan.scanned <= {"queues"}
         assert plan.dropped == len(NEEDED_INDEXES)  # the needed indexes that exist; no row of a task
         assert plan.pages <= found + 5 * (len(QUEUES) + 2) + 50
+
+
+MANY_RUN = """
+INSERT INTO dispatch_private.tasks (status, launch, run_digest, finished_at, kind)
+SELECT CASE n % 20 WHEN 0 THEN 'processing' ELSE 'succeeded' END, 1, CASE n % 20 WHEN 0 THEN sha256(int4send(n)) END,
+       CASE WHEN n % 20 > 0 THEN now() END, 'x'
+FROM generate_series(1, 20000) AS n
+"""
+
+
+async def test_held_rows_are_read_from_their_index_where_many_rows_run(database: Database) -> None:
+    admin = await database.session("admin")
+    await admin.execute(MANY_RUN)
+    await admin.execute("ANALYZE dispatch_private.tasks")
+    connection = await open_connection(database.url("reader"))
+    plan = await explain(connection, "frame", list(NEEDED_INDEXES), 200, NEWEST)
+    connection.terminate()
+    assert plan.indexes - SMALL_INDEXES == {"tasks_due", "tasks_processing"}
+    assert plan.dropped == len(NEEDED_INDEXES)
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -156,7 +180,7 @@ async def test_rows_by_id_are_read_by_the_primary_key(reader: Connection, name: 
     for count in (1, COUNTS[name]):
         plan = await explain(reader, name, await ids(reader, status, count))
         assert (plan.indexes, plan.scanned, plan.rows) == ({"tasks_pkey"}, set(), count)
-        assert plan.pages <= 4 * count
+        assert plan.pages <= 4 * (count + 1)
 
 
 @pytest.mark.fault(10)
@@ -171,7 +195,7 @@ async def test_plan_made_for_a_small_table_fits_a_large_one(database: Database) 
         "frame": await explain(connection, "frame", list(NEEDED_INDEXES), 200, NEWEST),
         "line": await explain(connection, "line", "default", 100, 1, now, 10, b"kind"),
         "counts": await explain(connection, "counts", now),
-        "starts": await explain(connection, "starts", "default", now, b"kind", 1000),
+        "starts": await explain(connection, "starts", "default", now, b"kind", 1000, 100, 5),
         "launches": await explain(connection, "launches", 1, 20),
         "marks": await explain(connection, "marks", 1),
         **{name: await explain(connection, name, *parameters) for name, parameters in lists(now).items()},
@@ -180,6 +204,7 @@ async def test_plan_made_for_a_small_table_fits_a_large_one(database: Database) 
         "queue_starts": await explain(connection, "queue_starts", "default", now, 1000),
         **{name: await explain(connection, name, "default", 1000) for name in ("queue_ends", "queue_times")},
         "warm_keys": await explain(connection, "warm_keys", ["node-1"], 2000),
+        "ends": await explain(connection, "ends", now - timedelta(minutes=1), now),
         **{name: await explain(connection, name, ["default"], ["k"], 3) for name in ("histories", "runs")},
         **{name: await explain(connection, name, [1]) for name in COUNTS},
     }
@@ -195,13 +220,13 @@ async def test_plan_made_for_a_small_table_fits_a_large_one(database: Database) 
     assert {name: used(plans[name]) for name in LISTS} == LISTS
     assert (plans["launches"].indexes, plans["marks"].indexes) == ({"task_launches_pkey"}, {"tasks_pkey"})
     assert plans["queue_ends"].indexes == plans["queue_times"].indexes == {"tasks_finished_of_queue"}
-    assert plans["warm_keys"].indexes == {"tasks_finished"}
+    assert plans["warm_keys"].indexes == plans["ends"].indexes == {"tasks_finished"}
 
 
 async def test_starts_of_a_queue_are_read_from_their_index(reader: Connection) -> None:
     """Five hundred of two hundred thousand launches, and their rows by the key."""
     now = await reader.fetchval("SELECT now()")
-    plan = await explain(reader, "starts", QUEUES[0], now, b"kind", 500)
+    plan = await explain(reader, "starts", QUEUES[0], now, b"kind", 500, 100, 5)
     assert (plan.indexes, plan.scanned, plan.rows) == ({"task_launches_starts", "tasks_pkey"}, set(), 500)
     assert plan.pages <= 6 * plan.rows
 
@@ -215,6 +240,19 @@ async def test_marks_of_a_row_are_read_by_the_primary_key(reader: Connection) ->
     (row,) = await ids(reader, "succeeded", 1)
     plan = await explain(reader, "marks", row)
     assert (plan.indexes, plan.scanned, plan.rows, plan.pages <= 5) == ({"tasks_pkey"}, set(), 1, True)
+
+
+async def test_ends_are_read_from_the_index_of_ends_alone(full: Database, reader: Connection) -> None:
+    admin = await full.session("admin")
+    last = await admin.fetchval("SELECT max(finished_at) FROM dispatch_private.tasks")
+    plan = await explain(reader, "ends", last - timedelta(seconds=1), last)
+    counted = await reader.fetch(of_reader("ends"), last - timedelta(seconds=1), last)
+    read = await admin.fetchval(
+        "SELECT count(*) FROM dispatch_private.tasks WHERE finished_at >= $1 AND finished_at < $2",
+        last - timedelta(seconds=1), last,
+    )  # fmt: skip
+    assert (plan.indexes, plan.scanned, plan.dropped) == ({"tasks_finished"}, set(), 0)
+    assert sum(row["rows"] for row in counted) == read
 
 
 async def test_ping_reads_no_task(reader: Connection) -> None:
@@ -234,15 +272,15 @@ async def test_history_of_cache_keys_is_read_from_its_index(reader: Connection, 
 
 
 def test_plan_of_every_query_is_tested() -> None:
-    assert set(QUERIES) == {
+    assert set(OF_READER) == {
         *("candidates", "candidates_of", "submitters", "line", "counts", "start_secret", "frame"),
         *COUNTS,
         *LISTS,
         *("ping", "histories", "runs", "starts", "launches", "marks", "statement_timeout", "templates"),
-        *("queue_settings", "queue_starts", "queue_ends", "queue_times", "warm_keys"),
+        *("queue_settings", "queue_starts", "queue_ends", "ends", "queue_times", "warm_keys"),
     }
 
 
 async def test_doctor_finds_each_plan_good_in_a_full_database(full: Database) -> None:
     found = [one for login in ("reader", "janitor") for one in await findings(full.url(login))]
-    assert {one.state for one in found if one.what == "PlanWithoutIndex"} == {State.GOOD}
+    assert {one.state for one in found if one.what == "PlanWithoutIndex"} == {FindingState.GOOD}

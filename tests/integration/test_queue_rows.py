@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from dispatcher.model.errors import DatabaseUnfit
-from dispatcher.pg.queue_rows import Queue, declare_queues, read_queues
+from dispatcher.pg.tasks import QueueRow, declare_queues, read_queues
 from tests.integration.test_sql_columns import QUEUES
-from tests.postgres import Database
+from tests.rig.postgres import Database
 
 ALL = {
     "name": "reports", "weight": 3, "max_jobs": 20, "max_jobs_per_submitter": 5, "max_pending": 2,
@@ -26,7 +26,7 @@ def written(folder: Path, *queues: object) -> Path:
 
 
 def test_file_may_name_every_column_of_the_table() -> None:
-    assert {field.name for field in msgspec.structs.fields(Queue)} == QUEUES == ALL.keys()
+    assert {field.name for field in msgspec.structs.fields(QueueRow)} == QUEUES == ALL.keys()
 
 
 async def test_queue_is_inserted_with_all_its_values(database: Database, tmp_path: Path) -> None:
@@ -57,7 +57,9 @@ async def test_queue_that_an_operator_changed_stays_as_it_is(database: Database,
 async def test_queues_are_declared_all_or_none(database: Database) -> None:
     admin = await database.session("admin")
     with pytest.raises(DatabaseUnfit, match="yesterday at noon"):
-        await declare_queues(database.admin_url, [Queue("first"), Queue("second", paused_until="yesterday at noon")])
+        await declare_queues(
+            database.admin_url, [QueueRow("first"), QueueRow("second", paused_until="yesterday at noon")]
+        )
     assert not await admin.fetchval("SELECT count(*) FROM dispatch.queues WHERE name = 'first'")
 
 

@@ -10,12 +10,11 @@ import msgspec
 import pytest
 import yaml
 
+from dispatcher.commands.render import Located, preview_template, render_file
 from dispatcher.jobs.catalog import read_file
-from dispatcher.programs.render import preview_template
-from dispatcher.programs.render_file import Located, render_file
 from dispatcher.settings.loading import load
 from tests.integration.test_cli import COULD_NOT, DONE, NOWHERE, WRONG, dispatcher
-from tests.pages import AUTHOR, read_page
+from tests.rig.pages import AUTHOR, read_page
 
 GOOD = """\
 apiVersion: batch/v1
@@ -34,8 +33,8 @@ spec:
           env: [{name: OWN, value: x}]
 """
 BAD = """\
-apiVersion: batch/v1
-kind: CronJob
+apiVersion: batch/v2
+kind: Job
 metadata:
   annotations:
     dispatcher.internal/max-cpus: "4"
@@ -53,7 +52,7 @@ spec:
 """
 FAULTS = {
     "": (1, "the document is not an object"),
-    "a: 1\n---\nb: 2\n": (2, "not one YAML document"),
+    "a: 1\n---\nb: 2\n": (3, "not one YAML document"),
     "kind: Job\n\tx: 1\n": (2, "a tab: YAML indents by spaces"),
     "kind: [\n": (2, "not one YAML document, line 2, column 1"),
     "a: &a [*a]\n": (1, "an alias leads to a part that contains it"),
@@ -80,6 +79,7 @@ def faults(path: Path, row: dict[str, Any] | str | None = None) -> list[Located]
     return found
 
 
+@pytest.mark.slow
 async def test_command_prints_the_job_of_a_file_without_a_database(tmp_path: Path) -> None:
     path = str(written(tmp_path, GOOD))
     row = '{"env": {"MODE": "$x"}, "spec": {"cpu": "2"}, "timeout_seconds": 60, "queue": "q", "payload": {"a": 1}}'
@@ -103,26 +103,28 @@ async def test_command_prints_every_fault_with_its_line(tmp_path: Path) -> None:
     answer = await dispatcher("render", "--file", str(path), "--row", '{"priority": 2000, "colour": 1}')
     assert (answer.status, answer.out) == (COULD_NOT, "")
     told = answer.err.splitlines()
-    assert [line.removeprefix(f"{path}:").split(": ")[:2] for line in told[:6]] == [
-        ["2", "kind"],
+    assert [line.removeprefix(f"{path}:").split(": ")[:2] for line in told[:7]] == [
+        ["1", "apiVersion"],
         ["5", "metadata.annotations[dispatcher.internal/max-cpus]"],
         ["7", "spec.suspend"],
         ["10", "spec.template.spec.initContainers[0]"],
+        ["12", "spec.template.spec.containers[0].image"],
         ["15", "spec.template.spec.containers[0].env[1]"],
         ["16", "spec.template.spec.containers[0].env[2].name"],
     ]
-    assert told[6].startswith("--row: colour: not among the columns that a row may set; they are queue, priority, ")
-    assert told[7:] == ["--row: priority: Expected `int` <= 1000"]
+    assert told[7].startswith("--row: colour: not among the columns that a row may set; they are queue, priority, ")
+    assert told[8:] == ["--row: priority: Expected `int` <= 1000"]
 
 
 async def test_command_prints_faults_as_json(tmp_path: Path) -> None:
     path = written(tmp_path, BAD)
     answer = await dispatcher("render", "--file", str(path), "--json")
     told = json.loads(answer.out)["faults"]
-    assert (answer.status, answer.err, len(told)) == (COULD_NOT, "", 6)
-    assert told[0] == {"file": str(path), "line": 2, "path": "kind", "words": "is 'CronJob': must be Job"}
+    assert (answer.status, answer.err, len(told)) == (COULD_NOT, "", 7)
+    assert told[0] == {"file": str(path), "line": 1, "path": "apiVersion", "words": "is 'batch/v2': must be batch/v1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -167,6 +169,22 @@ def test_dispatcher_reads_the_file_with_the_same_verdict(tmp_path: Path, text: s
         assert sum(one.words in read for one in found) == min(len(found), 5)
 
 
+SECRET = "envFrom: [{secretRef: {name: keys}}]"
+
+
+@pytest.mark.parametrize(
+    ("opened", "source", "is_told"),
+    [("env", SECRET, True), ("env.MODE", SECRET, False), ("env", "", False),
+     ("env", "env: [{name: X, valueFrom: {secretKeyRef: {name: keys, key: TASK_DATABASE_URL}}}]", False)],
+)  # fmt: skip
+async def test_open_variables_beside_a_secret_are_a_warning(
+    tmp_path: Path, opened: str, source: str, is_told: bool
+) -> None:
+    text = GOOD.replace("env.MODE,cpu,args", opened).replace("env: [{name: OWN, value: x}]", source)
+    told = await dispatcher("render", "--file", str(written(tmp_path, text)), DATABASE_URL=NOWHERE)
+    assert (told.status, "next to Secret keys" in told.err) == (DONE, is_told), told.err
+
+
 def test_row_is_judged_by_the_bounds_of_the_template(tmp_path: Path) -> None:
     row = {"env": {"PATH": "/x", "B": "1"}, "spec": {"cpu": "9", "image": "x"}, "timeout_seconds": 601}
     assert [str(one) for one in faults(written(tmp_path, GOOD), row)] == [
@@ -208,6 +226,7 @@ def test_value_of_a_fault_stays_on_one_line(tmp_path: Path) -> None:
         assert "\x1b" not in str(one)
 
 
+@pytest.mark.slow
 async def test_command_on_the_authors_page_shows_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (command,) = re.findall(r"`dispatcher (render --file [^`]+ --row [^`]+)`", read_page(AUTHOR))
     written(tmp_path, GOOD)

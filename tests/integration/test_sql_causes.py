@@ -10,8 +10,8 @@ import pytest
 
 from dispatcher.pg.queries import query
 from tests.integration.queues import declare
-from tests.postgres import Database, Record
-from tests.rows import FIRST, SECOND, Row, insert_row
+from tests.rig.postgres import Database, Record
+from tests.rig.rows import FIRST, SECOND, Row, insert_row
 
 HISTORY = "SELECT * FROM dispatch.task_history WHERE task_id = $1 ORDER BY attempt, launch"
 ENDED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -154,12 +154,23 @@ async def test_start_keeps_the_queue_for_estimates(database: Database) -> None:
     await row.started()
     reader = await database.session("reader")
     now = await reader.fetchval("SELECT now()")
-    kind = await reader.fetchval("SELECT kind FROM dispatch.tasks WHERE id = $1", row.id)
-    (start,) = await reader.fetch(query("starts"), "default", now, kind, 10)
-    assert start["is_alike"]
-    assert await reader.fetch(query("starts"), "other", now, kind, 10) == []
-    (start,) = await reader.fetch(query("starts"), "default", now, b"another", 10)
+    kind = await reader.fetchval("SELECT kind FROM dispatch_private.tasks WHERE id = $1", row.id)
+    starts = query("starts", "explain")
+    (start,) = await reader.fetch(starts, "default", now, kind, 10, 100, row.id)
+    assert (start["is_alike"], start["overtook"]) == (True, False)
+    assert await reader.fetch(starts, "other", now, kind, 10, 100, row.id) == []
+    (start,) = await reader.fetch(starts, "default", now, b"another", 10, 100, row.id)
     assert not start["is_alike"]
+
+
+async def test_start_of_a_later_row_of_a_better_priority_is_told_as_such(database: Database) -> None:
+    waiting = await insert_row(database)
+    for priority in (100, 99, 1):
+        await (await insert_row(database, priority=priority)).started()
+    reader = await database.session("reader")
+    now = await reader.fetchval("SELECT now()")
+    found = await reader.fetch(query("starts", "explain"), "default", now, b"", 10, 100, waiting.id)
+    assert [start["overtook"] for start in found] == [True, True, False], "the newest one first"
 
 
 async def test_deletion_of_a_row_takes_its_history_along(database: Database) -> None:
@@ -167,7 +178,9 @@ async def test_deletion_of_a_row_takes_its_history_along(database: Database) -> 
     await write(database, an_end(row))
     await row.finish(await row.started(), "succeeded")
     admin = await database.session("admin")
-    await admin.execute("UPDATE dispatch.tasks SET finished_at = now() - interval '9 days' WHERE id = $1", row.id)
+    await admin.execute(
+        "UPDATE dispatch_private.tasks SET finished_at = now() - interval '9 days' WHERE id = $1", row.id
+    )
     janitor = await database.session("janitor")
-    assert await janitor.fetchval(query("delete", "janitor"), 1, 10) == 1
-    assert await admin.fetchval("SELECT count(*) FROM dispatch.task_launches WHERE task_id = $1", row.id) == 0
+    assert await janitor.fetchval(query("delete", "janitor"), 1, 10, []) == 1
+    assert await admin.fetchval("SELECT count(*) FROM dispatch_private.task_launches WHERE task_id = $1", row.id) == 0

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.queues import declare, defaults, refusal
-from tests.postgres import Database
-from tests.rows import insert_row
+from tests.rig.postgres import Database
+from tests.rig.rows import insert_row
 
 BOTH = ["team_a", "team_b"]
 MakeRole = Callable[..., Awaitable[str]]
@@ -93,7 +93,9 @@ async def test_a_role_that_does_not_exist_has_no_members(database: Database, nam
     assert await allowed(database) == []
 
 
-async def test_a_role_that_was_dropped_has_no_members(database: Database, role: MakeRole) -> None:
+async def test_a_role_that_was_dropped_has_no_members_nor_has_a_new_one_of_its_name(
+    database: Database, role: MakeRole
+) -> None:
     name, admin = await role("team_a"), await database.session("admin")
     await declare(database, submit_role=name)
     await admin.execute(f"DROP ROLE {name}")
@@ -101,6 +103,9 @@ async def test_a_role_that_was_dropped_has_no_members(database: Database, role: 
     await admin.execute(f"CREATE ROLE {name}")
     assert await allowed(database) == []
     await admin.execute(f"GRANT {name} TO team_b")
+    assert await allowed(database) == []
+    for written in (None, name):  # an operator names the new one
+        await admin.execute("UPDATE dispatch.queues SET submit_role = $1 WHERE name = 'door'", written)
     assert await allowed(database) == ["team_b"]
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dispatcher.explain.reasons import ADVICE
+from dispatcher.views.reasons import ADVICE
 from tests.integration.queues import declare
-from tests.postgres import Connection, Database
-from tests.rows import insert_row
+from tests.rig.postgres import Connection, Database
+from tests.rig.rows import insert_row
 
 EXPLAIN = "SELECT * FROM dispatch.task_explain WHERE id = $1"
+PLACE = "SELECT position, position_of FROM dispatch.task_explain WHERE id = $1"
 LATER = datetime(2999, 1, 1, tzinfo=UTC)
 
 
@@ -23,7 +24,7 @@ async def tell(database: Database, **report: Any) -> int | None:
     now: datetime = await admin.fetchval("SELECT now()")
     report["as_of"] = (now - timedelta(seconds=report.pop("seconds", 0))).isoformat()
     janitor = await database.session("janitor")
-    changed: int | None = await janitor.fetchval("SELECT dispatch.janitor_tell($1::jsonb)", report)
+    changed: int | None = await janitor.fetchval("SELECT dispatch_private.janitor_tell($1::jsonb)", report)
     return changed
 
 
@@ -120,6 +121,22 @@ async def test_row_that_does_not_wait_has_no_reason(database: Database) -> None:
     assert (found["reason"], found["whose_turn"]) == ("NodeLost", "operator"), "a run that is lost"
 
 
+@pytest.mark.parametrize(
+    ("past", "words"),
+    [
+        ("heartbeat_at = now() - interval '59 s'", "its container runs"),
+        ("heartbeat_at = now() - interval '61 s'", "its container has not been heard since "),
+        ("started_at = now() - interval '61 s', timeout_seconds = 60", "and its run limit of 60 s is over"),
+    ],
+)
+async def test_row_whose_container_is_silent_is_not_said_to_run(database: Database, past: str, words: str) -> None:
+    row = await insert_row(database)
+    await row.started()
+    admin = await database.session("admin")
+    await admin.execute(f"UPDATE dispatch_private.tasks SET {past} WHERE id = $1", row.id)
+    assert words in (await explained(database, row.id))["message"]
+
+
 async def test_reason_of_an_earlier_attempt_is_not_told(database: Database) -> None:
     row = await insert_row(database, max_failures=5)
     await tell(database, queues=[a_queue()], rows=[a_row(row.id, attempt=2)])
@@ -153,10 +170,10 @@ async def test_submitter_sees_nothing_of_other_teams(database: Database) -> None
     a, b = await database.session("team_a"), await database.session("team_b")
     assert sorted(await seen(a, "task_explain")) == sorted(await seen(a, "task_reasons")) == [mine, owned]
     assert sorted(await seen(b, "task_explain")) == sorted(await seen(b, "task_reasons")) == [other, owned]
-    assert sorted(await seen(a, "queue_status")) == sorted(await seen(a, "queue_reasons")) == ["default", "owned"]
+    assert sorted(await seen(a, "queue_status")) == ["default", "owned"]
     assert sorted(await seen(b, "queue_status")) == ["default", "owned", "theirs"]
-    assert await a.fetchval("SELECT dispatch.place_in_line($1)", other) is None
-    assert await b.fetchval("SELECT dispatch.place_in_line($1)", other) == [1, 1]
+    assert await a.fetchrow(PLACE, other) is None
+    assert tuple(await b.fetchrow(PLACE, other) or ()) == (1, 1)
     for login in ("operator", "observer"):
         everybody = await database.session(login)
         assert len(await seen(everybody, "task_explain")) == 3
@@ -178,6 +195,18 @@ async def test_queue_status_tells_the_queue(database: Database) -> None:
     assert row["reasons"] == {"QueueCap": 5}
 
 
+async def test_queue_status_names_roles_that_are_gone(database: Database) -> None:
+    admin, operator = await database.session("admin"), await database.session("operator")
+    await admin.execute("CREATE ROLE leaving_queue_owner")
+    await declare(database, "owned", owner_role="leaving_queue_owner")
+    await tell(database, queues=[a_queue("owned"), a_queue()])
+    seen_by_operator = "SELECT roles_gone FROM dispatch.queue_status ORDER BY queue = 'owned'"
+    assert [row[0] for row in await operator.fetch(seen_by_operator)] == [[], []]
+    await admin.execute("DROP ROLE leaving_queue_owner; CREATE ROLE leaving_queue_owner")
+    assert [row[0] for row in await operator.fetch(seen_by_operator)] == [[], ["leaving_queue_owner"]]
+    await admin.execute("DROP ROLE leaving_queue_owner")
+
+
 async def test_queue_that_the_config_map_has_no_room_for_stays(database: Database) -> None:
     await tell(database, queues=[a_queue(), a_queue("large")])
     await tell(database, queues=[a_queue()], queues_left_out=1)
@@ -191,7 +220,7 @@ async def test_older_report_changes_nothing(database: Database) -> None:
     assert await tell(database, seconds=5, rows=[a_row(id_, "Backoff")]) is None
     assert await tell(database, rows=[a_row(id_, "Backoff")]) == 1
     admin = await database.session("admin")
-    await admin.execute("UPDATE dispatch.reported SET as_of = now() + interval '1 h'")
+    await admin.execute("UPDATE dispatch_private.reported SET as_of = now() + interval '1 h'")
     assert await tell(database, gone=[id_]) == 1, "the database's clock was set back"
     found = await explained(database, id_)
     assert found["reason"] == "InLine"
@@ -207,7 +236,7 @@ async def test_reason_of_a_row_that_is_gone_is_left_out(database: Database) -> N
 async def test_report_without_a_time_or_too_large_is_refused(database: Database, report: dict[str, Any]) -> None:
     janitor = await database.session("janitor")
     with pytest.raises(asyncpg.InvalidParameterValueError, match="a report has as_of, and at most 256 KiB"):
-        await janitor.execute("SELECT dispatch.janitor_tell($1::jsonb)", report)
+        await janitor.execute("SELECT dispatch_private.janitor_tell($1::jsonb)", report)
 
 
 async def test_change_of_reasons_is_announced(database: Database) -> None:
@@ -221,6 +250,7 @@ async def test_change_of_reasons_is_announced(database: Database) -> None:
     assert heard == [("dispatch_reasons", "")]
 
 
+@pytest.mark.slow
 async def test_place_stops_at_ten_thousand(database: Database) -> None:
     """With ties by id, behind ready rows and rows that became due, and before rows that are not due."""
     admin = await database.session("admin")
@@ -230,6 +260,26 @@ async def test_place_stops_at_ten_thousand(database: Database) -> None:
     await insert_row(database, priority=0, run_at=past)
     second = (await insert_row(database, priority=500, run_at=past)).id
     a = await database.session("team_a")
-    assert [await a.fetchval("SELECT dispatch.place_in_line($1)", one) for one in (first, second)] == [[2, 3], [3, 3]]
+    assert [tuple(await a.fetchrow(PLACE, one) or ()) for one in (first, second)] == [(2, 3), (3, 3)]
     await admin.execute("INSERT INTO dispatch.tasks (priority) SELECT 100 FROM generate_series(1, 12000)")
-    assert await a.fetchval("SELECT dispatch.place_in_line($1)", second) == [10_001, 10_000]
+    assert tuple(await a.fetchrow(PLACE, second) or ()) == (10_001, 10_000)
+
+
+REPORTS = "SELECT dispatch_private.janitor_tell(jsonb_build_object('as_of', clock_timestamp(), 'queues', '[]'::jsonb))"
+
+
+async def test_row_that_the_dispatcher_has_not_seen_is_told_so(database: Database) -> None:
+    """Until the next report, and within the transaction of its own INSERT."""
+    why = "SELECT concat_ws(' ', reason, message) FROM dispatch.task_explain WHERE id = $1"
+    janitor, team = await database.session("janitor"), await database.connect("team_a")
+    await janitor.execute(REPORTS)
+    async with team.transaction():
+        task_id = await team.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
+        own = await team.fetchval(why, task_id)
+    later = await team.fetchval(why, task_id)
+    await janitor.execute(REPORTS)
+    seen = await team.fetchval(why, task_id)
+    await team.close()
+    assert own == "Unjudged the dispatcher has not looked at it yet: is your INSERT committed?"
+    assert later == "Unjudged the dispatcher has not looked at it yet"
+    assert seen.startswith("InLine ")

@@ -8,9 +8,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import insert_row
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import insert_row
 
 database = one_database
 
@@ -65,13 +65,13 @@ async def test_retry_keeps_the_columns_of_the_submitter(database: Database) -> N
     assert (now["cache_key"], now["dedupe_key"], await database.start_key(row.id)) == ("c", "d", row.start_key)
 
 
-async def test_a_live_dedupe_key_is_taken(database: Database) -> None:
+async def test_insert_with_a_live_dedupe_key_returns_the_row_that_is_there(database: Database) -> None:
     row = await insert_row(database, dedupe_key="live")
-    with pytest.raises(asyncpg.UniqueViolationError):
-        await insert_row(database, dedupe_key="live")
+    assert (await insert_row(database, dedupe_key="live")).id == row.id
     await row.started()
-    with pytest.raises(asyncpg.UniqueViolationError):
-        await insert_row(database, dedupe_key="live")
+    before = await row.now()
+    assert (await insert_row(database, dedupe_key="live", priority=1)).id == row.id
+    assert await row.now() == before
 
 
 async def test_the_dedupe_key_of_a_row_that_is_over_is_free(database: Database) -> None:

@@ -7,9 +7,9 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import SECOND, Row, Started, insert_row
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import SECOND, Row, Started, insert_row
 
 database = one_database
 
@@ -37,7 +37,7 @@ async def test_failure_ends_the_row_and_keeps_the_error(database: Database) -> N
 async def test_backoff_doubles_from_ten_seconds_to_ten_minutes(database: Database, failures: int, seconds: int) -> None:
     row = await insert_row(database, max_failures=100)
     admin = await database.session("admin")
-    await admin.execute("UPDATE dispatch.tasks SET failures = $2 WHERE id = $1", row.id, failures)
+    await admin.execute("UPDATE dispatch_private.tasks SET failures = $2 WHERE id = $1", row.id, failures)
     started = await row.started()
     assert abs(await delay_of_retry(row, started) - seconds) < 1
 

@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.locks import in_order
-from tests.postgres import Connection, Database
-from tests.postgres_fixtures import one_database
-from tests.rows import CANCEL, RETRY, SECOND, Pod, Row, Started, insert_row
+from tests.rig.postgres import Connection, Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import CANCEL, RETRY, SECOND, Pod, Row, Started, insert_row
 
 database = one_database
 

@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import FIRST, SECOND, Pod, insert_row
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import FIRST, SECOND, Pod, insert_row
 
 database = one_database
 

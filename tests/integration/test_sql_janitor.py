@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 
-from tests.janitor_calls import closed, returned
-from tests.postgres import Database, Record
-from tests.postgres_fixtures import one_database
-from tests.rows import FIRST, SECOND, Row, Started, insert_row
+from tests.rig.janitor_calls import closed, returned
+from tests.rig.postgres import Database, Record
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import FIRST, SECOND, Row, Started, insert_row
 
 database = one_database
 
@@ -31,7 +31,7 @@ async def backdated(row: Row, **columns: object) -> None:
     """Sets columns to values that only time or a long life would give."""
     admin = await row.database.session("admin")
     for name, value in columns.items():
-        await admin.execute(f"UPDATE dispatch.tasks SET {name} = $2 WHERE id = $1", row.id, value)
+        await admin.execute(f"UPDATE dispatch_private.tasks SET {name} = $2 WHERE id = $1", row.id, value)
 
 
 async def launch_of(row: Row) -> Record:
@@ -139,13 +139,13 @@ async def test_run_with_recent_heartbeats_is_not_returned(
 
 @pytest.mark.parametrize("status", ["waiting", "succeeded", "failed", "cancelled"])
 async def test_only_a_processing_row_is_returned(own_database: Database, status: str) -> None:
-    """The constraints give such a row no token; the function does not rely on them."""
+    """By the trigger no such row has a token; the function does not rely on that."""
     row, started = await a_silent_run(own_database)
     admin = await own_database.session("admin")
-    await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT token_while_processing")
-    await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT waiting_is_unlaunched")
+    await admin.execute("ALTER TABLE dispatch_private.tasks DISABLE TRIGGER guard_task")
     await admin.execute(
-        "UPDATE dispatch.tasks SET status = $1, finished_at = CASE $1 WHEN 'waiting' THEN NULL ELSE now() END", status
+        "UPDATE dispatch_private.tasks SET status = $1, finished_at = CASE $1 WHEN 'waiting' THEN NULL ELSE now() END",
+        status,
     )
     assert await returned(row, started) is None
     assert (await own_database.task(row.id))["attempt"] == 1
@@ -201,7 +201,7 @@ async def test_only_the_open_record_of_the_run_is_ended(own_database: Database, 
     """By the functions no other record can be open; this function does not rely on that."""
     row = await insert_row(own_database)
     await row.started()
-    await (await own_database.session("admin")).execute(f"UPDATE dispatch.task_launches SET {change}")
+    await (await own_database.session("admin")).execute(f"UPDATE dispatch_private.task_launches SET {change}")
     before = await launch_of(row)
     assert await closed(row) == "failed"
     assert await launch_of(row) == before
@@ -229,12 +229,39 @@ async def test_waiting_row_is_ended_only_at_its_own_attempt(database: Database, 
     assert await row.status() == "waiting"
 
 
-@pytest.mark.parametrize("outcome", ["retry", "cancelled", "lost", "", None])
+@pytest.mark.parametrize("outcome", ["returned", "cancelled", "lost", "", None])
 async def test_unknown_outcome_of_an_end_is_refused(database: Database, outcome: str | None) -> None:
     row = await insert_row(database)
     with pytest.raises(asyncpg.InvalidParameterValueError):
         await closed(row, outcome=outcome)
     assert await row.status() == "waiting"
+
+
+@pytest.mark.parametrize("has_started", [False, True], ids=["waiting", "running"])
+async def test_retry_counts_a_failure_and_waits_again_while_failures_are_left(
+    database: Database, has_started: bool
+) -> None:
+    row = await insert_row(database, max_failures=2)
+    if has_started:
+        await row.started()
+    assert await closed(row, outcome="retry") == "waiting"
+    now = await row.now()
+    assert (now["attempt"], now["launch"], now["job_uid"], now["failures"], now["error"]) == (2, 0, None, 1, "over")
+    assert timedelta(seconds=9) < now["run_at"] - datetime.now(UTC) <= timedelta(seconds=10)
+    assert await closed(row, outcome="retry") is None, "it was of attempt 1"
+    if has_started:
+        assert (await launch_of(row))["outcome"] == "retry"
+    assert await closed(row, outcome="retry", attempt=2) == "failed"
+    now = await row.now()
+    assert (now["attempt"], now["failures"], now["finished_at"] is None) == (2, 2, False)
+
+
+async def test_retry_of_a_run_with_a_cancel_ends_it(database: Database) -> None:
+    row = await insert_row(database, max_failures=2)
+    await row.started()
+    await row.cancel("enough")
+    assert await closed(row, outcome="retry") == "cancelled"
+    assert (await row.now())["failures"] == 0
 
 
 # Error texts
@@ -252,3 +279,10 @@ async def test_an_error_is_cut_at_8_kib_between_two_characters(database: Databas
         assert 8192 - 4 < len(error.encode()) <= 8192
         assert words.startswith(error)
     assert (await launch_of(ended))["error"] == (await ended.now())["error"]
+
+
+async def test_an_error_is_kept_without_what_controls_a_terminal(database: Database) -> None:
+    """Whoever reads the column with psql reads it as it is."""
+    row, told = await insert_row(database), "a\x1b[2Jb\r\nc\td\u202ee\x9bf\u2028g"
+    assert await row.finish(await row.started(), "failed", error=told) == "failed"
+    assert (await row.now())["error"] == "a\ufffd[2Jb\nc\td\ufffde\ufffdf\ufffdg"

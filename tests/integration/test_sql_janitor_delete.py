@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.janitor_calls import deleted
-from tests.postgres import Database
-from tests.rows import Row, insert_row
+from dispatcher.pg.tasks import Closings, Deleted
+from tests.rig.janitor_calls import deleted
+from tests.rig.postgres import Database
+from tests.rig.rows import Row, insert_row
 
 
 async def ended_days_ago(database: Database, *days: float) -> list[Row]:
@@ -20,7 +21,7 @@ async def ended_days_ago(database: Database, *days: float) -> list[Row]:
         row = await insert_row(database)
         await row.finish(await row.started(), "succeeded")
         at = datetime.now(UTC) - timedelta(days=since)
-        await admin.execute("UPDATE dispatch.tasks SET finished_at = $2 WHERE id = $1", row.id, at)
+        await admin.execute("UPDATE dispatch_private.tasks SET finished_at = $2 WHERE id = $1", row.id, at)
         rows.append(row)
     return rows
 
@@ -28,7 +29,7 @@ async def ended_days_ago(database: Database, *days: float) -> list[Row]:
 async def left(database: Database) -> tuple[set[int], set[int]]:
     """Ids of the rows, and of the rows that launches belong to."""
     admin = await database.session("admin")
-    launches = await admin.fetch("SELECT DISTINCT task_id FROM dispatch.task_launches")
+    launches = await admin.fetch("SELECT DISTINCT task_id FROM dispatch_private.task_launches")
     return {row["id"] for row in await admin.fetch("SELECT id FROM dispatch.tasks")}, {row[0] for row in launches}
 
 
@@ -37,7 +38,7 @@ async def test_old_rows_are_deleted_with_their_launches_and_others_stay(database
     waiting, running = await insert_row(database), await insert_row(database)
     await running.started()
     admin = await database.session("admin")
-    await admin.execute("UPDATE dispatch.tasks SET created_at = now() - interval '9 days', run_at = NULL")
+    await admin.execute("UPDATE dispatch_private.tasks SET created_at = now() - interval '9 days', run_at = NULL")
     assert await deleted(database, 3) == 1
     assert await left(database) == ({young.id, waiting.id, running.id}, {young.id, running.id})
     assert await deleted(database, 3) == 0
@@ -60,11 +61,14 @@ async def test_age_below_a_day_counts_as_a_day(database: Database, days: int | N
     assert (await left(database))[0] == {today.id}
 
 
+@pytest.mark.slow
 async def test_batch_has_at_most_ten_thousand_rows(database: Database) -> None:
     admin = await database.session("admin")
     rows = "INSERT INTO dispatch.tasks (priority) SELECT 1 FROM generate_series(1, 10050)"
     await (await database.session("team_a")).execute(rows)
-    await admin.execute("UPDATE dispatch.tasks SET status = 'cancelled', finished_at = now() - interval '2 days'")
+    await admin.execute(
+        "UPDATE dispatch_private.tasks SET status = 'cancelled', finished_at = now() - interval '2 days'"
+    )
     assert await deleted(database, 1, most=1_000_000) == 10_000
 
 
@@ -85,3 +89,37 @@ async def test_row_that_is_retried_meanwhile_is_not_deleted(database: Database) 
         assert await team.fetchval("SELECT dispatch.task_retry($1)", row.id) == "waiting"
         assert await deleted(database, 3, by=janitor) == 0
     assert await row.status() == "waiting"
+
+
+HELD = {
+    "foreign key": "CREATE TABLE public.orders (task_id bigint REFERENCES dispatch_private.tasks)",
+    "deferred foreign key": (
+        "CREATE TABLE public.orders (task_id bigint REFERENCES dispatch_private.tasks DEFERRABLE INITIALLY DEFERRED)"
+    ),
+    "trigger": """
+        CREATE TABLE public.orders (task_id bigint);
+        CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$BEGIN
+            IF EXISTS (SELECT FROM public.orders WHERE task_id = OLD.id) THEN RAISE 'it is ordered'; END IF;
+            RETURN OLD;
+        END$$;
+        CREATE TRIGGER keep BEFORE DELETE ON dispatch_private.tasks FOR EACH ROW EXECUTE FUNCTION public.keep()
+    """,
+}
+
+
+@pytest.mark.parametrize("holder", HELD)
+async def test_row_that_something_of_a_team_holds_stops_no_other_row(database: Database, holder: str) -> None:
+    rows = await ended_days_ago(database, *range(4, 24))
+    held = {rows[5].id, rows[6].id, rows[19].id}
+    admin = await database.session("admin")
+    await admin.execute(HELD[holder])
+    await admin.execute("INSERT INTO public.orders SELECT unnest($1::bigint[])", list(held))
+    closings = Closings(lambda: database.url("janitor"))
+    try:
+        done = await closings.delete_old(3, [])
+        assert (done.deleted, set(done.kept)) == (17, held)
+        assert "orders" in (done.why or "") or "it is ordered (P0001)" in (done.why or "")
+        assert await left(database) == (held, held)
+        assert await closings.delete_old(3, done.kept) == Deleted(0, [], None)
+    finally:
+        await closings.close()

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.locks import in_order
-from tests.janitor_calls import cancelled, closed, returned
-from tests.postgres import Connection, Database
-from tests.postgres_fixtures import one_database
-from tests.rows import CANCEL, HEARTBEAT, SECOND, Row, Started, insert_row
+from tests.rig.janitor_calls import cancelled, closed, returned
+from tests.rig.postgres import Connection, Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import CANCEL, HEARTBEAT, SECOND, Row, Started, insert_row
 
 database = one_database
 
@@ -55,11 +55,13 @@ async def test_cancel_of_another_run_changes_nothing(database: Database, other: 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed"])
 async def test_only_a_processing_row_is_cancelled(own_database: Database, status: str) -> None:
-    """The constraint gives such a row no token; the function does not rely on it."""
+    """By the trigger no such row has a token; the function does not rely on that."""
     row, started = await a_run(own_database, asked=True)
     admin = await own_database.session("admin")
-    await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT token_while_processing")
-    await admin.execute("UPDATE dispatch.tasks SET status = $2, finished_at = now() WHERE id = $1", row.id, status)
+    await admin.execute("ALTER TABLE dispatch_private.tasks DISABLE TRIGGER guard_task")
+    await admin.execute(
+        "UPDATE dispatch_private.tasks SET status = $2, finished_at = now() WHERE id = $1", row.id, status
+    )
     assert await cancelled(row, started) is None
 
 
@@ -197,7 +199,10 @@ async def test_call_of_the_janitor_notifies_once(
     for expected in ([channel], []):  # the second call finds the row closed
         heard.clear()
         # As after a long time without wake-ups: after one, others are held back for a tenth of a second.
-        await admin.execute("SELECT setval('dispatch.tasks_clock', 1), setval('dispatch.done_clock', 1)")
+        for kind in ("tasks", "done"):
+            await admin.execute(
+                f"SELECT setval('dispatch_private.{kind}_clock_' || n, 1) FROM generate_series(0, 15) n"
+            )
         assert bool(await call()) is bool(expected)
         await listening.fetch("SELECT 1")
         assert heard == expected

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from dispatcher.model.identity import start_key
+from dispatcher.model.launches import start_key
 from tests.integration.looking import looking
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import Pod, Row, insert_row
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import Pod, Row, insert_row
 
 database = one_database
 
@@ -29,10 +29,10 @@ MOMENTS = [
     datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
     datetime(9999, 12, 31, 23, 59, 59, 999_998, tzinfo=UTC),
 ]
-START_SECRET = "SELECT start_inner, start_outer FROM dispatch.secrets ORDER BY generation DESC LIMIT 1"
-RUN_SECRET = "SELECT run_inner, run_outer FROM dispatch.secrets ORDER BY generation DESC LIMIT 1"
-START_KEY = "SELECT dispatch.start_keys($1, $2) LIMIT 1"
-RUN_TOKEN = "SELECT dispatch.run_tokens($1, $2, $3, $4, $5) LIMIT 1"
+START_SECRET = "SELECT start_inner, start_outer FROM dispatch_private.secrets ORDER BY generation DESC LIMIT 1"
+RUN_SECRET = "SELECT run_inner, run_outer FROM dispatch_private.secrets ORDER BY generation DESC LIMIT 1"
+START_KEY = "SELECT dispatch_private.start_keys($1, $2) LIMIT 1"
+RUN_TOKEN = "SELECT dispatch_private.run_tokens($1, $2, $3, $4, $5) LIMIT 1"
 ROTATE = "SELECT dispatch.rotate_secrets()"
 
 
@@ -75,13 +75,30 @@ async def test_dispatcher_derives_the_key_that_starts_the_row(database: Database
     assert await row.start(start_key=key) is not None
 
 
-async def test_a_start_key_is_an_hmac(database: Database) -> None:
+async def test_a_start_key_is_a_time_and_an_hmac(database: Database) -> None:
     admin, moment = await database.session("admin"), MOMENTS[5]
     key = key_of(*await blocks(database, START_SECRET))
+    microseconds = (1_709_210_096_789_012).to_bytes(8, "big")
     for id_ in IDS:
-        microseconds = 1_709_210_096_789_012
-        message = b"start" + id_.to_bytes(8, "big", signed=True) + microseconds.to_bytes(8, "big")
-        assert (await admin.fetchval(START_KEY, id_, moment)).bytes == hmac.digest(key, message, "sha256")[:16]
+        message = b"start" + id_.to_bytes(8, "big", signed=True) + microseconds
+        told = (await admin.fetchval(START_KEY, id_, moment)).bytes
+        assert told == microseconds + hmac.digest(key, message, "sha256")[:8]
+
+
+async def test_key_with_one_wrong_bit_starts_nothing(database: Database) -> None:
+    row = await insert_row(database)
+    for bit in range(128):
+        assert await row.start(start_key=UUID(int=row.start_key.int ^ 1 << bit)) is None
+    assert await row.status() == "waiting"
+    assert await row.start() is not None
+
+
+@pytest.mark.parametrize("micros", [0, -1, 2**63 - 1, -(2**63), 253_402_300_800_000_000, -2_208_988_800_000_001])
+async def test_key_of_a_strange_time_starts_nothing(database: Database, micros: int) -> None:
+    """Times before 1900 and after 9999, and times at which no row was inserted."""
+    row = await insert_row(database)
+    key = micros.to_bytes(8, "big", signed=True) + row.start_key.bytes[8:]
+    assert await row.start(start_key=UUID(bytes=key)) is None
 
 
 @pytest.mark.parametrize("pod", ["pod-1", "", "ü", None])

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.postgres import Database
+from tests.rig.postgres import Database
 
-KNOWN = "INSERT INTO dispatch.templates (name) VALUES ('default'), ('other') ON CONFLICT DO NOTHING"
+KNOWN = "INSERT INTO dispatch_private.templates (name) VALUES ('default'), ('other') ON CONFLICT DO NOTHING"
 """Rows of an unknown template are not judged at a glance."""
 PLAIN: dict[str, Any] = {"env": {"A": "1", "B": "2"}}
 LONG = "x" * 300

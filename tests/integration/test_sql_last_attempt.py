@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
-from tests.janitor_calls import returned
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import Row, insert_row
+from tests.rig.janitor_calls import returned
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import Row, insert_row
 
 database = one_database
 
@@ -18,7 +18,7 @@ LAST = 32_000
 async def at_attempt(database: Database, attempt: int) -> Row:
     row = await insert_row(database, max_failures=100)
     admin = await database.session("admin")
-    await admin.execute("UPDATE dispatch.tasks SET attempt = $2 WHERE id = $1", row.id, attempt)
+    await admin.execute("UPDATE dispatch_private.tasks SET attempt = $2 WHERE id = $1", row.id, attempt)
     return row
 
 

@@ -8,17 +8,18 @@ import asyncpg
 import pytest
 
 from dispatcher.pg.connect import SESSION, open_connection
-from dispatcher.pg.queries import query, sql_folder
-from tests.postgres import LOGINS, Database
-from tests.postgres_fixtures import one_database
+from dispatcher.pg.queries import blocks, query, read_sql, sql_folder
+from tests.rig.postgres import LOGINS, Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.statements import OF_READER, of_reader
 
 database = one_database
 
 PATH = "pg_catalog, pg_temp"
 RUN_BY = {
-    "queries": "reader",
+    **dict.fromkeys(OF_READER.values(), "reader"),
+    "connect": "reader",
     "janitor": "janitor",
-    "exec": "task",
     "migrate": "admin",
     "rights": "admin",
     "demo": "team_a",
@@ -30,20 +31,20 @@ OTHERS = {
     ("demo", "password"): "admin",
     ("demo", "database"): "admin",
 }
-STATEMENTS = sorted(
-    (folder, file.name.removesuffix(".sql")) for folder in RUN_BY for file in (sql_folder() / folder).iterdir()
-)
+STATEMENTS = sorted((file, block) for file in RUN_BY for block in blocks(file))
+OF_CONTAINERS = sorted(file.name for file in (sql_folder() / "exec").iterdir())
 BY_JANITOR = ["frame", "submitters", "candidates_of", "kinds", "tasks", "requests"]
 
 UNPINNED_DEFINERS = """
 SELECT oid::regprocedure::text FROM pg_proc
-WHERE pronamespace = 'dispatch'::regnamespace AND prosecdef
+WHERE pronamespace IN ('dispatch'::regnamespace, 'dispatch_private'::regnamespace) AND prosecdef
   AND 'search_path=pg_catalog, pg_temp' <> ALL (coalesce(proconfig, '{}'))
 """
 UNPINNED_CALLABLE = """
 SELECT p.oid::regprocedure::text FROM pg_proc AS p
-WHERE p.pronamespace = 'dispatch'::regnamespace
+WHERE p.pronamespace IN ('dispatch'::regnamespace, 'dispatch_private'::regnamespace)
   AND 'search_path=pg_catalog, pg_temp' <> ALL (coalesce(p.proconfig, '{}'))
+  AND p.prosqlbody IS NULL -- otherwise its names were looked up when it was made, and never again
   AND (EXISTS (SELECT FROM unnest($1::text[]) AS g WHERE has_function_privilege(g, p.oid, 'EXECUTE'))
        OR EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgfoid = p.oid))
 """
@@ -71,14 +72,19 @@ async def parse(database: Database, login: str, text: str) -> None:
         await connection.close()
 
 
-@pytest.mark.parametrize(("folder", "name"), STATEMENTS, ids=["/".join(one) for one in STATEMENTS])
-async def test_a_statement_finds_all_its_names(database: Database, folder: str, name: str) -> None:
-    await parse(database, OTHERS.get((folder, name), RUN_BY[folder]), query(name, folder))
+@pytest.mark.parametrize(("file", "block"), STATEMENTS, ids=["/".join(one) for one in STATEMENTS])
+async def test_a_statement_finds_all_its_names(database: Database, file: str, block: str) -> None:
+    await parse(database, OTHERS.get((file, block), RUN_BY[file]), query(block, file))
+
+
+@pytest.mark.parametrize("file", OF_CONTAINERS)
+async def test_a_call_of_a_container_finds_all_its_names(database: Database, file: str) -> None:
+    await parse(database, "task", read_sql(f"exec/{file}"))
 
 
 @pytest.mark.parametrize("name", BY_JANITOR)
 async def test_janitor_may_prepare_its_queries(database: Database, name: str) -> None:
-    await parse(database, "janitor", query(name))
+    await parse(database, "janitor", of_reader(name))
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
-from tests.postgres import Database
-from tests.rows import Row, insert_row
+from tests.rig.postgres import Database
+from tests.rig.rows import Row, insert_row
 
 BOUND_SECONDS = 5
 DEBOUNCE_SECONDS = 0.1

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
+import asyncpg
 import pytest
 
 from tests.integration.rights import names, refused, untouched
-from tests.postgres import LOGINS, Database
+from tests.rig.postgres import LOGINS, Database
 
 shared = untouched
 
 CONTAINER_FUNCTIONS = {"task_start", "task_heartbeat", "task_finish"}
-PEOPLE_FUNCTIONS = {"task_cancel", "task_retry", "task_set_priority"}
-SUBMITTER_FUNCTIONS = PEOPLE_FUNCTIONS | {"batch_cancel", "batch_retry", "task_ended_since"}
+READING_FUNCTIONS = {"task", "task_explain", "task_history", "batch", "tasks_of_batch", "tasks_after", "tasks_since"}
+PEOPLE_FUNCTIONS = READING_FUNCTIONS | {"task_cancel", "task_retry", "task_set_priority"}
+SUBMITTER_FUNCTIONS = PEOPLE_FUNCTIONS | {"submit", "batch_cancel", "batch_retry", "task_ended_since"}
 JANITOR_FUNCTIONS = {
     "janitor_return",
     "janitor_end",
@@ -24,30 +26,35 @@ JANITOR_FUNCTIONS = {
     "janitor_tell",
     "janitor_templates",
 }
+TASK_LOGINS = {"are_logins_read_only", "setting_of", "task_logins", "tasks_refused"}
 EXECUTABLE = {
-    "reader": set(),
+    "reader": TASK_LOGINS,
     "task": CONTAINER_FUNCTIONS,
-    "team_a": SUBMITTER_FUNCTIONS | {"owned_queues", "open_queues", "place_in_line"},
-    "team_b": SUBMITTER_FUNCTIONS | {"owned_queues", "open_queues", "place_in_line"},
-    "operator": PEOPLE_FUNCTIONS | {"place_in_line"},
-    "observer": {"place_in_line"},
-    "janitor": JANITOR_FUNCTIONS,
+    "team_a": SUBMITTER_FUNCTIONS,
+    "team_b": SUBMITTER_FUNCTIONS,
+    "operator": PEOPLE_FUNCTIONS | {"rows_move"},
+    "observer": READING_FUNCTIONS,
+    "janitor": JANITOR_FUNCTIONS | TASK_LOGINS,
 }
 
 FORBIDDEN_TO_ALL = [
-    "UPDATE dispatch.tasks SET priority = 0",
-    "UPDATE dispatch.tasks SET status = 'succeeded'",
-    "DELETE FROM dispatch.tasks",
-    "TRUNCATE dispatch.tasks CASCADE",
+    "UPDATE dispatch_private.tasks SET priority = 0",
+    "UPDATE dispatch_private.tasks SET status = 'succeeded'",
+    "DELETE FROM dispatch_private.tasks",
+    "TRUNCATE dispatch_private.tasks CASCADE",
     "SELECT id FROM dispatch.tasks FOR UPDATE",
     "SELECT id FROM dispatch.tasks FOR NO KEY UPDATE",
     "SELECT id FROM dispatch.tasks FOR SHARE",
     "SELECT id FROM dispatch.tasks FOR KEY SHARE",
     "LOCK TABLE dispatch.tasks",
-    "SELECT * FROM dispatch.secrets",
-    "ALTER TABLE dispatch.tasks DISABLE ROW LEVEL SECURITY",
-    "ALTER TABLE dispatch.tasks DISABLE TRIGGER ALL",
-    "DROP TABLE dispatch.tasks",
+    "LOCK TABLE dispatch_private.tasks",
+    "SELECT * FROM dispatch_private.secrets",
+    "ALTER TABLE dispatch_private.tasks DISABLE ROW LEVEL SECURITY",
+    "ALTER TABLE dispatch_private.tasks DISABLE TRIGGER ALL",
+    "ALTER TABLE dispatch.tasks DISABLE TRIGGER insert_task",
+    "DROP VIEW dispatch.tasks",
+    "DROP TABLE dispatch_private.tasks",
+    "CREATE OR REPLACE VIEW dispatch.tasks AS SELECT 1 AS id",
     "CREATE TABLE dispatch.mine (a int)",
     "CREATE TABLE public.mine (a int)",
     "CREATE TEMP TABLE mine (a int)",
@@ -62,17 +69,21 @@ FORBIDDEN_TO_ALL = [
     "SET session_replication_role = replica",
 ]
 WRITES_OF_ANY_KIND = """
-SELECT c.relname, privilege FROM pg_class c,
+SELECT c.oid::regclass::text, privilege FROM pg_class c,
        unnest(ARRAY['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS privilege
- WHERE c.relnamespace = 'dispatch'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
+ WHERE c.relnamespace IN ('dispatch'::regnamespace, 'dispatch_private'::regnamespace)
+   AND c.relkind IN ('r', 'p', 'v', 'm')
    AND (has_table_privilege($1, c.oid, privilege)
         OR privilege IN ('INSERT', 'UPDATE', 'REFERENCES') AND has_any_column_privilege($1, c.oid, privilege))
 UNION ALL
-SELECT c.relname, privilege FROM pg_class c, unnest(ARRAY['USAGE', 'UPDATE']) AS privilege
- WHERE c.relnamespace = 'dispatch'::regnamespace AND c.relkind = 'S' AND has_sequence_privilege($1, c.oid, privilege)
+SELECT c.oid::regclass::text, privilege FROM pg_class c, unnest(ARRAY['USAGE', 'UPDATE']) AS privilege
+ WHERE c.relnamespace IN ('dispatch'::regnamespace, 'dispatch_private'::regnamespace)
+   AND c.relkind = 'S' AND has_sequence_privilege($1, c.oid, privilege)
 """
 EXECUTABLE_FUNCTIONS = """
-SELECT proname FROM pg_proc WHERE pronamespace = 'dispatch'::regnamespace AND has_function_privilege($1, oid, 'EXECUTE')
+SELECT proname FROM pg_proc
+ WHERE pronamespace IN ('dispatch'::regnamespace, 'dispatch_private'::regnamespace)
+   AND has_schema_privilege($1, pronamespace, 'USAGE') AND has_function_privilege($1, oid, 'EXECUTE')
 """
 
 
@@ -88,9 +99,16 @@ async def test_forbidden_statement_is_refused_to_every_login(shared: Database, l
 async def test_writes_granted_are_exactly_those_of_the_interface(shared: Database, login: str) -> None:
     admin = await shared.session("admin")
     granted = {tuple(row) for row in await admin.fetch(WRITES_OF_ANY_KIND, login)}
-    queues = {("queues", privilege) for privilege in ("INSERT", "UPDATE", "DELETE")}
-    allowed = {"dispatch_submitter": {("tasks", "INSERT")}, "dispatch_operator": queues}
+    queues = {("dispatch.queues", privilege) for privilege in ("INSERT", "UPDATE", "DELETE")}
+    allowed = {"dispatch_submitter": {("dispatch.tasks", "INSERT")}, "dispatch_operator": queues}
     assert granted == allowed.get(LOGINS[login], set())
+
+
+@pytest.mark.parametrize("statement", ["UPDATE dispatch.tasks SET priority = 0", "DELETE FROM dispatch.tasks"])
+async def test_rows_are_not_changed_through_the_view(shared: Database, statement: str) -> None:
+    for login in (*LOGINS, "admin"):
+        with pytest.raises((asyncpg.InsufficientPrivilegeError, asyncpg.ObjectNotInPrerequisiteStateError)):
+            await (await shared.session(login)).execute(statement)
 
 
 async def test_a_submitter_cannot_turn_an_insert_into_an_update(shared: Database) -> None:
@@ -106,11 +124,12 @@ async def test_functions_of_a_login_are_exactly_those_of_the_interface(
 
 
 FUNCTION_CALLS = """
-SELECT format('SELECT dispatch.%I(%s)', proname,
+SELECT format('SELECT %s.%I(%s)', pronamespace::regnamespace, proname,
               (SELECT string_agg('NULL::' || format_type(t, NULL), ', ') FROM unnest(proargtypes) AS t))
   FROM pg_proc
- WHERE pronamespace = 'dispatch'::regnamespace AND provolatile = 'v' AND prorettype <> 'trigger'::regtype
-   AND NOT has_function_privilege($1, oid, 'EXECUTE')
+ WHERE pronamespace IN ('dispatch'::regnamespace, 'dispatch_private'::regnamespace) AND prorettype <> 'trigger'::regtype
+   AND NOT proisstrict -- of NULL they are NULL, without a call
+   AND NOT (has_schema_privilege($1, pronamespace, 'USAGE') AND has_function_privilege($1, oid, 'EXECUTE'))
 """
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.postgres import Database
-from tests.rows import Pod, Started, insert_row
+from tests.rig.postgres import Database
+from tests.rig.rows import Pod, Started, insert_row
 
 ROTATE = "SELECT dispatch.rotate_secrets()"
-GENERATIONS = "SELECT array_agg(generation ORDER BY generation) FROM dispatch.secrets"
+GENERATIONS = "SELECT array_agg(generation ORDER BY generation) FROM dispatch_private.secrets"
 
 
 async def rotate(database: Database, times: int = 1) -> None:

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from tests.postgres import Database, PostgresServer
-from tests.rows import TERMINAL, Pod, Row, Started, insert_row
+from tests.rig.postgres import Database, PostgresServer
+from tests.rig.rows import TERMINAL, Pod, Row, Started, insert_row
 
 T = TypeVar("T")
 

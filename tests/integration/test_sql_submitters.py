@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,10 +11,11 @@ import asyncpg
 import pytest
 
 from tests.integration.queues import declare, defaults, refusal
-from tests.postgres import Database
-from tests.rows import insert_row
+from tests.rig.postgres import Database
+from tests.rig.rows import insert_row
 
 MANY = "INSERT INTO dispatch.tasks (queue) SELECT $1 FROM generate_series(1, $2)"
+FIRST_BOUND = "UPDATE dispatch.queues SET max_waiting_per_submitter = 5 WHERE name = '*'"
 LATER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -68,6 +71,22 @@ async def test_an_insert_beyond_the_bound_is_refused_as_a_whole(database: Databa
     assert await waiting(database) == 0
     await team.execute(MANY, "door", 10)
     assert await waiting(database) == 10
+
+
+async def test_retry_beyond_the_bound_is_refused_as_a_whole(database: Database) -> None:
+    await declare(database, max_waiting_per_submitter=10)
+    team, operator = await database.session("team_a"), await database.session("operator")
+    for _ in range(3):
+        await team.execute("INSERT INTO dispatch.tasks (queue, batch) SELECT 'door', 'b' FROM generate_series(1, 4)")
+        assert await team.fetchval("SELECT dispatch.batch_cancel('door', 'b')") == 4
+    await team.execute(MANY, "door", 10)
+    cancelled = await team.fetchval("SELECT min(id) FROM dispatch.tasks WHERE batch = 'b'")
+    for call in (f"task_retry({cancelled})", "batch_retry('door', 'b')"):
+        with pytest.raises(asyncpg.PostgresError, match="more than 10 waiting rows") as refused:
+            await team.fetchval(f"SELECT dispatch.{call}")
+        assert (refused.value.sqlstate, refused.value.column_name) == ("DI009", "queue")
+    assert await waiting(database) == 10
+    assert await operator.fetchval("SELECT dispatch.task_retry($1)", cancelled) == "waiting"
 
 
 async def test_one_statement_may_fill_several_queues_each_to_its_bound(database: Database) -> None:
@@ -134,43 +153,37 @@ async def test_negative_bound_is_refused(database: Database) -> None:
         await declare(database, max_waiting_per_submitter=-1)
 
 
+async def test_first_bound_waits_for_no_insert_and_holds_for_the_next(database: Database) -> None:
+    inserting, operator = await database.connect("team_a"), await database.connect("operator")
+    async with inserting.transaction():
+        await inserting.execute(MANY, "default", 7)
+        async with asyncio.timeout(5):
+            await operator.execute(FIRST_BOUND)
+        with pytest.raises(asyncpg.PostgresError, match="more than 5 waiting rows"):
+            async with inserting.transaction():
+                await inserting.execute(MANY, "default", 1)
+    assert await waiting(database, queue="default") == 7
+
+
+async def test_record_of_bounded_inserts_is_empty_after_each_statement(database: Database) -> None:
+    """The first row is accepted, the second one is beyond the bound, and both are of one transaction."""
+    await declare(database, max_waiting_per_submitter=1)
+    team, admin = await database.connect("team_a"), await database.session("admin")
+    async with team.transaction():
+        await team.execute(MANY, "door", 1)
+        with contextlib.suppress(asyncpg.PostgresError):
+            async with team.transaction():
+                await team.execute(MANY, "door", 1)
+    assert await waiting(database) == 1
+    assert await admin.fetchval("SELECT count(*) FROM dispatch_private.bounded_inserts") == 0
+
+
 # Dedupe keys
 
 
 async def test_dedupe_key_is_free_for_another_submitter(database: Database) -> None:
     columns: dict[str, Any] = {"dedupe_key": "nightly", "run_at": LATER}
     rows = [await insert_row(database, login, **columns) for login in ("team_a", "team_b")]
-    assert [await row.status() for row in rows] == ["waiting", "waiting"]
-    for login in ("team_a", "team_b"):
-        with pytest.raises(asyncpg.UniqueViolationError):
-            await database.insert_task(login, dedupe_key="nightly")
-
-
-async def test_taken_dedupe_key_may_be_skipped_with_on_conflict(database: Database) -> None:
-    insert = "INSERT INTO dispatch.tasks (dedupe_key) VALUES ('nightly') ON CONFLICT DO NOTHING RETURNING id"
-    team, other = await database.session("team_a"), await database.session("team_b")
-    assert [bool(await session.fetchval(insert)) for session in (team, team, other, other)] == [
-        True, False, True, False,
-    ]  # fmt: skip
-
-
-CHECKS = "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'dispatch.tasks'::regclass AND tgname = 'check_waiting'"
-FIRST_BOUND = "UPDATE dispatch.queues SET max_waiting_per_submitter = 5 WHERE name = '*'"
-
-
-async def test_inserts_are_checked_from_the_first_bound_on(database: Database) -> None:
-    admin, operator = await database.connect("admin"), await database.connect("operator")
-    assert await admin.fetchval(CHECKS) == 0, "without a bound there is no check"
-    for _ in range(2):
-        await operator.execute(FIRST_BOUND)
-        assert await admin.fetchval(CHECKS) == 1
-
-
-async def test_first_bound_names_the_sessions_it_waits_for(database: Database) -> None:
-    inserting, operator = await database.connect("team_a"), await database.connect("operator")
-    async with inserting.transaction():
-        await inserting.execute("INSERT INTO dispatch.tasks (queue) VALUES ('default')")
-        with pytest.raises(asyncpg.LockNotAvailableError) as refused:
-            await operator.execute(FIRST_BOUND)
-    assert "pg_stat_activity" in str(refused.value.hint)
-    await operator.execute(FIRST_BOUND)
+    assert rows[0].id != rows[1].id
+    again = [await database.insert_task(login, dedupe_key="nightly") for login in ("team_a", "team_b")]
+    assert again == [row.id for row in rows]

@@ -7,20 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import asyncpg
-import msgspec
 import pytest
 
+from dispatcher.jobs.env import NAMES, PREFIXES, SUFFIXES, is_trusted
 from dispatcher.jobs.offered import offered_templates
-from dispatcher.jobs.overrides import why_denied
+from dispatcher.jobs.row_check import why_denied
 from dispatcher.jobs.templates import Template
-from dispatcher.jobs.trusted_env import NAMES, PREFIXES, PROXIES, is_trusted
-from dispatcher.pg.closings import Closings
 from dispatcher.pg.connect import Session, open_connection
 from dispatcher.pg.questions import questions
-from tests.builders import a_kind, a_template
+from dispatcher.pg.tasks import Closings
 from tests.integration.queues import declare, refusal
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
+from tests.rig.builders import a_kind, a_template
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
 
 database = one_database
 SECRET = "s3cret-marker"
@@ -32,7 +31,7 @@ TEMPLATES: Mapping[str, Template | str] = {
         opens="env,image,args,cpu,memory,env.MODE,env.PYTHONPATH,private_machine,special_machine",
         bounds={
             "images": "registry/team-a/*, exact:1, reg_istry/v?, registry/team-[c-e]/*:[12]", "machines": "team-a-*",
-            "max-cpu": "2500m", "max-memory": "4Gi", "max-seconds": "600",
+            "max-cpu": "2500m", "max-memory": "4Gi", "max-seconds": "600", "max-bytes": "1Ki",
         },
         container={"env": [{"name": "MODE", "value": "fast"}, {"name": "OWN", "value": "x"}]},
     ),
@@ -46,10 +45,42 @@ async def bring(database: Database, templates: Mapping[str, Template | str], *, 
     """As the janitor does."""
     calls = Closings(lambda: database.url("janitor"))
     try:
-        offered = msgspec.json.encode(offered_templates(templates, PASSED)).decode()
-        return await calls.templates(offered, are_all=are_all)
+        changed, refused = await calls.templates(offered_templates(templates, PASSED), are_all=are_all)
+        assert not refused
+        return changed
     finally:
         await calls.close()
+
+
+@pytest.mark.parametrize(
+    ("columns", "failures"),
+    [
+        ({"template": "once"}, 1),
+        ({"template": "once", "max_failures": None}, 1),
+        ({"template": "once", "max_failures": 7}, 7),
+        ({"template": "once", "timeout_seconds": 60}, 1),  # not by the way of plain rows
+        ({"template": "once", "dedupe_key": "k"}, 1),
+        ({"template": "default"}, 3),
+        ({"template": "default", "timeout_seconds": 60}, 3),
+    ],
+    ids=str,
+)
+async def test_template_gives_max_failures_to_rows_that_set_none(
+    database: Database, columns: dict[str, Any], failures: int
+) -> None:
+    await bring(database, {"default": a_template(), "once": a_template("once", bounds={"max-failures": "1"})})
+    team = await database.session("team_a")
+    names, places = ", ".join(columns), ", ".join(f"${number}" for number in range(1, len(columns) + 1))
+    insert = f"INSERT INTO dispatch.tasks ({names}) VALUES ({places}) RETURNING id, max_failures"
+    row = await team.fetchrow(insert, *columns.values())
+    assert row is not None
+    assert row["max_failures"] == failures, "what RETURNING shows"
+    assert (await database.task(row["id"]))["max_failures"] == failures
+    # As one of several plain rows, and beside one that is none.
+    for more in ({}, {"labels": {"a": "b"}}):
+        given = [{name: value for name, value in columns.items() if name != "dedupe_key"}, more]
+        ids = [one["submit"] for one in await team.fetch("SELECT dispatch.submit($1)", given)]
+        assert [(await database.task(id_))["max_failures"] for id_ in ids] == [failures, 3]
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str, str, str]] = {
@@ -74,6 +105,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     ),
     "too long": (
         {"template": "train", "timeout_seconds": 601}, "DI004", 'timeout_seconds 601 is over the 600', "Leave it out",
+    ),
+    "too much text": (
+        {"template": "train", "env": {"MODE": "$" * 511}}, "DI001",
+        'env, command and args have 1026 bytes, more than the 1024 of template "train"', "payload",
     ),
     "variable of the template": (
         {"template": "train", "env": {"OWN": SECRET}}, "DI001", "env.OWN is set by", "env.MODE",
@@ -205,15 +240,21 @@ async def test_both_lists_of_trusted_variables_are_the_same(database: Database) 
     admin = await database.session("admin")
     names = [
         *NAMES,
+        *(name.lower() for name in NAMES),
+        *(f"{name}_" for name in NAMES),
         *(f"{prefix}X" for prefix in PREFIXES),
-        *PROXIES,
-        "http_proxy",
+        *(f"{prefix}x".lower() for prefix in PREFIXES),
+        *(f"X{prefix}" for prefix in PREFIXES),
+        *(f"ANY{suffix}" for suffix in SUFFIXES),
+        *(f"any{suffix}".lower() for suffix in SUFFIXES),
+        *(f"{suffix}_" for suffix in SUFFIXES),
+        "node_name",
         "NODE_NAME",
         "MONTH",
         "PAT",
         "XPATH",
     ]
-    assert {name: await admin.fetchval("SELECT dispatch.is_trusted($1)", name) for name in names} == {
+    assert {name: await admin.fetchval("SELECT dispatch_private.is_trusted($1)", name) for name in names} == {
         name: is_trusted(name) for name in names
     }
 
@@ -237,9 +278,11 @@ async def test_table_follows_the_templates_and_nothing_is_written_without_a_chan
 async def test_table_that_was_edited_by_hand_is_put_right(database: Database) -> None:
     await bring(database, TEMPLATES)
     admin = await database.session("admin")
-    await admin.execute("UPDATE dispatch.templates SET row_may_set = '{}', images = '{evil/*}' WHERE name = 'train'")
-    await admin.execute("INSERT INTO dispatch.templates (name, row_may_set) VALUES ('planted', '{env}')")
-    await admin.execute("DELETE FROM dispatch.templates WHERE name = 'default'")
+    await admin.execute(
+        "UPDATE dispatch_private.templates SET row_may_set = '{}', images = '{evil/*}' WHERE name = 'train'"
+    )
+    await admin.execute("INSERT INTO dispatch_private.templates (name, row_may_set) VALUES ('planted', '{env}')")
+    await admin.execute("DELETE FROM dispatch_private.templates WHERE name = 'default'")
     assert await bring(database, TEMPLATES) == 3
     assert await bring(database, TEMPLATES) == 0
 
@@ -247,10 +290,10 @@ async def test_table_that_was_edited_by_hand_is_put_right(database: Database) ->
 @pytest.mark.parametrize("report", ["{}", "null", '"x"', "[1]", '[{"row_may_set": []}]'])
 async def test_report_that_is_none_changes_nothing(database: Database, report: str) -> None:
     await bring(database, TEMPLATES)
-    connection = await open_connection(database.url("janitor"), default_transaction_read_only="off")
+    connection = await open_connection(database.url("janitor"), writes=True)
     try:
         with pytest.raises(asyncpg.PostgresError):
-            await connection.execute("SELECT dispatch.janitor_templates($1::jsonb, true)", report)
+            await connection.execute("SELECT dispatch_private.janitor_templates($1::jsonb, true)", report)
     finally:
         await connection.close()
     admin = await database.session("admin")
@@ -265,10 +308,11 @@ async def test_submitter_sees_templates_and_the_queues_that_are_open_to_it(datab
     assert len(await team.fetch("SELECT * FROM dispatch.templates")) == len(TEMPLATES)
     assert {row["name"] for row in await team.fetch("SELECT * FROM dispatch.queues")} == {"*", "default", "open"}
     for statement in (
+        "UPDATE dispatch_private.templates SET images = '{*}'",
         "UPDATE dispatch.templates SET images = '{*}'",
         "DELETE FROM dispatch.templates",
         "UPDATE dispatch.queues SET weight = 1000 WHERE name = 'open'",
-        "SELECT dispatch.janitor_templates('[]', true)",
+        "SELECT dispatch_private.janitor_templates('[]', true)",
     ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await team.execute(statement)
@@ -279,10 +323,3 @@ async def test_hint_names_no_queue_of_others(database: Database) -> None:
     error = await refusal(database, "team_a", queue="secret-plan")
     assert error is not None
     assert "secret-plans" not in (error.hint or "")
-
-
-async def test_duplicate_key_is_told_by_the_name_of_the_index(database: Database) -> None:
-    await database.insert_task(dedupe_key="july")
-    error = await refusal(database, "team_a", dedupe_key="july")
-    assert isinstance(error, asyncpg.UniqueViolationError)
-    assert error.constraint_name == "dedupe_key_of_a_living_row"

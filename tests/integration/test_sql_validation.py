@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from tests.postgres import Connection, Database, PostgresServer
+from tests.rig.postgres import Connection, Database, PostgresServer
 
 SECRET = "s3cret-marker-7f1d"
 VALUE_LIMIT, ENV_LIMIT, PAYLOAD_LIMIT = 32 * 1024, 128 * 1024, 1024 * 1024
@@ -95,10 +95,10 @@ REFUSED = [
     *(pytest.param(code, column, {column: value}, id=f"{column}: {str(value)[:30]!r}") for code, column, value in [
         *(("DI003", "queue", queue) for queue in
           [f"../{SECRET}", f"a b {SECRET}", "../x", "*", "", "Default", "default ", "default\n", SECRET * 600, None]),
-        *(("DI004", "priority", priority) for priority in [-1, 1001, 32767, -32768, None]),
+        *(("DI004", "priority", priority) for priority in [-1, 1001, 32768, 2**31 - 1, -(2**31), None]),
         *(("DI004", "run_at", run_at) for run_at in [INFINITY, MINUS_INFINITY]),
-        *(("DI004", "timeout_seconds", timeout) for timeout in [-1, 0, 604801, 2**31 - 1]),
-        *(("DI004", "max_failures", failures) for failures in [-1, 0, 101, 32767, None]),
+        *(("DI004", "timeout_seconds", timeout) for timeout in [-1, 0, 604801, 2**31, 2**63 - 1]),
+        *(("DI004", "max_failures", failures) for failures in [-1, 0, 101, 32768, 2**31 - 1]),
         *(("DI005", "cache_key", key) for key in [SECRET.ljust(201, "x"), SECRET + "é" * 200]),
         *(("DI005", "dedupe_key", key) for key in [SECRET.ljust(201, "x")]),
         *(("DI006", "template", template) for template in
@@ -142,10 +142,20 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def shared(postgres: PostgresServer) -> AsyncIterator[Database]:
-    """One database for this whole file: a refused row leaves nothing behind."""
+UNJUDGED = "INSERT INTO dispatch_private.templates (name) VALUES ('default'), ('team-a-gpu')"
+"""Templates with a fault, which refuse no row."""
+
+
+@pytest_asyncio.fixture(
+    scope="module", loop_scope="session", params=["SELECT", UNJUDGED], ids=["no templates", "known templates"]
+)
+async def shared(postgres: PostgresServer, request: pytest.FixtureRequest) -> AsyncIterator[Database]:
+    """One database for this whole file: a refused row leaves nothing behind.
+
+    A plain row of a known template is judged at a glance, any other one by all rules.
+    """
     database = await postgres.create_database()
+    await (await database.session("admin")).execute(request.param)
     operator = await database.session("operator")
     await operator.execute("INSERT INTO dispatch.queues (name) VALUES ('reports'), ('ingest-eu'), ('video')")
     yield database

@@ -7,8 +7,8 @@ from typing import Final
 import asyncpg
 
 from dispatcher.model.stored_json import NotStoredJson, stored_json
-from tests.postgres import Connection, Database
-from tests.postgres_fixtures import one_database
+from tests.rig.postgres import Connection, Database
+from tests.rig.postgres_fixtures import one_database
 
 database = one_database
 

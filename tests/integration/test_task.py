@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.execing import DONE, error_of
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import Pod, insert_row
-from tests.tasking import UNTIL_TOLD, Library, either_library, is_beating
+from tests.rig.execing import DONE, error_of
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import Pod, insert_row
+from tests.rig.tasking import UNTIL_TOLD, Library, either_library, is_beating
 
 database, library = one_database, either_library
 
@@ -49,7 +49,7 @@ async def test_payload_and_result_are_unchanged(library: Library, database: Data
 async def test_payload_that_python_cannot_read_fails_the_row_at_once(library: Library, database: Database) -> None:
     row = await insert_row(database)
     admin = await database.session("admin")
-    await admin.execute("UPDATE dispatch.tasks SET payload = repeat('7', 5000)::jsonb WHERE id = $1", row.id)
+    await admin.execute("UPDATE dispatch_private.tasks SET payload = repeat('7', 5000)::jsonb WHERE id = $1", row.id)
     ended = await library.run(row, "with task() as t: t.payload")
     now = await admin.fetchrow("SELECT status, error FROM dispatch.tasks WHERE id = $1", row.id)
     assert now is not None

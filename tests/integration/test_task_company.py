@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.execing import DONE, one_proxy, wrapped
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs
 from tests.faults.rules import nth
 from tests.house.tree import ROOT
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import insert_row
-from tests.tasking import UNTIL_TOLD, Library, either_library, is_beating
+from tests.rig.execing import DONE, one_proxy, wrapped
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import insert_row
+from tests.rig.tasking import UNTIL_TOLD, Library, either_library, is_beating
 
 database, library, proxy = one_database, either_library, one_proxy
 

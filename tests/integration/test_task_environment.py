@@ -4,12 +4,12 @@ import asyncio
 import sys
 import uuid
 
-from tests.execing import DONE
 from tests.house.tree import python_files, shown
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import insert_row
-from tests.tasking import BEGINNING, Library, either_library
+from tests.rig.execing import DONE
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import insert_row
+from tests.rig.tasking import BEGINNING, Library, either_library
 
 database, library = one_database, either_library
 
@@ -41,9 +41,10 @@ async def test_wrong_key_takes_no_row(library: Library, database: Database) -> N
 
 
 async def test_library_imports_nothing_else_of_the_package(library: Library, database: Database) -> None:
-    """Nor anything but its driver: other packages are not there."""
+    """But for the files that `exec` shares. Nor anything but its driver: other packages are not there."""
     row = await insert_row(database)
     ours = {shown(path).removesuffix(".py").replace("/", ".") for path in python_files("dispatcher/task/")}
+    ours |= {"dispatcher.row_calls", "dispatcher.dial"}
     body = """
         with task() as t:
             loaded = {name for name in sys.modules if name.split(".")[0] == "dispatcher"}
@@ -52,7 +53,7 @@ async def test_library_imports_nothing_else_of_the_package(library: Library, dat
     """
     ended = await library.run(row, body)
     loaded, others = (await row.now())["result"]
-    of_drivers = {"dispatcher.task.by_asyncpg", "dispatcher.task.by_psycopg"}
+    of_drivers = {"dispatcher.task.by_asyncpg", "dispatcher.task.by_psycopg", "dispatcher.dial"}
     assert (ended.status, others) == (DONE, [])
     assert set(loaded) - of_drivers == {"dispatcher", *(name.removesuffix(".__init__") for name in ours)} - of_drivers
 

@@ -3,14 +3,14 @@
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.execing import DONE, TERMINATED, one_proxy
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs
 from tests.faults.rules import Gate
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import SECOND, insert_row
-from tests.tasking import UNTIL_TOLD, Library, either_library, is_beating
+from tests.rig.execing import DONE, TERMINATED, one_proxy
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import SECOND, insert_row
+from tests.rig.tasking import UNTIL_TOLD, Library, either_library, is_beating
 
 database, library, proxy = one_database, either_library, one_proxy
 
@@ -138,17 +138,76 @@ async def test_body_that_finishes_after_sigterm_has_succeeded(library: Library, 
     assert (ended.status, (await row.now())["result"]) == (DONE, 17), ended
 
 
+OWN_HANDLERS = {
+    "flag": """
+        import signal
+        with quick() as t:
+            told = []
+            signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+            say("begun"); waits(lambda: told); {last}
+    """,
+    "imported before": """
+        from signal import SIGTERM
+        import signal
+        with quick() as t:
+            before, told = signal.signal(SIGTERM, lambda *_: told.append(1)), []
+            signal.signal(SIGTERM, before); signal.signal(SIGTERM, lambda *_: told.append(1))
+            say("begun"); waits(lambda: told); {last}
+    """,
+    "asyncio": """
+        import asyncio, signal
+        async def main():
+            async with quick() as t:
+                told = asyncio.Event()
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+                say("begun"); await told.wait(); {last}
+        asyncio.run(main())
+    """,
+    "exits with 0": """
+        import signal, time
+        with quick() as t:
+            def ends(*_):
+                {last}; sys.exit(0)
+            signal.signal(signal.SIGTERM, ends)
+            say("begun"); time.sleep(600)
+    """,
+    "swallowed": """
+        import time
+        with quick() as t:
+            say("begun")
+            try:
+                time.sleep(600)
+            except SystemExit:
+                {last}
+    """,
+}
+
+
+@pytest.mark.parametrize("how", OWN_HANDLERS)
+async def test_end_after_sigterm_is_no_success_unless_the_body_says_so(
+    library: Library, database: Database, how: str
+) -> None:
+    for last, status, then in (("pass", TERMINATED, "processing"), ("t.finish(17)", DONE, "succeeded")):
+        row = await insert_row(database)
+        async with library.runs(row, OWN_HANDLERS[how].format(last=last)) as wrapper:
+            await wrapper.says("begun")
+            wrapper.terminate()
+            ended = await wrapper.has_ended(is_traced=True)
+        assert (ended.status, await row.status()) == (status, then), ended
+
+
 async def test_handler_of_sigterm_is_restored(library: Library, database: Database) -> None:
     row = await insert_row(database)
     body = """
         import signal
         def own(*_): ...
+        set_ = signal.signal
         signal.signal(signal.SIGTERM, own)
         with task() as t:
             say(signal.getsignal(signal.SIGTERM) is own)
-        say(signal.getsignal(signal.SIGTERM) is own, "TASK_TAKEN_BY" in os.environ)
+        say(signal.getsignal(signal.SIGTERM) is own, signal.signal is set_, "TASK_TAKEN_BY" in os.environ)
     """
-    assert (await library.run(row, body)).out == b"False\nTrue False\n"
+    assert (await library.run(row, body)).out == b"False\nTrue True False\n"
 
 
 async def test_interrupt_is_no_failure_of_the_body(library: Library, database: Database) -> None:

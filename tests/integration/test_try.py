@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dispatcher.jobs.env import CONTRACT
-from tests.execing import DONE, FOR_EVER, PYTHON, TERMINATED, WRONG, Wrapper, sh, started
-from tests.trying import run_try, says, tried, try_json
+from tests.rig.execing import DONE, FOR_EVER, PYTHON, TERMINATED, WRONG, Wrapper, sh, started
+from tests.rig.trying import run_try, says, tried, try_json
 
 KILLED = 137
 MOST_PAYLOAD_BYTES = 1 << 20
@@ -19,9 +19,9 @@ ENDS_WITH = "trap 'echo told; exit {}' TERM; echo begun; while :; do sleep 0.05;
 # As the program runs it, but with a short grace. Prints the exit status.
 SHORT_GRACE = """
 import asyncio, sys
-from dispatcher.programs import trying
-from dispatcher.programs.exec_codes import Codes
-asked = trying.Asked(sys.argv[2:], Codes(), 'null', {}, int(sys.argv[1]))
+from dispatcher.container import trying
+from dispatcher.container.row import Codes
+asked = trying.TryOptions(sys.argv[2:], Codes(), 'null', {}, int(sys.argv[1]))
 ended = asyncio.run(trying.run_command(asked, grace_seconds=0.3))
 trying.tell(trying.in_words(ended))
 sys.exit(ended.status)
@@ -47,6 +47,12 @@ async def test_end_is_told_in_words_and_output_passes_through() -> None:
 async def test_words_say_what_becomes_of_the_row(script: str, status: int, words: str) -> None:
     ended = await run_try("--", *sh(script))
     assert (ended.status, words in ended.said) == (status, True), ended
+
+
+@pytest.mark.parametrize("script", ["exit 0", "echo no >&2; exit 65", "sleep 600 & exit 3", "exec /no/such"])
+async def test_no_file_is_left_open(script: str) -> None:
+    ended = await run_try("--", *sh(script), PYTHONDEVMODE="1", PYTHONWARNINGS="default")
+    assert "Warning" not in ended.said, ended.said
 
 
 async def test_command_has_the_variables_of_a_container() -> None:
@@ -75,6 +81,7 @@ async def test_json_is_alone_on_stdout() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_heartbeats_are_shown_with_progress_when_it_changes() -> None:
     script = """echo "0.5 half" >"$TASK_PROGRESS_FILE"; read -r go; echo "0.5 \x1b[2Jmore" >"$TASK_PROGRESS_FILE"
     read -r go"""
@@ -102,7 +109,7 @@ async def test_signal_reaches_the_command_as_sigterm(number: signal.Signals) -> 
         wrapper.process.send_signal(number)
         ended = await wrapper.has_ended()
     assert (ended.status, b"told" in ended.out) == (TERMINATED, True)
-    assert "nothing: not 0 after SIGTERM, the next launch takes over" in ended.said
+    assert "nothing: ended after SIGTERM, without a result file, the next launch takes over" in ended.said
 
 
 async def test_second_signal_kills_the_command() -> None:
@@ -123,8 +130,10 @@ async def test_command_gets_sigterm_at_the_run_limit() -> None:
     assert "the run limit of 1 s is over" in tried_once.ended.said
 
 
-async def test_success_at_the_run_limit_is_reported() -> None:
-    assert (await try_json("--timeout", "1", "--", *sh(ENDS_WITH.format(0)))).told["outcome"] == "succeeded"
+async def test_end_at_the_run_limit_is_no_success_without_a_result() -> None:
+    assert (await try_json("--timeout", "1", "--", *sh(ENDS_WITH.format(0)))).told["outcome"] == "nothing"
+    leaves = ENDS_WITH.format(0).replace("exit 0", 'echo null > "$TASK_RESULT_FILE"; exit 0')
+    assert (await try_json("--timeout", "1", "--", *sh(leaves))).told["outcome"] == "succeeded"
 
 
 async def test_command_that_ignores_sigterm_is_killed_after_the_grace() -> None:

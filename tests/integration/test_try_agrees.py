@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.execing import PROGRAM, PYTHON, Wrapper, sh, wrapped
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
-from tests.rows import Row, insert_row
-from tests.trying import Tried, read_told, says, tried
+from tests.rig.execing import PROGRAM, PYTHON, Wrapper, sh, wrapped
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import Row, insert_row
+from tests.rig.trying import Tried, read_told, says, tried
 
 database = one_database
 

@@ -12,10 +12,11 @@ import pytest
 
 from dispatcher.jobs.offered import offered_templates
 from dispatcher.jobs.templates import parse_template
-from tests.integration.test_page_statements import TASK, psql
-from tests.pages import blocks_of, find_block, read_page
-from tests.postgres import Database
-from tests.postgres_fixtures import one_database
+from tests.integration.installing import psql
+from tests.integration.test_page_statements import TASK
+from tests.rig.pages import blocks_of, find_block, read_page
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
 
 database = one_database
 PAGE = "docs/tutorial.md"
@@ -69,10 +70,10 @@ async def test_mistake_in_the_template_is_told_with_its_line(folder: Path) -> No
 
 async def test_row_of_the_tutorial_is_inserted_and_explained(database: Database) -> None:
     admin, janitor = await database.session("admin"), await database.session("janitor")
-    await admin.execute(f"ALTER TABLE dispatch.tasks ALTER COLUMN id RESTART WITH {TASK}")
+    await admin.execute(f"ALTER TABLE dispatch_private.tasks ALTER COLUMN id RESTART WITH {TASK}")
     offered = offered_templates({"report": parse_template("report", file_of("yaml"))}, ())
-    await janitor.execute("SELECT dispatch.janitor_templates($1, true)", msgspec.to_builtins(offered))
+    await janitor.execute("SELECT dispatch_private.janitor_templates($1, true)", msgspec.to_builtins(offered))
     said = await psql(database.url("team_a"), find_block(PAGE, "SELECT name"))
     assert said[0].startswith("report|{env.REGION,memory}|Makes the report of a month, which the payload names.")
     assert said[1:3] == [str(TASK), "waiting||"]
-    assert said[3].startswith("InLine|nobody|")
+    assert said[3].startswith("Unjudged|nobody|")

@@ -18,12 +18,12 @@ import pytest
 
 from tests.controlplane import binaries
 from tests.controlplane.waiting import wait_for
-from tests.execing import Ended, Wrapper
 from tests.house.tree import ROOT
 from tests.integration import jdbc
-from tests.postgres import Database
-from tests.postgres_process import free_port
-from tests.rows import Row, insert_row
+from tests.rig.execing import Ended, Wrapper
+from tests.rig.postgres import Database
+from tests.rig.postgres_process import free_port
+from tests.rig.rows import Row, insert_row
 
 EXAMPLES = ROOT / "docs" / "examples" / "waiting"
 PYTHON, GO, JAVA = EXAMPLES / "wait_asyncpg.py", EXAMPLES / "go" / "main.go", EXAMPLES / "Wait.java"
@@ -36,7 +36,9 @@ WHERE usename = 'team_a' AND datname = current_database() AND state = 'idle' AND
 """Sessions of the program that have asked for ends. No test here has a session of this login."""
 IDS = "SELECT id FROM dispatch.tasks WHERE batch = $1 ORDER BY id"
 KILL = "SELECT pg_terminate_backend($1, 10000)"
-SILENT = "CREATE OR REPLACE FUNCTION dispatch.announce(channel text, clock regclass) RETURNS void LANGUAGE sql AS ''"
+SILENT = """
+CREATE OR REPLACE FUNCTION dispatch_private.announce(channel text, clock regclass) RETURNS void LANGUAGE sql AS ''
+"""
 
 Command = Callable[[str], tuple[tuple[str, ...], dict[str, str]]]
 """Returns the arguments and the environment of a program, by the URL of the database."""
@@ -152,6 +154,7 @@ async def test_program_tells_each_end_once_and_succeeds(command: Command, databa
     assert ended.err == b"", "it has lost no connection"
 
 
+@pytest.mark.slow
 async def test_program_tells_ends_that_share_a_notification(command: Command, database: Database) -> None:
     async with waiting(command, database) as batch:
         runs = [await row.started() for row in batch.rows]
@@ -181,10 +184,10 @@ async def test_program_tells_an_end_whose_transaction_took_an_hour(command: Comm
             await batch.end(number, "succeeded")
         await batch.has_told()
         run = await batch.rows[0].started()
-        await admin.execute("UPDATE dispatch.tasks SET created_at = now() - interval '2 hours'")
+        await admin.execute("UPDATE dispatch_private.tasks SET created_at = now() - interval '2 hours'")
         async with admin.transaction():
             await batch.rows[0].finish(run, "failed", by=admin)
-            ended = "UPDATE dispatch.tasks SET finished_at = now() - interval '1 hour' WHERE id = $1"
+            ended = "UPDATE dispatch_private.tasks SET finished_at = now() - interval '1 hour' WHERE id = $1"
             await admin.execute(ended, batch.rows[0].id)
         batch.expected[f"{batch.rows[0].id} failed"] += 1
         await batch.succeeds()

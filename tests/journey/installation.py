@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from tests.contract.installed import installed
 from tests.controlplane.api import Json
-from tests.deployed import POLICY_KINDS, RBAC_KINDS, rendered
-from tests.dispatching import Dispatcher, Place
-from tests.in_pod import write_account
+from tests.rig.deployed import POLICY_KINDS, RBAC_KINDS, rendered
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.in_pod import write_account
 
 
 class Installation(NamedTuple):

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.showing import shown
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.showing import shown
 
 
 async def about(dispatcher: Dispatcher) -> dict[str, Any]:
@@ -23,6 +23,7 @@ def by_name(items: Any, name: str) -> dict[str, Any]:
     return {one[name]: one for one in items}
 
 
+@pytest.mark.slow
 async def test_installation_is_told_as_it_is(place: Place) -> None:
     async with Dispatcher(place, MAX_JOBS=7) as dispatcher:
         await dispatcher.ready()
@@ -93,6 +94,7 @@ def verbs_of(rule: dict[str, Any]) -> list[str]:
     return list(rule["verbs"]) if "jobs" in rule.get("resources", ()) else []
 
 
+@pytest.mark.slow
 async def test_right_that_is_missing_is_named(place: Place) -> None:
     roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{place.namespace}/roles"
     items = (await place.control_plane.admin("GET", roles))["items"]

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.admission import policy
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.rows import Pod, insert_row
-from tests.steps import creates, insert, plain_job, shows
+from tests.rig.admission import policy
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.rows import Pod, insert_row
+from tests.rig.steps import creates, insert, plain_job, shows
 
 CACHE_KEY = "dispatcher.internal/cache-key"
 NOT_EVIL = "object.spec.template.metadata.?annotations[?'dispatcher.internal/cache-key'].orValue('') != 'evil'"
 ABSENT_NODES = ["no-such-node", "no.such.node.example", "a" * 253, "1"]
-STORE_INVALID_NODE = "UPDATE dispatch.tasks SET node_name = 'No Such Node!' WHERE id = $1"
+STORE_INVALID_NODE = "UPDATE dispatch_private.tasks SET node_name = 'No Such Node!' WHERE id = $1"
 
 
 async def report_run_on(place: Place, node: str, key: str) -> int:
@@ -44,6 +44,7 @@ def preferred(job: dict[str, Any]) -> list[str]:
     return [field["values"][0] for term in terms for field in term["preference"]["matchFields"]]
 
 
+@pytest.mark.slow
 async def test_jobs_prefer_only_nodes_that_exist(place: Place, nodes: list[str]) -> None:
     await report_run_on(place, nodes[0], "maps")
     for name in ABSENT_NODES[:2]:

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher.janitor.janitor import Janitor
+from dispatcher.janitor.rows import CLOSED_AT_ONCE
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
-from dispatcher.programs.janitor import Janitor
-from dispatcher.programs.janitor_rows import CLOSED_AT_ONCE
 from dispatcher.settings.loading import load
 from tests.controlplane.sides import EMBEDDED_SIDE
-from tests.dispatching import Place
-from tests.postgres import Connection
+from tests.rig.dispatching import Place
+from tests.rig.postgres import Connection
 
 pytestmark = EMBEDDED_SIDE
 OTHERS = 20
@@ -28,7 +28,7 @@ ROUND_SECONDS = 6
 """Half the time of a round that waits a second for each of 100 locks, eight at a time. An idle machine needs one."""
 INSERTED = "INSERT INTO dispatch.tasks (max_failures) SELECT 1 FROM generate_series(1, $1)"
 DEAD_RUNS = """
-UPDATE dispatch.tasks SET status = 'processing', launch = 1, job_uid = 'gone-' || id,
+UPDATE dispatch_private.tasks SET status = 'processing', launch = 1, job_uid = 'gone-' || id,
        run_digest = sha256(uuid_send(gen_random_uuid())),
        started_at = now() - interval '1 h', heartbeat_at = now() - interval '10 min',
        -- a cancel was asked for every second row: the janitor ends those rows by another call

@@ -7,9 +7,9 @@ import pytest
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.postgres import Database
-from tests.steps import has_jobs, insert, jobs_path
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import Database
+from tests.rig.steps import has_jobs, insert, jobs_path
 
 
 @pytest.mark.slow
@@ -20,7 +20,7 @@ async def test_jobs_that_are_slow_to_delete_stop_no_launch(place: Place) -> None
         await keep(place, jobs, ["example.com/stay"])
         admin = await place.database.session("admin")
         over = datetime.now(UTC) - timedelta(seconds=61)
-        await admin.execute("UPDATE dispatch.tasks SET status = 'cancelled', finished_at = $1", over)
+        await admin.execute("UPDATE dispatch_private.tasks SET status = 'cancelled', finished_at = $1", over)
 
         async def are_deleted() -> bool:
             return all("deletionTimestamp" in str(job["metadata"]) for job in await place.jobs())
@@ -45,12 +45,15 @@ async def test_run_at_beyond_the_range_of_clients_is_refused_at_insert(database:
     assert refused.value.sqlstate == "DI004"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(9)
 async def test_far_pause_and_malformed_row_stop_no_other_row(place: Place) -> None:
     operator, admin = await place.database.connect("operator"), await place.database.session("admin")
     await operator.execute("INSERT INTO dispatch.queues (name, paused_until) VALUES ('night', '20000-01-01')")
     odd = await place.database.insert_task(priority=1)
-    await admin.execute("UPDATE dispatch.tasks SET spec = '{\"cpu\": 2}', env = '{\"A\": 1}' WHERE id = $1", odd)
+    await admin.execute(
+        "UPDATE dispatch_private.tasks SET spec = '{\"cpu\": 2}', env = '{\"A\": 1}' WHERE id = $1", odd
+    )
     async with Dispatcher(place) as dispatcher:
         await place.database.insert_task(queue="night")
         await place.database.insert_task()

@@ -7,8 +7,8 @@ import pytest
 
 from dispatcher.admission.dispatch import DEAF_SECONDS
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.steps import has_jobs
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import has_jobs
 
 EACH = 1250
 BAD = """

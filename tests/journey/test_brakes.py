@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.steps import has_jobs, held, insert, looks_again, reaches
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import has_jobs, held, insert, looks_again, reaches
 
 HUGE = {"cpu": "500", "memory": "16Mi"}
 
@@ -51,6 +51,7 @@ async def are_stuck(place: Place, count: int) -> bool:
     return sum((datetime.now(UTC) - at).total_seconds() > 2 for at in since) == count
 
 
+@pytest.mark.slow
 @pytest.mark.fault(41)
 async def test_shape_that_fits_nowhere_is_held_and_other_shapes_run(place: Place) -> None:
     place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")

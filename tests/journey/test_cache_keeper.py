@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.identity import LABEL_INSTALLATION
-from dispatcher.model.node_caches import CACHES_OF, rounded, write_node_caches
-from dispatcher.placement.cache import cache_digest
+from dispatcher.model.caches import CACHES_OF, rounded, write_node_caches
+from dispatcher.model.launches import LABEL_INSTALLATION
+from dispatcher.placement.placing import cache_digest
 from tests.controlplane.api import KubeFault
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.journey.test_warm import Pool, pools
-from tests.postgres import Record
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import Record
 
 DIGEST = cache_digest("dispatcher", "default", "maps")
 

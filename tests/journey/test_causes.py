@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.commands import command
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.janitoring import Janitor, becomes, both
-from tests.postgres import Record
-from tests.steps import insert, waits_for
+from tests.rig.commands import command
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.janitoring import Janitor, becomes, both
+from tests.rig.postgres import Record
+from tests.rig.steps import insert, waits_for
 
 SECRET = "planted-secret-91c4"
 HISTORY = "SELECT * FROM dispatch.task_history WHERE task_id = $1 ORDER BY attempt, launch"
@@ -22,7 +22,6 @@ ENDS: dict[str, tuple[dict[str, str], str, int | None]] = {
     ),
     "crash": ({"run-seconds": "0.2", "exit-code": "3", "exit-message": f"no disk\n{SECRET}"}, "exit code 3", 3),
     "no command": ({"start-error": "no such file"}, "StartError: no such file", 128),
-    "no place on its node": ({"rejected": "OutOfcpu"}, "OutOfcpu: Pod was rejected: OutOfcpu", None),
 }  # fmt: skip
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.explain.status import InstallationStatus
+from dispatcher.views.status import InstallationStatus
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.steps import has_jobs, insert, looks_again
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import has_jobs, insert, looks_again
 
 SECRET = "planted-secret-9b1c"  # it must not be shown
 

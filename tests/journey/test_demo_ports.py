@@ -17,12 +17,12 @@ import pytest
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
-from dispatcher.runtime.listening import take_nobody_new
+from dispatcher.runtime.health import take_nobody_new
 from dispatcher.settings.definition import KubeSettings
 from tests.controlplane.waiting import wait_for
-from tests.demoing import ITS_LAST_WORDS, Demo, demo
-from tests.postgres import insert_one
-from tests.remains import listening
+from tests.rig.demoing import ITS_LAST_WORDS, Demo, demo
+from tests.rig.postgres import insert_one
+from tests.rig.remains import listening
 
 RUBBISH = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n\xff"
 TAKEN = 'could not bind IPv4 address "127.0.0.1": Address already in use'

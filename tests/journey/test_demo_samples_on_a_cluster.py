@@ -15,10 +15,10 @@ import pytest
 
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.demo_summary import check_end, rows_of, table
-from tests.demoing import Demo, demo
-from tests.dispatching import Place
-from tests.noding import nodes
+from tests.rig.demo_summary import check_end, rows_of, table
+from tests.rig.demoing import Demo, demo
+from tests.rig.dispatching import Place
+from tests.rig.noding import nodes
 
 TASKS = 5
 CANCELLED, RETRIED, FAULTY = 1, 2, 3
@@ -79,7 +79,7 @@ def check_story(said: str, rows: list[asyncpg.Record]) -> None:
     rest = dict.fromkeys(range(FAULTY + 1, TASKS + 1), ("succeeded", 1))
     assert states == {CANCELLED: ("cancelled", 1), RETRIED: ("succeeded", 2), FAULTY: ("waiting", 1), **rest}
     assert told[CANCELLED] == "runs until it is cancelled; nobody needs it any more"
-    assert f"task {RETRIED} (default) failed: ExitedWithoutReport: its container failed" in said
+    assert f"task {RETRIED} (default) failed: ContainerFailed: report is exit-code" in said
     assert said.count(f"task {RETRIED}: its submitter asks to retry it") == 1
     assert "the file of its template is faulty: template reports: spec.backoffLimit is '3'" in told[FAULTY]
     assert {told[number] for number in rest} == {"says hello"}

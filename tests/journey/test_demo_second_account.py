@@ -20,17 +20,17 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from dispatcher.local.postgres import SUPERUSER, has_name
 from dispatcher.pg.queries import query
-from dispatcher.programs.demo.database import LOGINS
-from dispatcher.programs.demo.environment import SERVICE_FILE, DemoEnvironment
-from dispatcher.programs.demo.samples import templates
+from dispatcher_demo.database import LOGINS
+from dispatcher_demo.environment import SERVICE_FILE, DemoEnvironment
+from dispatcher_demo.postgres import SUPERUSER, has_name
+from dispatcher_demo.samples import templates
 from tests.controlplane.waiting import wait_for
-from tests.demoing import ACCOUNT, GONE_SECONDS, ITS_LAST_WORDS, Demo, as_account, demo
-from tests.remains import command, pids, read
+from tests.rig.demoing import ACCOUNT, GONE_SECONDS, ITS_LAST_WORDS, Demo, as_account, demo
+from tests.rig.remains import command, pids, read
 
 Json = dict[str, Any]
-ATTACK = Path(__file__).parents[1] / "second_account.py"
+ATTACK = Path(__file__).parents[1] / "rig" / "second_account.py"
 NEWCOMER = 12_345
 OPEN_UMASK = ("sh", "-c", 'umask 0; exec "$@"', "sh")
 AT_WORK = "import os, time; print('log'); open(os.environ['TMPDIR'] + '/left', 'w').close(); time.sleep(600)"

@@ -13,9 +13,9 @@ import click
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.demoing import ACCOUNT, ITS_LAST_WORDS, PROGRAM, as_account, demo, shows
-from tests.postgres import insert_one
-from tests.remains import read
+from tests.rig.demoing import ACCOUNT, ITS_LAST_WORDS, PROGRAM, as_account, demo, shows
+from tests.rig.postgres import insert_one
+from tests.rig.remains import read
 
 KEPT = ("postgres", "east", "west", "dispatcher", "janitor")
 TEMPLATE = """
@@ -48,7 +48,7 @@ REFUSED = {
     ),
     "empty.sql": ("-- nothing yet\n", ""),
     "open.sql": ("BEGIN; INSERT INTO dispatch.tasks DEFAULT VALUES", ""),
-    "broken.sql": ("INSERT INTO dispatch.tasks (", "42601: syntax error at end of input"),
+    "broken.sql": ("INSERT INTO dispatch_private.tasks (", "42601: syntax error at end of input"),
 }
 """Statements that Postgres refuses, or that leave no row."""
 
@@ -217,8 +217,10 @@ async def test_missing_package_is_reported_with_the_install_command(missing: str
     """The demo runs with a Python that lacks one package."""
     link_packages(tmp_path, missing)
     python = sys._base_executable, "-S", *PROGRAM[1:]  # type: ignore[attr-defined]  # the base of the venv
-    status, said = await shows(program=python, PYTHONPATH=f"{tmp_path}:{Path(__file__).parents[2]}")
-    assert (status, "pip install 'pg-job-dispatcher[demo]'" in said) == (1, True), said
+    root = Path(__file__).parents[2]
+    status, said = await shows(program=python, PYTHONPATH=f"{tmp_path}:{root}:{root / 'demo'}")
+    words = f"{missing.replace('_', '-')} is missing: pip install pg-job-dispatcher-demo"
+    assert (status, words in said) == (1, True), said
 
 
 def link_packages(folder: Path, missing: str) -> None:

@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from dispatcher.doctor.check import Part
-from dispatcher.doctor.finding import State
-from dispatcher.programs.doctor import Around
+from dispatcher.doctor.checks import Part
+from dispatcher.doctor.finding import FindingState
+from dispatcher.doctor.program import Around
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.player import STEER
-from tests.deployed import rendered
-from tests.doctoring import Site, an_installation, now
-from tests.postgres import Database
+from tests.rig.deployed import rendered
+from tests.rig.doctoring import Site, an_installation, now
+from tests.rig.postgres import Database
 
 CACHES = {"CACHE_ROOT": "/caches"}
 NAME = "dispatcher-cache-keeper"
@@ -54,14 +54,14 @@ def event(node: str, at: str, reason: str = "CacheDiskFull") -> Json:
 async def test_installation_without_keepers_is_a_warning(site: Site, settings: Settings) -> None:
     found = {one.what: one for one in await site.findings(settings) if one.part is Part.CACHES}
     assert {what: one.state for what, one in found.items()} == {
-        "CacheKeeperAbsent": State.WARNING, "CacheDiskFull": State.GOOD,
+        "CacheKeeperAbsent": FindingState.WARNING, "CacheDiskFull": FindingState.GOOD,
     }  # fmt: skip
     assert "nobody removes cache directories" in found["CacheKeeperAbsent"].message
 
 
 async def test_person_without_rights_hears_what_was_not_checked(site: Site, settings: Settings) -> None:
     found = await site.findings(settings, Around(log_in=site.own_login))
-    unread = {one.what for one in found if one.part is Part.CACHES and one.state is State.NOT_CHECKED}
+    unread = {one.what for one in found if one.part is Part.CACHES and one.state is FindingState.NOT_CHECKED}
     assert unread == {"CacheKeeperAbsent", "CacheDiskFull"}
 
 

@@ -9,16 +9,16 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from dispatcher.doctor.check import Part
-from dispatcher.doctor.checks import CHECKS
-from dispatcher.doctor.finding import State
+from dispatcher.doctor.checks import CHECKS, Part
+from dispatcher.doctor.finding import FindingState
 from dispatcher.doctor.installation import RELEASE
-from dispatcher.programs.doctor import Around
+from dispatcher.doctor.program import Around
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
-from tests.doctoring import Site, an_installation, now
-from tests.planting import changed, without
-from tests.postgres import Database
+from tests.controlplane.player import STEER
+from tests.rig.doctoring import Site, an_installation, now
+from tests.rig.planting import changed, without
+from tests.rig.postgres import Database
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
@@ -41,17 +41,19 @@ def settings(site: Site, one_database: Database) -> Settings:
 
 async def test_healthy_installation_has_no_fault_for_an_operator(site: Site, settings: Settings) -> None:
     found = await site.findings(settings)
-    assert [one for one in found if one.state in {State.FAULT, State.WARNING}] == []
-    assert {one.what for one in found if one.state is State.NOT_CHECKED} == {"JobControllerSlow"}
+    told = [(one.what, one.message) for one in found if one.state in {FindingState.FAULT, FindingState.WARNING}]
+    assert told == [("ProgramNotReady", "it is scaled to 0")], "no node of these tests has our image"
+    assert {one.what for one in found if one.state is FindingState.NOT_CHECKED} == {"JobControllerSlow"}
 
 
 async def test_healthy_installation_has_no_fault_in_its_own_pod(site: Site, settings: Settings) -> None:
     """The account of `run` may not read Secrets, LimitRanges, namespaces and policies. That is no fault."""
     found = await site.findings(settings, Around(log_in=site.own_login))
-    assert [one for one in found if one.state in {State.FAULT, State.WARNING}] == []
-    unread = {one.what: one.message for one in found if one.state is State.NOT_CHECKED}
+    assert [one for one in found if one.state in {FindingState.FAULT, FindingState.WARNING}] == []
+    unread = {one.what: one.message for one in found if one.state is FindingState.NOT_CHECKED}
     assert set(unread) == {
         "NamespaceMissing", "PolicyMissing", "PodSecurity", "LimitRangeRefuses", "SecretMissing", "JobControllerSlow",
+        "ProgramNotReady", "NoLeader",
     }  # fmt: skip
     assert "this account may not GET" in unread["SecretMissing"]
 
@@ -62,8 +64,8 @@ async def test_healthy_installation_has_no_fault_in_the_pod_of_the_janitor(
     """Its account and its login are judged by what the janitor needs."""
     own = settings | {"DISPATCHER_DATABASE_URL": one_database.url("janitor")}
     found = await site.findings(own, Around(log_in=lambda: site.own_login("dispatcher-janitor")))
-    assert [one for one in found if one.state in {State.FAULT, State.WARNING}] == []
-    good = {(one.what, one.where) for one in found if one.state is State.GOOD}
+    assert [one for one in found if one.state in {FindingState.FAULT, FindingState.WARNING}] == []
+    good = {(one.what, one.where) for one in found if one.state is FindingState.GOOD}
     assert good >= {
         ("MissingVerb", "account dispatcher-janitor"),
         ("LoginGroups", "login janitor, of dispatch_janitor"),
@@ -75,8 +77,8 @@ async def test_person_without_rights_hears_what_was_not_checked(site: Site, sett
     token = await site.plane.service_account_token(site.ours, "default")
     nobody = site.plane.kubeconfig(site.folder / "nobody", token=token, namespace=site.ours)
     found = await site.findings(settings | {"DISPATCHER_KUBECONFIG": str(nobody)})
-    assert [one for one in found if one.state in {State.FAULT, State.WARNING}] == []
-    unread = {one.what for one in found if one.state is State.NOT_CHECKED}
+    assert [one for one in found if one.state in {FindingState.FAULT, FindingState.WARNING}] == []
+    unread = {one.what for one in found if one.state is FindingState.NOT_CHECKED}
     assert unread >= {"MissingVerb", "NamespaceMissing", "JobRefused", "NoNodeFits", "QuotaFitsNoJob", "SecretMissing"}
 
 
@@ -93,7 +95,9 @@ async def test_verb_that_an_account_lacks_is_named(site: Site, settings: Setting
             "not allowed: patch jobs",
         )
         own = await site.findings(settings, Around(log_in=site.own_login))
-        assert [(one.what, one.message) for one in own if one.state is State.FAULT] == [("MissingVerb", found.message)]
+        assert [(one.what, one.message) for one in own if one.state is FindingState.FAULT] == [
+            ("MissingVerb", found.message)
+        ]
 
 
 async def test_missing_namespace_is_the_only_finding_about_it(
@@ -101,7 +105,7 @@ async def test_missing_namespace_is_the_only_finding_about_it(
 ) -> None:
     """The policy of this installation names the namespace, so a second namespace would be a second fault."""
     found = await site.findings(settings, Around(namespace="no-such-namespace"))
-    assert [(one.what, one.where) for one in found if one.state is State.FAULT] == [
+    assert [(one.what, one.where) for one in found if one.state is FindingState.FAULT] == [
         ("NamespaceMissing", "namespace no-such-namespace")
     ]
 
@@ -113,7 +117,7 @@ async def test_namespace_that_goes_is_named(site: Site, settings: Settings) -> N
     try:
         await site.plane.delete_namespace(other)
         found = await site.findings(settings, Around(namespace=other))
-        faults = {one.what: one.where for one in found if one.state is State.FAULT}
+        faults = {one.what: one.where for one in found if one.state is FindingState.FAULT}
         assert faults == {"NamespaceTerminating": f"namespace {other}"}
     finally:
         await site.plane.admin("PATCH", f"{kept}/stays", {"metadata": {"finalizers": None}})
@@ -133,6 +137,23 @@ async def test_command_names_the_release_that_helm_made(site: Site, settings: Se
             assert found.mend.startswith(f"helm upgrade night-shift deploy/chart -n {site.ours} ")
     finally:
         await site.plane.admin("PATCH", path, {"metadata": {"annotations": {RELEASE: None}}})
+
+
+async def test_programs_that_do_not_run_and_a_missing_leader_are_named(site: Site, settings: Settings) -> None:
+    path = f"/apis/apps/v1/namespaces/{site.ours}/deployments/dispatcher"
+    held = {"metadata": {"annotations": {f"{STEER}/never-starts": "true"}}}
+    await site.plane.admin("PATCH", path, {"spec": {"replicas": 1, "template": held}})
+    try:
+        found = [one for one in await site.findings(settings) if one.state is FindingState.FAULT]
+        assert [(one.what, one.where.split(" in ")[0], one.message) for one in found] == [
+            ("ProgramNotReady", "Deployment dispatcher", "0 of 1 Pods are ready"),
+            ("ProgramNotReady", "Deployment dispatcher-janitor", "there is none"),
+            ("NoLeader", "Lease dispatcher-leader", "there is none: no replica has led yet"),
+        ]
+        assert found[0].mend.startswith(f"kubectl -n {site.ours} describe deployment dispatcher ")
+    finally:
+        again = {"metadata": {"annotations": {f"{STEER}/never-starts": None}}}
+        await site.plane.admin("PATCH", path, {"spec": {"replicas": 0, "template": again}})
 
 
 async def test_command_names_the_secret_that_the_deployment_mounts(site: Site, settings: Settings) -> None:
@@ -168,20 +189,21 @@ async def test_api_server_that_is_away_hides_no_other_part(site: Site, settings:
     away = site.folder / "away"
     away.write_text((site.folder / "kubeconfig").read_text().replace(site.plane.url, "https://127.0.0.1:1"))
     found = await site.findings(settings | {"DISPATCHER_KUBECONFIG": str(away)})
-    assert [one.what for one in found if one.state is State.FAULT] == ["ApiServerAway"]
-    assert any(one.part is Part.DATABASE and one.state is State.GOOD for one in found)
+    assert [one.what for one in found if one.state is FindingState.FAULT] == ["ApiServerAway"]
+    assert any(one.part is Part.DATABASE and one.state is FindingState.GOOD for one in found)
 
 
+@pytest.mark.slow
 async def test_frozen_api_server_hides_no_other_part(site: Site, settings: Settings) -> None:
     site.plane.pause()
     try:
         found = await site.findings(settings)
     finally:
         site.plane.resume()
-    assert [one.what for one in found if one.state is State.FAULT] == ["ApiServerAway"]
-    unread = {one.what for one in found if one.state is State.NOT_CHECKED}
+    assert [one.what for one in found if one.state is FindingState.FAULT] == ["ApiServerAway"]
+    unread = {one.what for one in found if one.state is FindingState.NOT_CHECKED}
     assert {name for name, check in CHECKS.items() if check.part is Part.TEMPLATES} <= unread
-    assert any(one.part is Part.DATABASE and one.state is State.GOOD for one in found)
+    assert any(one.part is Part.DATABASE and one.state is FindingState.GOOD for one in found)
 
 
 async def test_doctor_writes_nothing_in_the_cluster(site: Site, settings: Settings) -> None:

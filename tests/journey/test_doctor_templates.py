@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from dispatcher.doctor.finding import State
-from dispatcher.programs.doctor import Around
+from dispatcher.doctor.finding import FindingState
+from dispatcher.doctor.program import Around
 from tests.controlplane.cluster import ControlPlane
-from tests.doctoring import Site, an_installation
-from tests.planting import added, enforced, templated, without
-from tests.postgres import Database
+from tests.rig.admission import changing
+from tests.rig.doctoring import Site, an_installation
+from tests.rig.planting import added, enforced, templated, without
+from tests.rig.postgres import Database
 
 Settings = dict[str, str]
 
@@ -44,9 +45,9 @@ async def test_pod_security_is_judged_with_the_field_that_fails(site: Site, sett
 async def test_pod_security_of_an_older_version_is_not_checked(site: Site, settings: Settings) -> None:
     async with enforced(site, "restricted", "v1.25"):
         found = await site.findings(settings)
-        assert [one for one in found if one.state is State.FAULT] == []
+        assert [one for one in found if one.state is FindingState.FAULT] == []
         (told,) = [one for one in found if one.what == "PodSecurity"]
-        assert (told.state, "enforces restricted of v1.25" in told.message) == (State.NOT_CHECKED, True)
+        assert (told.state, "enforces restricted of v1.25" in told.message) == (FindingState.NOT_CHECKED, True)
 
 
 async def test_cache_root_under_pod_security_baseline_is_named(site: Site, settings: Settings) -> None:
@@ -103,7 +104,7 @@ async def test_policy_refuses_a_secret_that_is_not_listed(site: Site, settings: 
         told = await site.names(settings, "JobRefused")
         assert "Secret other is not in the list secrets" in told.message
         found = await site.findings(settings, Around(log_in=site.own_login))
-        assert [one for one in found if one.state is State.FAULT] == [told]
+        assert [one for one in found if one.state is FindingState.FAULT] == [told]
 
 
 async def test_key_that_a_secret_lacks_is_named(site: Site, settings: Settings) -> None:
@@ -118,6 +119,13 @@ async def test_job_that_the_api_server_refuses_is_named(site: Site, settings: Se
         found = await site.names(settings, "JobRefused")
         assert found.where == "template odd"
         assert "imagePullPolicy" in found.message
+
+
+async def test_policy_that_changes_jobs_is_named(site: Site, settings: Settings) -> None:
+    ttl = "Object{spec: Object.spec{ttlSecondsAfterFinished: 60}}"
+    async with changing(site.plane, site.jobs, ttl, lambda job: "ttlSecondsAfterFinished" in job["spec"]):
+        found = await site.names(settings, "JobChanged")
+        assert found.message == "spec.ttlSecondsAfterFinished is 60, not absent"
 
 
 async def test_faulty_template_is_named(site: Site, settings: Settings) -> None:

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.doctor.finding import Finding, State
-from dispatcher.doctor.report import exit_status
-from dispatcher.programs.doctor import Around
+from dispatcher.doctor.finding import Finding, FindingState
+from dispatcher.doctor.program import Around, exit_status
 from tests.controlplane.cluster import ControlPlane
-from tests.doctoring import Site, an_installation
-from tests.postgres import Database
+from tests.rig.doctoring import Site, an_installation
+from tests.rig.postgres import Database
 
 
 async def test_installation_without_cluster_rights_has_no_fault(
@@ -20,7 +19,7 @@ async def test_installation_without_cluster_rights_has_no_fault(
         settings = site.environment(one_database.url("reader"), CHECK_ROOM="false")
         assert await site.faults(settings) == {}
         own = await site.findings(settings, Around(log_in=site.own_login))
-        assert [one for one in own if one.state is State.FAULT] == []
+        assert [one for one in own if one.state is FindingState.FAULT] == []
 
 
 async def test_installation_that_chose_to_have_no_policy_has_a_warning(
@@ -29,10 +28,10 @@ async def test_installation_that_chose_to_have_no_policy_has_a_warning(
     async with an_installation(control_plane, tmp_path, policy={"enabled": False}) as site:
         settings = site.environment(one_database.url("reader"))
         found = await site.findings(settings)
-        assert [(one.what, one.state) for one in found if one.state in {State.FAULT, State.WARNING}] == [
-            ("PolicyMissing", State.WARNING)
-        ]
-        (told,) = [one for one in found if one.state is State.WARNING]
+        assert [(one.what, one.state) for one in found if one.state in {FindingState.FAULT, FindingState.WARNING}] == [
+            ("PolicyMissing", FindingState.WARNING), ("ProgramNotReady", FindingState.WARNING),
+        ]  # fmt: skip
+        told, _ = [one for one in found if one.state is FindingState.WARNING]
         assert told.message.endswith("as its value policy.enabled=false says")
         assert exit_status(found) == 0
 
@@ -62,10 +61,10 @@ async def test_job_controller_is_judged_by_recent_jobs(
             return next(one for one in found if one.what == "JobControllerSlow")
 
         async def is_good() -> bool:
-            return (await judged()).state is State.GOOD
+            return (await judged()).state is FindingState.GOOD
 
         async def is_slow() -> bool:
-            return (await judged()).state is State.WARNING
+            return (await judged()).state is FindingState.WARNING
 
         await make_jobs(site, range(6))
         await control_plane.wait_for(is_good, "the Job controller is quick", 30)
@@ -73,8 +72,8 @@ async def test_job_controller_is_judged_by_recent_jobs(
         try:
             await make_jobs(site, range(6, 14))
             await control_plane.wait_for(is_slow, "the Job controller is slow", 30)
-            warned = [one.what for one in await site.findings(settings) if one.state is State.WARNING]
-            assert warned == ["JobControllerSlow"]
+            warned = [one.what for one in await site.findings(settings) if one.state is FindingState.WARNING]
+            assert warned == ["JobControllerSlow", "ProgramNotReady"]
         finally:
             await control_plane.revive("kube-controller-manager")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.controlplane.sides import EMBEDDED_SIDE
-from tests.dispatching import Dispatcher, Place
-from tests.instant import instant_node
-from tests.steps import all_done
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.instant import instant_node
+from tests.rig.steps import all_done
 
 pytestmark = EMBEDDED_SIDE
 ROWS = 300

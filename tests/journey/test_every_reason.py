@@ -10,11 +10,11 @@ import pytest
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place, QuickDispatcher, TellingDispatcher
-from tests.janitoring import QuickJanitor, take_name
 from tests.journey.test_room import CORE, POOL, a_pool
-from tests.steps import core_path, insert, jobs_path, limit, reaches, template_with
-from tests.surfaces import Surfaces
+from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher, TellingDispatcher
+from tests.rig.janitoring import QuickJanitor, take_name
+from tests.rig.steps import core_path, insert, jobs_path, limit, reaches, template_with
+from tests.rig.surfaces import Surfaces
 
 QUEUES = """
 INSERT INTO dispatch.queues (name, max_jobs, max_jobs_per_submitter, paused_until) VALUES
@@ -32,7 +32,14 @@ async def all_surfaces(place: Place, dispatcher: Dispatcher) -> AsyncIterator[Su
     janitor = QuickJanitor(place, PARK_SECONDS=3600)
     async with dispatcher, janitor:
         await dispatcher.ready()
+        await wait_for(lambda: knows_templates(place), "the janitor has written the templates", 40, check=janitor.check)
         yield Surfaces(place, dispatcher)
+
+
+async def knows_templates(place: Place) -> bool:
+    """Whether INSERT judges the names of templates. Until then it takes any name."""
+    admin = await place.database.session("admin")
+    return bool(await admin.fetchval("SELECT EXISTS (SELECT FROM dispatch.templates)"))
 
 
 async def retry(place: Place, task_id: int) -> None:
@@ -67,7 +74,7 @@ async def test_rows_templates_pauses_and_caps(place: Place) -> None:
         place.template("faulty")
         place.template("default", row_may_set="cpu", max_cpu="1")
         await admin.execute(NO_CAPS)
-        await admin.execute("DELETE FROM dispatch.tasks WHERE id = ANY($1::bigint[])", middle)
+        await admin.execute("DELETE FROM dispatch_private.tasks WHERE id = ANY($1::bigint[])", middle)
         for reason in ("UnknownTemplate", "InvalidTemplate", "PolicyDenied", "Paused", "SubmitterCap", "QueueCap"):
             await surfaces.tell(rows[reason], "JobCap", "0 of 0")
     async with (
@@ -195,7 +202,7 @@ async def test_lines_and_rates(place: Place) -> None:
         await surfaces.tell(rows[100], "RateLimited", "KUBE_WRITES_PER_SECOND")
         await surfaces.tell(rows[-1], "InLine")
         admin = await place.database.session("admin")
-        await admin.execute("DELETE FROM dispatch.tasks WHERE id = ANY($1::bigint[])", rows[:-1])
+        await admin.execute("DELETE FROM dispatch_private.tasks WHERE id = ANY($1::bigint[])", rows[:-1])
     async with place.playing(), Dispatcher(place) as dispatcher:
         await reaches(place, dispatcher, rows[-1], "succeeded", 60)
 

@@ -7,11 +7,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.commands import command, says, started
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.journey.test_room import CORE, a_pool, in_pool
-from tests.steps import insert, looks_again, reaches
+from tests.rig.commands import command, says, started
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import insert, looks_again, reaches
 
 SECRET = "planted-secret-7f3a"  # it must not be shown
 
@@ -128,7 +128,7 @@ async def test_row_that_is_deleted_while_it_is_watched_ends_the_command(place: P
         said = await says(watching, "InvalidTemplate: ")
         assert "template broken: " in said, "the fault of the file is told"
         admin = await place.database.session("admin")
-        await admin.execute("DELETE FROM dispatch.tasks WHERE id = $1", row)
+        await admin.execute("DELETE FROM dispatch_private.tasks WHERE id = $1", row)
         said += (await watching.communicate())[0].decode()
         assert f"task {row}: there is no row {row}" in said
         assert watching.returncode == 1

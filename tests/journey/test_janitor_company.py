@@ -6,25 +6,25 @@ from typing import Any
 import pytest
 
 from tests.controlplane.waiting import one_within, wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.janitoring import QuickJanitor, becomes, requests
-from tests.postgres import PostgresServer, Record, standby_of
-from tests.rows import contradictions, insert_unjudged
-from tests.steps import shows
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.janitoring import QuickJanitor, becomes, requests
+from tests.rig.postgres import PostgresServer, Record, standby_of
+from tests.rig.rows import contradictions, insert_unjudged
+from tests.rig.steps import shows
 
 DEAD_RUNS = """
 WITH made AS (
     INSERT INTO dispatch.tasks (max_failures) SELECT 1 FROM generate_series(1, $1) RETURNING id, created_at
-) SELECT id, dispatch.start_keys(id, created_at) AS start_key FROM made
+) SELECT id, dispatch_private.start_keys(id, created_at) AS start_key FROM made
 """
 MANY_RUNS = """
 INSERT INTO dispatch.tasks (max_failures) SELECT 1 FROM generate_series(1, 10000);
-UPDATE dispatch.tasks SET status = 'processing', launch = 1, job_uid = 'gone',
+UPDATE dispatch_private.tasks SET status = 'processing', launch = 1, job_uid = 'gone',
                           run_digest = uuid_send(gen_random_uuid()), started_at = now(),
                           heartbeat_at = now() + interval '1 hour';
 """
 STARTED = "SELECT dispatch.task_start($1, $2, 1, 1, 'gone')"
-SILENT = "UPDATE dispatch.tasks SET heartbeat_at = now() - interval '10 min' WHERE status = 'processing'"
+SILENT = "UPDATE dispatch_private.tasks SET heartbeat_at = now() - interval '10 min' WHERE status = 'processing'"
 STARTED_TWICE = """
 SELECT task_id, count(*) FROM dispatch.task_launches WHERE started_at IS NOT NULL GROUP BY 1 HAVING count(*) > 1
 """
@@ -93,10 +93,13 @@ async def test_standby_is_named_and_its_rows_are_not_judged(place: Place, postgr
         assert await statuses(place) == ["processing"]  # on the old primary, which the janitor never asked
 
 
+@pytest.mark.slow
 async def test_refused_janitor_call_is_named(place: Place) -> None:
     """A refused call in the middle of a round is reported as a fault, not as a bug."""
     admin = await place.database.session("admin")
-    await admin.execute("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatch FROM dispatch_janitor")
+    await admin.execute("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatch_private FROM dispatch_janitor")
+    for name in ("are_logins_read_only", "setting_of", "task_logins", "tasks_refused"):
+        await admin.execute(f"GRANT EXECUTE ON FUNCTION dispatch_private.{name} TO dispatch_janitor")
     await dead_runs(place, 3)
     async with QuickJanitor(place) as janitor:
         await janitor.unready("permission denied for function janitor_return")
@@ -114,7 +117,9 @@ async def test_more_running_rows_than_a_round_reads_delay_no_dead_run(place: Pla
             return any(c["type"] == "Failed" for job in await place.jobs() for c in conditions(job))
 
         await wait_for(has_ended, "its Job has failed", 60, check=dispatcher.check)
-    await admin.execute("UPDATE dispatch.tasks SET heartbeat_at = now() - interval '10 min' WHERE id = $1", task_id)
+    await admin.execute(
+        "UPDATE dispatch_private.tasks SET heartbeat_at = now() - interval '10 min' WHERE id = $1", task_id
+    )
     async with QuickJanitor(place) as janitor:
         await becomes(place, task_id, "failed", janitor, 40)
 
@@ -124,6 +129,7 @@ def conditions(job: dict[str, Any]) -> list[dict[str, str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.fault(36)
 async def test_sigterm_ends_an_idle_janitor_within_three_seconds(place: Place) -> None:
     async def trial() -> float:
@@ -136,6 +142,7 @@ async def test_sigterm_ends_an_idle_janitor_within_three_seconds(place: Place) -
     await one_within(3, trial)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(36)
 async def test_sigterm_ends_a_janitor_while_no_server_answers(place: Place, postgres: PostgresServer) -> None:
     async with QuickJanitor(place) as janitor:
@@ -204,13 +211,18 @@ KINDS: dict[str, tuple[dict[str, Any], str, int]] = {  # kind: (columns, final s
     "never reports": ({"env": {"PLAY": "exit-0-without-start"}}, "failed", 1),
     "dies once and for all": ({"env": {"PLAY": "start-then-exit-1"}, "max_failures": 1}, "failed", 1),
     "cannot report": ({"template": "coded", "env": {"PLAY": "exit-0-without-start"}}, "succeeded", 1),
-    "cannot report its failure": ({"template": "coded", "env": {"PLAY": "exit-1-without-start"}}, "failed", 1),
+    "cannot report its failure": (
+        {"template": "coded", "max_failures": 1, "env": {"PLAY": "exit-1-without-start"}},
+        "failed",
+        1,
+    ),
     "asks for what nobody gives": ({"template": "never-heard-of"}, "failed", 1),
     "never starts": ({"env": {"PLAY": "exit-1-without-start"}}, "failed", 1),
 }
 BY_JANITORS = {"never reports", "dies once and for all", "cannot report", "cannot report its failure",
                "asks for what nobody gives", "never starts"}  # fmt: skip
 EACH = 6
+MOVES = ("succeeded", "failed", "retried", "returned")
 
 
 @pytest.mark.promise
@@ -228,7 +240,7 @@ async def test_two_janitors_and_two_dispatchers_move_each_row_once(place: Place)
 
     async with place.playing() as player, first, second, one, other:
         await wait_for(all_over, "every row is over", 240, check=one.check)  # each round lists Jobs and Pods first
-        moved = [await janitor.moved(act) for janitor in (one, other) for act in ("succeeded", "failed", "returned")]
+        moved = [await janitor.moved(act) for janitor in (one, other) for act in MOVES]
     assert not player.faults
     found = {row["id"]: (row["status"], row["attempt"]) for row in await place.rows()}
     wanted = {id_: KINDS[kind][1:] for kind, ids in rows.items() for id_ in ids}

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.admission import denied, is_refused
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place
-from tests.janitoring import QuickJanitor, becomes, requests, take_name
-from tests.steps import plain_job
+from tests.rig.admission import denied, is_refused
+from tests.rig.dispatching import Place
+from tests.rig.janitoring import QuickJanitor, becomes, requests, take_name
+from tests.rig.steps import plain_job
 
 
 async def long_waiting(place: Place, template: str = "default") -> int:
@@ -16,7 +16,7 @@ async def long_waiting(place: Place, template: str = "default") -> int:
     task_id = await place.database.insert_task(template=template)
     admin = await place.database.session("admin")
     at = datetime.now(UTC) - timedelta(hours=1)
-    await admin.execute("UPDATE dispatch.tasks SET created_at = $2 WHERE id = $1", task_id, at)
+    await admin.execute("UPDATE dispatch_private.tasks SET created_at = $2 WHERE id = $1", task_id, at)
     return task_id
 
 
@@ -37,6 +37,7 @@ async def test_refusal_that_has_ended_does_not_fail_the_row(place: Place) -> Non
         assert (row["status"], row["error"]) == ("waiting", None)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(51)
 async def test_foreign_job_with_our_labels_and_the_rows_name_is_a_collision(place: Place) -> None:
     """The Job is a copy of one of ours with all labels, but its identity is that of another row."""
@@ -51,6 +52,7 @@ async def test_foreign_job_with_our_labels_and_the_rows_name_is_a_collision(plac
     assert (await place.database.task(task_id))["error"].startswith("NameCollision: ")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(15)
 async def test_full_quota_fails_no_row(place: Place) -> None:
     quotas = f"/api/v1/namespaces/{place.namespace}/resourcequotas"

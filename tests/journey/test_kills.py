@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.controlplane.waiting import moment, wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.faults.history import violations
 from tests.faults.history_reading import Sight, read_history, watched
 from tests.faults.history_records import Bounds
 from tests.property.profiles import amount
-from tests.steps import all_done, insert
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import all_done, insert
 
 KILLS = amount(gate=4, whole=12, nightly=30)
 ROWS = 10 * KILLS

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.commands import command
-from tests.dispatching import Dispatcher, Place
 from tests.journey.test_explain import reason
 from tests.journey.test_room import CORE, a_pool, in_pool
-from tests.steps import insert, looks_again
+from tests.rig.commands import command
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import insert, looks_again
 
 SECRET = "planted-secret-5d21"
 
@@ -18,6 +18,7 @@ def ids(page: Any) -> list[int]:
     return [row["task"] for row in page["tasks"]]
 
 
+@pytest.mark.slow
 async def test_rows_are_listed_by_filters_in_pages_and_hold_nothing_of_their_own(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute("INSERT INTO dispatch.queues (name, paused_until) VALUES ('quiet', 'infinity')")
@@ -46,6 +47,7 @@ async def test_rows_are_listed_by_filters_in_pages_and_hold_nothing_of_their_own
         assert SECRET not in str(first) + str(last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "words"),
     [("quee=a", "unknown field `quee`"), ("status=odd", "$.status"), ("limit=0", "$.limit"), ("after=x", "$.after")],
@@ -81,6 +83,7 @@ async def test_nodes_are_listed_with_their_free_room_and_grouped_for_a_row(place
         assert told in said, "the run limit of its Pods is known"
 
 
+@pytest.mark.slow
 async def test_api_describes_itself(place: Place) -> None:
     async with Dispatcher(place, CHECK_ROOM="false") as dispatcher:
         await dispatcher.ready()
@@ -90,4 +93,4 @@ async def test_api_describes_itself(place: Place) -> None:
         for path in found["paths"]:
             status, answer = await dispatcher.api(path.removeprefix("/api/v1/").format(name="default", id=1))
             told = found["paths"][path]["get"]["responses"][str(status)]["content"]["application/json"]["schema"]
-            assert status == 200 or (told == {"$ref": "#/components/schemas/Fault"} and list(answer) == ["error"])
+            assert status == 200 or (told == {"$ref": "#/components/schemas/ApiRefusal"} and list(answer) == ["error"])

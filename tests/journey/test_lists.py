@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.steps import insert, looks_again
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import insert, looks_again
 
 LONG = "x" * 8000
 HOSTILE = [
@@ -27,7 +27,8 @@ HOSTILE = [
     LONG,
 ]
 FAIL = """
-UPDATE dispatch.tasks SET status = 'failed', finished_at = now(), error = $2, note = left($2, 200), progress = 0.5
+UPDATE dispatch_private.tasks SET
+    status = 'failed', finished_at = now(), error = $2, note = left($2, 200), progress = 0.5
 WHERE id = $1
 """
 
@@ -87,6 +88,7 @@ async def both(dispatcher: Dispatcher, path: str) -> tuple[Any, str]:
     return found, shown(text)
 
 
+@pytest.mark.slow
 async def test_tasks_are_found_by_each_filter_and_in_pages(place: Place, dispatcher: Dispatcher) -> None:
     held = {"template": "nowhere", "batch": "april"}
     rows = [await place.database.insert_task("team_a", **held, labels={"month": str(n)}) for n in range(5)]
@@ -116,6 +118,7 @@ async def test_tasks_are_found_by_each_filter_and_in_pages(place: Place, dispatc
     assert "From here on 3 rows match" in shown(second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "words"),
     [
@@ -210,6 +213,7 @@ async def linked(dispatcher: Dispatcher, path: str) -> dict[str, list[int]]:
     return by_message
 
 
+@pytest.mark.slow
 async def test_group_of_failures_leads_to_its_rows_alone(place: Place, dispatcher: Dispatcher) -> None:
     """One template has three groups: by message, and by image."""
     groups = {"no file <number>": 5, "no disk <number>": 3, "no file of another image": 1}
@@ -231,6 +235,7 @@ async def test_group_of_failures_leads_to_its_rows_alone(place: Place, dispatche
     assert (await dispatcher.api("tasks?group=odd"))[0] == 400
 
 
+@pytest.mark.slow
 async def test_group_and_other_filters_hold_together(place: Place, dispatcher: Dispatcher) -> None:
     parked, failed = await insert(place, 2, template="nowhere"), await insert(place, 2, template="nowhere")
     for id_ in failed:
@@ -260,7 +265,7 @@ async def test_hostile_texts_are_shown_as_texts(place: Place, dispatcher: Dispat
         labels = {named(text): text[:200]}
         id_ = await place.database.insert_task("team_a", batch=text[:200], labels=labels, template="nowhere")
         await admin.execute("SET session_replication_role = replica")
-        await admin.execute("UPDATE dispatch.tasks SET template = $2 WHERE id = $1", id_, text[:63])
+        await admin.execute("UPDATE dispatch_private.tasks SET template = $2 WHERE id = $1", id_, text[:63])
         await fail(place, id_, text)
     addresses = ["tasks", "failures"]
     for text in HOSTILE:

@@ -4,10 +4,12 @@ import html
 import re
 from datetime import UTC, datetime
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.journey.test_lists import both, page
-from tests.steps import insert, looks_again
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import insert, looks_again
 
 QUEUES = """
 INSERT INTO dispatch.queues (name, max_jobs, paused_until) VALUES ('full', 1, NULL), ('still', NULL, 'infinity')
@@ -15,6 +17,7 @@ INSERT INTO dispatch.queues (name, max_jobs, paused_until) VALUES ('full', 1, NU
 HREF = re.compile(r'href="/(tasks\?queue=[^"]*reason=(\w+))"')
 
 
+@pytest.mark.slow
 async def test_each_number_of_a_reason_leads_to_its_rows(place: Place) -> None:
     """Of paused and full queues, and of rows that are not due, no cycle judges the rows one by one."""
     await (await place.database.session("admin")).execute(QUEUES)

@@ -18,11 +18,11 @@ import pytest
 
 from tests.controlplane.sides import EMBEDDED_SIDE
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place
-from tests.janitoring import QuickJanitor
-from tests.noding import real_template
-from tests.postgres_process import binaries
-from tests.realities import Real, real
+from tests.rig.dispatching import Place
+from tests.rig.janitoring import QuickJanitor
+from tests.rig.noding import real_template
+from tests.rig.postgres_process import binaries
+from tests.rig.realities import Real, real
 
 pytestmark = EMBEDDED_SIDE
 QUEUES = """

@@ -8,8 +8,8 @@ import pytest
 
 from tests.controlplane.player import Player
 from tests.controlplane.programs import TaskCalls, play_task
-from tests.dispatching import Dispatcher, Place
-from tests.steps import no_jobs, succeeded
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import no_jobs, succeeded
 
 GREETING = 'hello $(HOME) $$ $(TASK_START_KEY) ü "quoted"\nsecond line'
 OPENED = "env,args,command,cpu,memory,image"

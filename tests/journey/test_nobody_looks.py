@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.postgres import Record
-from tests.steps import held, insert, looks_again
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import Record
+from tests.rig.steps import held, insert, looks_again
 
 SESSIONS = """
 SELECT pid, state, query_start, state_change FROM pg_stat_activity

@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from dispatcher.pg.migrate import NEWEST
 from tests.controlplane.waiting import wait_for
-from tests.deployed import rendered
-from tests.dispatching import Dispatcher, Place
-from tests.postgres import PostgresServer, standby_of
-from tests.steps import has_jobs, insert
+from tests.rig.deployed import rendered
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import PostgresServer, standby_of
+from tests.rig.steps import has_jobs, insert
 
 Breakage = Callable[[Place, PostgresServer], AbstractAsyncContextManager[str]]
 
@@ -27,25 +28,24 @@ async def database_away(place: Place, postgres: PostgresServer) -> AsyncIterator
 @asynccontextmanager
 async def missing_privilege(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
     admin = await place.database.session("admin")
-    await admin.execute("REVOKE SELECT ON dispatch.queues FROM dispatch_reader")
+    await admin.execute("REVOKE SELECT ON dispatch_private.queues FROM dispatch_reader")
     yield "permission denied for table queues"
-    await admin.execute("GRANT SELECT ON dispatch.queues TO dispatch_reader")
+    await admin.execute("GRANT SELECT ON dispatch_private.queues TO dispatch_reader")
 
 
 @asynccontextmanager
 async def old_schema(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
     admin = await place.database.session("admin")
-    newest = "SELECT max(version) FROM dispatch.schema_version"
-    await admin.execute(f"UPDATE dispatch.schema_version SET version = -1 WHERE version = ({newest})")
+    await admin.execute("UPDATE dispatch_private.schema_version SET version = -1 WHERE version = $1", NEWEST)
     yield "run `dispatcher migrate`"
-    await admin.execute(f"UPDATE dispatch.schema_version SET version = ({newest}) + 1 WHERE version = -1")
+    await admin.execute("UPDATE dispatch_private.schema_version SET version = $1 WHERE version = -1", NEWEST)
 
 
 @asynccontextmanager
 async def dropped_index(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
     admin = await place.database.session("admin")
-    made = await admin.fetchval("SELECT pg_get_indexdef('dispatch.tasks_ready'::regclass)")
-    await admin.execute("DROP INDEX dispatch.tasks_ready")
+    made = await admin.fetchval("SELECT pg_get_indexdef('dispatch_private.tasks_ready'::regclass)")
+    await admin.execute("DROP INDEX dispatch_private.tasks_ready")
     yield "index tasks_ready is missing"
     await admin.execute(made)
 
@@ -69,7 +69,34 @@ async def missing_verb(place: Place, postgres: PostgresServer) -> AsyncIterator[
     await place.control_plane.admin("PATCH", role, {"rules": rules})
 
 
-RUNNING = [database_away, missing_privilege, old_schema, dropped_index, api_server_away, missing_verb]
+@asynccontextmanager
+async def login_of_tasks_away(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
+    admin = await place.database.session("admin")
+    await admin.execute("ALTER ROLE task NOLOGIN")
+    yield 'TasksRefused: login "task" may not log in'
+    await admin.execute("ALTER ROLE task LOGIN")
+
+
+@asynccontextmanager
+async def frozen_database(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
+    admin = await place.database.session("admin")
+    await admin.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    await admin.execute("SELECT pg_reload_conf()")
+    yield 'TasksRefused: login "task" has default_transaction_read_only on'
+    await admin.execute("ALTER SYSTEM RESET default_transaction_read_only")
+    await admin.execute("SELECT pg_reload_conf()")
+
+
+RUNNING = [
+    login_of_tasks_away,
+    frozen_database,
+    database_away,
+    missing_privilege,
+    old_schema,
+    dropped_index,
+    api_server_away,
+    missing_verb,
+]
 
 
 async def writes_since(place: Place, since: datetime) -> list[str]:
@@ -108,7 +135,7 @@ async def test_outage_is_named_stops_writes_and_work_resumes(
                 await place.database.insert_task()
             await dispatcher.unready(words)
             broken_at = datetime.now(UTC)
-            if breakage is not database_away:
+            if breakage not in {database_away, frozen_database}:
                 await place.database.insert_task()
             status, _ = await dispatcher.get("/healthz")
             assert status == 200
@@ -143,6 +170,7 @@ async def test_refused_token_is_named_and_read_again(place: Place) -> None:
         await launches(place, dispatcher)
 
 
+@pytest.mark.slow
 async def test_namespace_without_rights_is_named_and_used_once_granted(place: Place) -> None:
     other = await place.control_plane.create_namespace()
     async with Dispatcher(place, NAMESPACE=other) as dispatcher:

@@ -5,15 +5,9 @@ from typing import Any
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place, QuickDispatcher
-from tests.janitoring import delete_jobs
-from tests.steps import has_jobs, held, no_jobs, reaches, waits_for
-
-LET_GRACES_PASS = """
-UPDATE dispatch.tasks SET cancel_requested_at = cancel_requested_at - interval '1 min',
-                          finished_at = finished_at - interval '1 min'
-"""
-"""Both graces are 60 s by the clock of Postgres, counted from these columns."""
+from tests.rig.dispatching import Place, QuickDispatcher
+from tests.rig.janitoring import delete_jobs
+from tests.rig.steps import LET_GRACES_PASS, has_jobs, held, no_jobs, reaches, waits_for
 
 
 async def names(place: Place) -> list[str]:
@@ -106,7 +100,7 @@ async def test_job_of_a_deleted_row_is_deleted_after_three_looks(place: Place) -
         task_id = await place.database.insert_task(env={"PLAY": "exit-0-without-start"})
         await held(dispatcher, "ExitedWithoutReport", seconds=60)
         admin = await place.database.session("admin")
-        await admin.execute("DELETE FROM dispatch.tasks WHERE id = $1", task_id)
+        await admin.execute("DELETE FROM dispatch_private.tasks WHERE id = $1", task_id)
         await no_jobs(place, dispatcher, 40)
         deleted = place.control_plane.audit(verb="delete", resource="jobs", namespace=place.namespace)
         assert len(deleted) == 1

@@ -12,19 +12,19 @@ import yaml
 
 from dispatcher.cli import commands
 from dispatcher.extender.configuration import build_configuration
-from dispatcher.model.identity import HISTORY_NODES
+from dispatcher.model.launches import HISTORY_NODES
 from dispatcher.settings.loading import load
 from tests.contract.installed import installed
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.ports import free_ports
 from tests.controlplane.waiting import wait_for
-from tests.deployed import rendered
-from tests.dispatching import Dispatcher, Place
 from tests.journey.test_warm import Pool, pools
+from tests.rig.deployed import rendered
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import reaches
 from tests.scheduling.kube_scheduler import KubeScheduler
 from tests.scheduling.own_extender import OwnExtender
-from tests.steps import reaches
 
 ACCOUNT = "dispatcher-scheduler"
 
@@ -132,6 +132,7 @@ class WithExtender(Dispatcher):
         self.arguments = ("run", "--with-extender")
 
 
+@pytest.mark.slow
 async def test_one_process_can_dispatch_and_answer_kube_scheduler(place: Place, nodes: list[str]) -> None:
     both = WithExtender(place)
     async with both, place.playing():

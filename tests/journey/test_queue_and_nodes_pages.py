@@ -5,12 +5,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from dispatcher.model.amounts import milli_of
+from dispatcher.model.resources import milli_of
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.journey.test_explain import reason
 from tests.journey.test_room import CORE, a_pool, in_pool
-from tests.steps import insert, looks_again, reaches
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import insert, looks_again, reaches
 
 NOTE = "<img src=x onerror=alert(1)>\u202e\U0001f600" + "n" * 400
 SECRET = "planted-secret-9c41"
@@ -63,6 +63,7 @@ async def test_page_of_a_queue_agrees_with_sql_and_with_explain(place: Place) ->
         assert SECRET not in text + str(found)
 
 
+@pytest.mark.slow
 async def test_queue_that_was_just_declared_has_a_page_and_a_wrong_name_is_told_the_nearest(place: Place) -> None:
     admin = await place.database.session("admin")
     async with Dispatcher(place) as dispatcher:
@@ -83,11 +84,12 @@ async def test_queue_that_was_just_declared_has_a_page_and_a_wrong_name_is_told_
         assert (status, "holds the defaults" in fault["error"]) == (404, True)
         status, text = await page(dispatcher, "queues/%3Cscript%3E")
         assert (status, "<script>" in text.replace("<script src=", ""), "&lt;script&gt;" in text) == (404, False, True)
-        await admin.execute("DELETE FROM dispatch.tasks")
+        await admin.execute("DELETE FROM dispatch_private.tasks")
         await admin.execute("DELETE FROM dispatch.queues WHERE name = 'fresh'")
         assert (await dispatcher.api("queues/fresh"))[0] == 404
 
 
+@pytest.mark.slow
 async def test_nodes_tell_what_others_and_ours_ask_for_and_how_many_pods_fit(place: Place) -> None:
     async with a_pool(place, 2) as pool, place.playing(), in_pool(place, MAX_PENDING=0) as dispatcher:
         busy, shut = sorted(pool.names)
@@ -148,7 +150,7 @@ async def test_nodes_are_told_while_the_database_is_away(place: Place) -> None:
         await dispatcher.ready()
         await looks_again(dispatcher, 1)
         admin = await place.database.session("admin")
-        await admin.execute("REVOKE SELECT ON dispatch.tasks FROM dispatch_reader")
+        await admin.execute("REVOKE SELECT ON dispatch_private.tasks FROM dispatch_reader")
         status, told = await dispatcher.api("nodes?limit=500")
         assert (status, told["warm_ends"], pool.names[0] in {one["name"] for one in told["nodes"]}) == (200, None, True)
         assert "Warm cache keys are not known now" in (await page(dispatcher, "nodes"))[1]

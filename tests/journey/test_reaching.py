@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher.commands.reaching import PortForward
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
-from dispatcher.kube.port_forward import PortForward
-from tests.commands import says
 from tests.controlplane.ports import free_ports
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.kubelet_server import POOL, PORT_OF_THE_API, add_pod_of_run, kubelet_server
-from tests.steps import insert, reaches
+from tests.rig.commands import says
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.kubelet_server import POOL, PORT_OF_THE_API, add_pod_of_run, kubelet_server
+from tests.rig.steps import insert, reaches
 
 SELECTOR = ",".join(f"{key}={value}" for key, value in POOL.items())
 
 LOST = """
-INSERT INTO dispatch.task_launches
+INSERT INTO dispatch_private.task_launches
     (task_id, queue, attempt, launch, job_uid, node_name, started_at, ended_at, outcome, exit_code, reason, error)
 VALUES ($1, 'default', 1, $2, 'gone', 'node-1', now(), now(), 'lost', 1, 'exit code 1', $3)
 """

@@ -5,12 +5,12 @@ import signal
 
 import pytest
 
-from tests.dispatching import Place
-from tests.janitoring import delete_jobs
-from tests.noding import Node
-from tests.postgres import PostgresServer
-from tests.realities import HANG, TRAP_SIGTERM, Real, is_alive, real, wrapper_of
-from tests.steps import all_done
+from tests.rig.dispatching import Place
+from tests.rig.janitoring import delete_jobs
+from tests.rig.noding import Node
+from tests.rig.postgres import PostgresServer
+from tests.rig.realities import HANG, TRAP_SIGTERM, Real, is_alive, real, wrapper_of
+from tests.rig.steps import all_done
 
 WAIT_FOR_GO = 'echo $$ >> "$MARKS/pids"; while ! test -e "$MARKS/go"; do sleep 0.05; done'
 

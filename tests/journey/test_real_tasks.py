@@ -3,10 +3,10 @@
 import pytest
 
 from tests.controlplane.sides import BOTH_SIDES
-from tests.dispatching import Place
-from tests.noding import PYTHON, real_template
-from tests.realities import HANG, TRAP_SIGTERM, is_alive, real
-from tests.steps import waits_for
+from tests.rig.dispatching import Place
+from tests.rig.noding import PYTHON, real_template
+from tests.rig.realities import HANG, TRAP_SIGTERM, is_alive, real
+from tests.rig.steps import waits_for
 
 IN_PYTHON = """
 from dispatcher.task import Failed, task

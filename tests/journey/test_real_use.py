@@ -5,16 +5,17 @@ from datetime import timedelta
 
 import pytest
 
-from dispatcher.model.identity import REAL_RESOURCES
+from dispatcher.model.launches import REAL_RESOURCES
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place
 from tests.journey.test_warm import pools
 from tests.prometheus.exporter import Container
 from tests.prometheus.server import PrometheusServer
 from tests.prometheus.traces import Trace
+from tests.rig.dispatching import Place
 
 RAN = """
-INSERT INTO dispatch.tasks (queue, cache_key, status, launch, started_at, finished_at, node_name, pod_name, kind)
+INSERT INTO dispatch_private.tasks
+    (queue, cache_key, status, launch, started_at, finished_at, node_name, pod_name, kind)
 SELECT 'default', 'maps', 'succeeded', 1, now() - interval '10 min', now() - interval '5 min', 'n1', $1, 'x'
 RETURNING extract(epoch FROM started_at)::float8 AS began
 """

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.janitoring import Janitor
-from tests.rows import insert_unjudged
-from tests.steps import insert, looks_again
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.janitoring import Janitor
+from tests.rig.rows import insert_unjudged
+from tests.rig.steps import insert, looks_again
 
 WORDS = ("reason", "message", "whose_turn")
 SECRET = "planted-secret-51ac"  # it must not be shown
@@ -61,7 +61,7 @@ async def test_submitter_reads_reasons_in_sql(place: Place) -> None:
         queues = {row["queue"]: row for row in await team.fetch("SELECT * FROM dispatch.queue_status")}
         assert queues["default"]["reasons"] == {"JobCap": 1, "Launched": 1, "UnknownTemplate": 1}
         assert (queues["full"]["max_jobs"], queues["full"]["in_flight"]) == (0, 0)
-        tables = ("task_reasons", "queue_reasons")
+        tables = ("task_reasons", "queue_status")
         shown = [dict(row) for table in tables for row in await team.fetch(f"SELECT * FROM dispatch.{table}")]
         assert SECRET not in str(shown)
         place.template("nowhere")  # the next step

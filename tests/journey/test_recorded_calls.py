@@ -3,10 +3,10 @@
 import pytest
 
 from tests.controlplane.calls import RECORDED, Call, calls
-from tests.dispatching import Dispatcher, Place
-from tests.janitoring import Janitor
-from tests.noding import nodes
-from tests.realities import Real
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.janitoring import Janitor
+from tests.rig.noding import nodes
+from tests.rig.realities import Real
 
 OURS = "pg-job-dispatcher/"
 LEAST = frozenset({"create", "get", "list", "watch", "delete", "update"})

@@ -4,11 +4,11 @@ import pytest
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place
 from tests.journey.test_own_scheduler import deployed
 from tests.journey.test_warm import POOL, pools
+from tests.rig.dispatching import Place
+from tests.rig.steps import reaches
 from tests.scheduling.reservations import CPU, Reservations
-from tests.steps import reaches
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")

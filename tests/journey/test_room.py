@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from dispatcher.programs.render import preview_row
-from dispatcher.programs.room_now import tell_room
+from dispatcher.commands.render import preview_row, tell_room
 from dispatcher.settings.loading import load
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import one_within, wait_for
-from tests.dispatching import Dispatcher, Place, QuickDispatcher
-from tests.steps import core_path, held, insert, looks_again, reaches
+from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher
+from tests.rig.steps import core_path, held, insert, looks_again, reaches
 
 POOL = "test.dispatcher.internal/pool"
 CORE: dict[str, object] = {"template": "open", "spec": {"cpu": "1"}, "env": {"PLAY": "hang"}}
@@ -89,11 +88,12 @@ async def a_pool(place: Place, count: int, **facts: Any) -> AsyncIterator[Pool]:
 
 
 def in_pool(place: Place, **settings: object) -> Dispatcher:
-    return Dispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", **settings)
+    """A dispatcher of a pool that grows by hand alone."""
+    return Dispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", **{"DEMAND": "one", **settings})
 
 
 def quick_in_pool(place: Place, **settings: object) -> Dispatcher:
-    return QuickDispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", **settings)
+    return QuickDispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", **{"DEMAND": "one", **settings})
 
 
 @pytest.mark.promise
@@ -151,6 +151,7 @@ async def test_node_that_pods_may_not_have_gets_none(place: Place, refuse: Json,
         await pool.have(dispatcher, 2, 0)
 
 
+@pytest.mark.slow
 async def test_shape_that_fits_is_launched_behind_two_that_do_not(place: Place) -> None:
     async with a_pool(place, 1) as pool, place.playing(), in_pool(place) as dispatcher:
         await pool.occupy(pool.names[0], "3")

@@ -6,9 +6,9 @@ import pytest
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place
 from tests.journey.test_room import CORE, Pool, a_pool, in_pool
-from tests.steps import core_path, creates, held, insert, jobs_path, limit, reaches
+from tests.rig.dispatching import Place
+from tests.rig.steps import core_path, creates, held, insert, jobs_path, limit, reaches
 
 UNPLACED = "dispatcher.internal/unplaced"
 
@@ -58,7 +58,7 @@ async def test_probe_of_a_queue_over_its_cap_is_taken_back_and_loses_nothing(pla
         taken: list[Json] = await wait_for(is_taken_back, "the Job of the probe has failed", 45, check=dispatcher.check)
         (job,) = taken
         assert await pool.pods() == (4, 0)
-        await held(dispatcher, "QueueCap")
+        await held(dispatcher, "QueueCap", seconds=60)
         await set_cap(place, None)
         await pool.add()
         row = int(job["metadata"]["labels"]["dispatcher.internal/task-id"])
@@ -95,8 +95,8 @@ async def end_runs(place: Place, rows: list[int]) -> None:
     """The rows are over, and their Jobs have to go."""
     admin = await place.database.connect()
     await admin.execute(
-        "UPDATE dispatch.tasks SET status = 'succeeded', finished_at = now() - interval '1 hour', run_digest = NULL "
-        "WHERE id = ANY ($1)", rows,
+        "UPDATE dispatch_private.tasks SET status = 'succeeded', finished_at = now() - interval '1 hour', "
+        "run_digest = NULL WHERE id = ANY ($1)", rows,
     )  # fmt: skip
 
 

@@ -9,13 +9,13 @@ import pytest
 from tests.controlplane.player import Player
 from tests.controlplane.programs import TaskCalls
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.journey.test_room import CORE, a_pool, in_pool
-from tests.steps import insert, looks_again
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import insert, looks_again
 
 QUEUES = "INSERT INTO dispatch.queues (name, weight) VALUES ('noisy', 1), ('heavy', 2), ('quiet', 1)"
 MORE = """
-INSERT INTO dispatch.tasks (queue, submitted_by, priority, template, spec, env, kind)
+INSERT INTO dispatch_private.tasks (queue, submitted_by, priority, template, spec, env, kind)
 SELECT queue, submitted_by, priority, template, spec, env, kind
 FROM dispatch.tasks, generate_series(1, 100000) WHERE id = $1
 """
@@ -53,9 +53,9 @@ async def test_quiet_queue_gets_its_share_of_full_nodes_beside_100_000_rows(plac
         in_pool(place, MAX_PENDING=0) as dispatcher,
     ):
         first = await insert(place, 12, queue="noisy", priority=0, **CORE)
-        await admin.execute("ALTER TABLE dispatch.tasks DISABLE TRIGGER USER")
+        await admin.execute("ALTER TABLE dispatch_private.tasks DISABLE TRIGGER USER")
         await admin.execute(MORE, first[0])
-        await admin.execute("ALTER TABLE dispatch.tasks ENABLE TRIGGER USER")
+        await admin.execute("ALTER TABLE dispatch_private.tasks ENABLE TRIGGER USER")
         await shared(place, dispatcher, {"noisy": 12})
         await insert(place, 10, queue="quiet", priority=900, **CORE)
         await insert(place, 30, queue="heavy", priority=500, **CORE)

@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dispatcher.programs.render import preview_row
+from dispatcher.commands.render import preview_row
 from dispatcher.settings.loading import load
-from tests.dispatching import Dispatcher, Place
 from tests.journey.test_explain import reason
-from tests.showing import Shown, shown
-from tests.steps import insert, looks_again, reaches
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.showing import Shown, shown
+from tests.rig.steps import insert, looks_again, reaches
 
 SECRET = "planted-secret-e04b"
 HOSTILE = {
@@ -24,13 +24,13 @@ HOSTILE = {
     "markup": "<" * 8192,
 }
 PLANT = """
-UPDATE dispatch.tasks SET error = $2, note = left($2, 200), batch = left($2, 200), template = left($2, 63),
+UPDATE dispatch_private.tasks SET error = $2, note = left($2, 200), batch = left($2, 200), template = left($2, 63),
     progress = 0.5, labels = jsonb_build_object(left($2, 63), left($2, 200)),
     env = jsonb_build_object($2::text, $3::text), kind = 'odd'
 WHERE id = $1
 """
 LAUNCH = """
-INSERT INTO dispatch.task_launches
+INSERT INTO dispatch_private.task_launches
     (task_id, attempt, launch, job_uid, pod_name, node_name, started_at, ended_at, outcome, error, reason)
 SELECT $1, 1, n, n, left($2, 253), left($2, 253), now(), now(), 'lost', n || left($2, 8000), left($2, 500)
 FROM generate_series(1, 25) AS n

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.commands import command
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place, TellingDispatcher
-from tests.janitoring import QuickJanitor
-from tests.steps import shows
+from tests.rig.commands import command
+from tests.rig.dispatching import Dispatcher, Place, TellingDispatcher
+from tests.rig.janitoring import QuickJanitor
+from tests.rig.steps import shows
 
 DEEP = 1500
 QUEUES = """
@@ -19,7 +19,7 @@ INSERT INTO dispatch.queues (name, max_jobs, paused_until, note) VALUES
     ('full', 1, NULL, NULL), ('quiet', NULL, 'infinity', 'upgrade, ops')
 """
 ROWS = "INSERT INTO dispatch.tasks (queue, template, run_at) SELECT $2, $3, $4 FROM generate_series(1, $1)"
-COUNT = "SELECT queue, count(*)::int FROM dispatch.tasks WHERE status = 'waiting' GROUP BY queue ORDER BY queue"
+COUNT = "SELECT queue, count(*)::int FROM dispatch_private.tasks WHERE status = 'waiting' GROUP BY queue ORDER BY queue"
 
 
 async def filled(place: Place) -> None:
@@ -46,6 +46,7 @@ async def told(dispatcher: Dispatcher, **wanted: dict[str, int]) -> dict[str, An
     return found
 
 
+@pytest.mark.slow
 async def test_every_waiting_row_is_told_once_by_each_surface(place: Place) -> None:
     await filled(place)
     async with Dispatcher(place) as dispatcher:

@@ -4,9 +4,9 @@ import signal
 
 import pytest
 
-from tests.dispatching import Dispatcher, Place
-from tests.postgres import PostgresServer
-from tests.steps import insert, shows
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import PostgresServer
+from tests.rig.steps import insert, shows
 
 
 @pytest.mark.slow

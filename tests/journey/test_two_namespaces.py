@@ -6,9 +6,9 @@ import pytest
 
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
 from tests.journey.installation import Installation, install
-from tests.steps import reaches
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import reaches
 
 
 async def leases(installation: Installation, namespace: str) -> dict[str, str]:

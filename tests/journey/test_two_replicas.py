@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 
 from tests.controlplane.waiting import one_within, wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.steps import held, insert, looks_again, succeeded
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.steps import held, insert, looks_again, succeeded
 
 LEASE_SECONDS = 5
 

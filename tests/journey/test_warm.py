@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dispatcher.placement.cache import cache_digest
-from tests.dispatching import Dispatcher, Place
-from tests.postgres import Record
-from tests.steps import reaches
+from dispatcher.placement.placing import cache_digest
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import Record
+from tests.rig.steps import reaches
 
 POOL = "test.dispatcher.internal/pool"
 SIZE = {"cpu": "8", "memory": "16Gi"}
@@ -48,6 +48,7 @@ async def pools(place: Place, number: int, **settings: object) -> AsyncIterator[
             await place.control_plane.remove_node(node)
 
 
+@pytest.mark.slow
 async def test_later_runs_of_a_cache_key_land_on_the_first_runs_node(place: Place) -> None:
     async with pools(place, 4, CACHE_ROOT="/var/cache/tasks") as (pool, nodes):
         first = await pool.runs(cache_key="maps")
@@ -62,6 +63,7 @@ async def test_later_runs_of_a_cache_key_land_on_the_first_runs_node(place: Plac
         assert paths == [f"/var/cache/tasks/dispatcher/{cache_digest('dispatcher', 'default', 'maps')}"]
 
 
+@pytest.mark.slow
 async def test_cache_key_with_a_cordoned_warm_node_runs_elsewhere(place: Place) -> None:
     async with pools(place, 2) as (pool, nodes):
         first = await pool.runs(cache_key="maps")

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import pytest
 
 from dispatcher import __version__
-from tests.dispatching import Dispatcher, Place
-from tests.postgres import PostgresServer
-from tests.steps import reaches
+from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.postgres import PostgresServer
+from tests.rig.steps import reaches
 
 ROOT = Path(__file__).parents[2]
 SQL = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "sql").rglob("*.sql"))
@@ -95,6 +95,20 @@ def test_wheel_contains_all_sql_and_no_tests(wheel: Path) -> None:
 
 
 @pytest.mark.slow
+async def test_demo_is_a_wheel_of_its_own(installed: Installed, tmp_path: Path) -> None:
+    """The image of the product installs the product's wheel: no kubelet of processes is in it."""
+    told = await installed.dispatcher("demo")
+    assert (told.status, told.err) == (1, "the demo is a package of its own: pip install pg-job-dispatcher-demo\n")
+    wheel = build(ROOT / "demo", "wheel", tmp_path / "demo")
+    assert {name.split("/")[0] for name in names(wheel)} == {
+        "dispatcher_demo", f"pg_job_dispatcher_demo-{__version__}.dist-info",
+    }  # fmt: skip
+    call(sys.executable, "-m", "pip", "--python", str(installed.bin / "python"), "install", "--no-deps", str(wheel))
+    told = await installed.dispatcher("demo", "fly")
+    assert "the demo has no command 'fly'; it has one command, psql" in told.err
+
+
+@pytest.mark.slow
 def test_wheel_built_from_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:
     packed = build(ROOT, "sdist", tmp_path / "packed")
     with tarfile.open(packed) as archive:
@@ -125,8 +139,10 @@ async def test_installed_program_migrates_a_database(installed: Installed, postg
     finally:
         await empty.drop()
     assert (before.status, applied.status, after.status) == (1, 0, 0), before.err + applied.err + after.err
-    assert [f"sql/migrations/{line.split()[1]}" for line in applied.out.splitlines()] == [
-        name for name in SQL if name.startswith("sql/migrations/")
+    names = [line.split()[1] for line in applied.out.splitlines()]
+    assert [f"sql/{'' if '/' in name else 'migrations/'}{name}" for name in names] == [
+        *(name for name in SQL if name.startswith("sql/migrations/")),
+        *(name for name in SQL if name.startswith("sql/functions/")),
     ]
 
 

@@ -14,7 +14,7 @@ from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.snapshot import plan_load
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
-from tests.builders import a_snapshot, a_task
+from tests.rig.builders import a_snapshot, a_task
 
 NONE: Final = 0
 ACTIVE: Final = 1

@@ -11,22 +11,21 @@ from functools import cached_property
 
 import msgspec
 
-from dispatcher.admission.probes import plan_taken_back
-from dispatcher.jobs.answers import are_over
-from dispatcher.jobs.closing import Act, plan_closing
-from dispatcher.jobs.in_flight import find_probes
+from dispatcher.admission.cycle import plan_taken_back
+from dispatcher.janitor.closing import Act, plan_closing
+from dispatcher.jobs.memory import Unseen, plan_create
 from dispatcher.jobs.observed import ObservedCluster, Rules, TaskWithJobs
 from dispatcher.jobs.outcome import TABLE, judge
-from dispatcher.jobs.unseen import Unseen, plan_create
-from dispatcher.model.identity import task_identity
+from dispatcher.jobs.picture import find_probes
+from dispatcher.jobs.refusals import are_over
+from dispatcher.model.cluster import PodEnd
 from dispatcher.model.jobs import End as Removal
 from dispatcher.model.jobs import Job as RealJob
 from dispatcher.model.jobs import Phase
-from dispatcher.model.launches import JobsVerdict, Launch, Offer
+from dispatcher.model.launches import JobsVerdict, Launch, Offer, task_identity
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.sweep.plan import Absences, why_swept
-from tests.builders import CREATED, DATABASE_ID, NOW, a_job, a_node, a_picture, a_pod, a_snapshot, a_task
 from tests.model.row import CANCELLED, FAILED, PROCESSING, SUCCEEDED, WAITING, End, Return, Row
 from tests.model.state import (
     ACTIVE,
@@ -48,6 +47,7 @@ from tests.model.state import (
     View,
     is_finished,
 )
+from tests.rig.builders import CREATED, DATABASE_ID, NOW, a_job, a_node, a_picture, a_pod, a_snapshot, a_task
 
 LONG_AGO = NOW - timedelta(days=300)
 LATER = NOW
@@ -65,6 +65,8 @@ STATUS = {
     FAILED: Status.FAILED,
     CANCELLED: Status.CANCELLED,
 }
+STATUS_OF = {Act.SUCCEED: SUCCEEDED, Act.RETRY: WAITING, Act.FAIL: FAILED}
+EXITED, BROKE = PodEnd(container="task", exit_code=0), PodEnd(container="task", exit_code=1)
 NODES = {"node": a_node("node"), "lost": a_node("lost", ready=False, unreachable=True)}
 REFUSAL = Hold(HoldReason.UNKNOWN_TEMPLATE, "no such template")
 
@@ -187,7 +189,7 @@ class Decisions:
             task = msgspec.structs.replace(task, attempt=max(task.attempt, job.attempt))
         if "sweep: past" in without and task.attempt > job.attempt:
             return False
-        return is_due and bool(why_swept(self._job(job), task, LATER, Absences()))
+        return is_due and bool(why_swept(self._job(job), task, DATABASE_ID, LATER, Absences()))
 
     def _close(self, row: Row, view: View) -> Intent:
         cluster = self._cluster(view)
@@ -200,7 +202,7 @@ class Decisions:
         if found.act is Act.RETURN:
             return Return(found.attempt, found.launch, row.token, found.failures)
         uid = int(found.job_uid) if found.job_uid else -1
-        return End(found.attempt, found.launch, uid, SUCCEEDED if found.act is Act.SUCCEED else FAILED)
+        return End(found.attempt, found.launch, uid, STATUS_OF[found.act])
 
     def _task(self, row: Row) -> Task:
         has_started = row.launch > 0
@@ -236,6 +238,11 @@ class Decisions:
             report=self.report,
         )
 
+    @property
+    def _broke(self) -> PodEnd:
+        """The end of the task's container in a Job that failed. Another container may have failed it."""
+        return BROKE if self.report == "exit-code" else EXITED
+
     def _cluster(self, view: View) -> ObservedCluster:
         pods = {}
         for job in view:
@@ -248,6 +255,7 @@ class Decisions:
                     phase="Pending" if job.flags & HIDDEN_PENDING else running,
                     node_name="" if job.flags & UNPLACED else "lost" if job.flags & LOST else "node",
                     had_run=bool(job.flags & RAN),
+                    exit=EXITED if job.phase == COMPLETE else self._broke if has_broken(job) else None,
                     unschedulable_since=LONG_AGO if job.flags & UNPLACED else None,
                     deleting=job.phase == FAILING or bool(job.flags & DELETING),
                 )
@@ -258,6 +266,10 @@ class Decisions:
     @cached_property
     def _identity(self) -> str:
         return task_identity(DATABASE_ID, 42, CREATED)
+
+
+def has_broken(job: Seen) -> bool:
+    return job.phase == BROKEN and bool(job.flags & RAN)
 
 
 def removal(end: Removal, by_uid: dict[str, Seen]) -> tuple[str, Seen, bool]:

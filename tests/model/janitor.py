@@ -4,7 +4,7 @@ act in between.
 
 from tests.model import row as rows
 from tests.model.properties import check_closing
-from tests.model.row import End, Return, Row, is_over
+from tests.model.row import WAITING, End, Return, Row, is_over
 from tests.model.state import Intent, State, seen
 from tests.model.world import World, moved
 
@@ -51,7 +51,7 @@ def called(world: World, row: Row, asked: Intent) -> Row:
     if isinstance(asked, Return):
         return rows.janitor_return(row, asked, world.config.max_failures, is_stale=True, without=without)
     if isinstance(asked, End):
-        return rows.janitor_end(row, asked, without)
+        return rows.janitor_end(row, asked, world.config.max_failures, without)
     assert asked is not None
     assert not isinstance(asked, Row)
     attempt, token = asked
@@ -61,4 +61,6 @@ def called(world: World, row: Row, asked: Intent) -> Row:
 def verb(asked: Intent) -> str:
     if isinstance(asked, Return):
         return "returns the run"
-    return "ends the row" if isinstance(asked, End) else "ends the cancelled run"
+    if isinstance(asked, End):
+        return "retries the row" if asked.status == WAITING else "ends the row"
+    return "ends the cancelled run"

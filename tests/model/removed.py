@@ -152,7 +152,7 @@ REMOVED: Final = (
     Removed("6", "superseded", table(outcome.superseded), run(TOMBSTONES, LATE_POST, count=2, attempts=1), "I1"),
     Removed("6", "first launch", table(outcome.first_launch), run(LATE_POST, retries=1), "I1"),
     Removed("6", "node lost", table(outcome.node_lost), run(PARTITION, never_back=True), "S5"),
-    Removed("6", "launched", table(outcome.launched), run(), "S5"),
+    Removed("6", "launched", table(outcome.launched), run(), "I1"),
     Removed("6", "max_failures 1 started", table(outcome.started_once_only), run(DISRUPTION, max_failures=1), "S5"),
     Removed("6", "exit code", table(outcome.exit_code), run(report="exit-code", janitor="fresh"), "S11"),
     Removed("6", "gone", table(outcome.gone), run(FOREIGN), "S5"),

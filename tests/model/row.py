@@ -159,7 +159,11 @@ class Return(NamedTuple):
 
 
 class End(NamedTuple):
-    """The arguments of `janitor_end`. `launch`, `uid`: of the Job that decides; launch 0 without a Job."""
+    """The arguments of `janitor_end`.
+
+    launch, uid: of the Job that decides; launch 0 without a Job.
+    status: WAITING asks for a retry, which fails a row without failures left.
+    """
 
     attempt: int
     launch: int
@@ -182,7 +186,7 @@ def janitor_return(row: Row, asked: Return, max_failures: int, *, is_stale: bool
     return ended(row, FAILED, without)._replace(failures=failures)
 
 
-def janitor_end(row: Row, asked: End, without: AbstractSet[str] = NONE) -> Row:
+def janitor_end(row: Row, asked: End, max_failures: int, without: AbstractSet[str] = NONE) -> Row:
     is_judged = (row.launch == asked.launch or "end: launch" in without) and (
         row.uid == asked.uid or "end: uid" in without
     )
@@ -191,6 +195,8 @@ def janitor_end(row: Row, asked: End, without: AbstractSet[str] = NONE) -> Row:
         is_open = is_open or (is_over(row) and is_judged)
     if not is_open or (row.attempt != asked.attempt and "end: attempt" not in without):
         return row
+    if asked.status == WAITING:
+        return reported(row, "retry", max_failures, without)
     return ended(row, asked.status, without)
 
 

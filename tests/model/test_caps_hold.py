@@ -7,6 +7,7 @@ from tests.model.caps import Rules, explore_caps
 RULES = ["LIST after winning", "own unseen creates count", "Jobs being deleted count", "no write without trust"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cap", "changes", "fewest"), [(1, 2, 5_000), (2, 1, 5_000)])
 def test_cap_is_exceeded_only_by_late_posts(cap: int, changes: int, fewest: int) -> None:
     found = explore_caps(Rules(cap, changes=changes))

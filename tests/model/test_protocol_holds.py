@@ -16,13 +16,15 @@ AT_A_TIME = 2
 FEWEST_STATES = 1_000_000
 
 
+pytestmark = pytest.mark.slow  # the model is explored for minutes
+
+
 @pytest.fixture(scope="module")
 def found() -> dict[str, Found]:
     with ProcessPoolExecutor(AT_A_TIME, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         return dict(zip([run.name for run in RUNS], pool.map(explore, RUNS), strict=True))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_the_protocol_holds(found: dict[str, Found], run: Configuration) -> None:

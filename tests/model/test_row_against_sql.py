@@ -18,7 +18,7 @@ import pytest_asyncio
 
 from tests.model import row as rows
 from tests.model.row import CANCELLED, FAILED, NONE, PROCESSING, SUCCEEDED, WAITING, Call, End, Return, Row, StartAnswer
-from tests.postgres import Connection, Database, Record
+from tests.rig.postgres import Connection, Database, Record
 
 STATUSES = ("waiting", "processing", "succeeded", "failed", "cancelled")
 OTHER_TOKEN = 1999
@@ -120,9 +120,9 @@ def submitters() -> list[SqlCall]:
 def returns() -> list[SqlCall]:
     found = []
     for attempt, launch, own, failures in product((1, 2, 3), (0, 1, 2), (True, False), (1, 2)):
-        run = f"{attempt}, {launch}, dispatch.token_digest({TOKEN[own]}), {failures}"
+        run = f"{attempt}, {launch}, dispatch_private.token_digest({TOKEN[own]}), {failures}"
         model = return_model(attempt, launch, own, failures)
-        found.append(SqlCall(f"return {run}", f"dispatch.janitor_return(s.id, {run}, 'gone')", model))
+        found.append(SqlCall(f"return {run}", f"dispatch_private.janitor_return(s.id, {run}, 'gone')", model))
     return found
 
 
@@ -137,21 +137,22 @@ def return_model(attempt: int, launch: int, own: bool, failures: int) -> Callabl
 
 def ends() -> list[SqlCall]:
     found = []
-    for attempt, launch, uid, status in product((1, 2, 3), (0, 1, 2), (-1, 1, 2), (SUCCEEDED, FAILED)):
+    for attempt, launch, uid, status in product((1, 2, 3), (0, 1, 2), (-1, 1, 2), (SUCCEEDED, FAILED, WAITING)):
         asked = End(attempt, launch, uid, status)
         job = "NULL" if uid < 0 else f"'job-{uid}'"
-        sql = f"dispatch.janitor_end(s.id, {attempt}, {launch}, {job}, '{STATUSES[status]}', 'parked')"
+        outcome = "retry" if status == WAITING else STATUSES[status]
+        sql = f"dispatch_private.janitor_end(s.id, {attempt}, {launch}, {job}, '{outcome}', 'parked')"
         found.append(SqlCall(f"end {tuple(asked)}", sql, end_model(asked)))
     for attempt, own in product((1, 2, 3), (True, False)):
-        run = f"{attempt}, dispatch.token_digest({TOKEN[own]})"
+        run = f"{attempt}, dispatch_private.token_digest({TOKEN[own]})"
         found.append(
-            SqlCall(f"end cancelled {run}", f"dispatch.janitor_cancel(s.id, {run})", cancel_model(attempt, own))
+            SqlCall(f"end cancelled {run}", f"dispatch_private.janitor_cancel(s.id, {run})", cancel_model(attempt, own))
         )
     return found
 
 
 def end_model(asked: End) -> Callable[[StoredRow], tuple[Row, object]]:
-    return lambda stored: hit(stored.row, rows.janitor_end(stored.row, asked))
+    return lambda stored: hit(stored.row, rows.janitor_end(stored.row, asked, stored.max_failures))
 
 
 def cancel_model(attempt: int, own: bool) -> Callable[[StoredRow], tuple[Row, object]]:
@@ -173,10 +174,10 @@ INSERT INTO dispatch.tasks (max_failures) SELECT most FROM unnest($1::int[]) AS 
 RETURNING id
 """
 STORE = """
-UPDATE dispatch.tasks AS t SET
+UPDATE dispatch_private.tasks AS t SET
     status = s.status, attempt = 2, launch = s.launch, failures = s.failures, job_uid = s.uid, pod_name = s.pod,
-    run_digest = CASE s.status WHEN 'processing' THEN dispatch.token_digest(
-        (SELECT k FROM dispatch.run_tokens(t.id, 2, s.launch, s.uid, s.pod) AS k LIMIT 1)) END,
+    run_digest = CASE s.status WHEN 'processing' THEN dispatch_private.token_digest(
+        (SELECT k FROM dispatch_private.run_tokens(t.id, 2, s.launch, s.uid, s.pod) AS k LIMIT 1)) END,
     started_at = now(), heartbeat_at = now() - s.age * interval '1 s',
     cancel_requested_at = CASE WHEN s.cancel THEN now() END,
     finished_at = CASE WHEN s.status NOT IN ('waiting', 'processing') THEN now() END
@@ -186,9 +187,9 @@ WHERE t.id = s.id
 """
 CALL = """
 SELECT s.id, {call} AS answer
-FROM (SELECT t.id, (SELECT k FROM dispatch.start_keys(t.id, t.created_at) AS k LIMIT 1) AS start_key, s.other,
+FROM (SELECT t.id, (SELECT k FROM dispatch_private.start_keys(t.id, t.created_at) AS k LIMIT 1) AS start_key, s.other,
              CASE t.status WHEN 'processing' THEN
-                  (SELECT k FROM dispatch.run_tokens(t.id, 2, t.launch, t.job_uid, t.pod_name) AS k LIMIT 1)
+                  (SELECT k FROM dispatch_private.run_tokens(t.id, 2, t.launch, t.job_uid, t.pod_name) AS k LIMIT 1)
              ELSE s.other END AS token
       FROM dispatch.tasks AS t
       JOIN unnest($1::bigint[], $2::uuid[]) AS s(id, other) ON s.id = t.id ORDER BY t.id OFFSET 0) AS s
@@ -261,6 +262,7 @@ def difference(before: bytes | None, record: Record, answer: object, expected: t
     return "" if answer == expected_answer else f"the answer is {answer}, the model says {expected_answer}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [starts, reports, submitters, returns, ends], ids=lambda family: family.__name__)
 async def test_model_rows_change_as_sql_rows_do(table: Table, family: Callable[[], list[SqlCall]]) -> None:
     wrong, moves = [], 0

@@ -19,12 +19,14 @@ def test_removed_rule_breaks_a_law(removed: Removed) -> None:
     assert 0 < len(found.trace) <= MOST_STEPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("removed", COVERED, ids=lambda removed: removed.rule)
 def test_covered_rule_alone_breaks_no_law(removed: Removed) -> None:
     found = explore(removed.run, removed.rules)
     assert not found.broken, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS, ids=range(len(RUNS)))
 def test_run_with_all_rules_breaks_no_law(run: Configuration) -> None:
     """Shows that the removed rule, and nothing else, breaks the law in the tests above."""

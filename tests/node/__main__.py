@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Final
 
 from tests.controlplane.binaries import CONTROL_PLANE, CRANE, HELM, KUBECTL, KUBELET, BuildFault, programs
-from tests.debian import CannotRun
 from tests.node import ahead
 from tests.node.book import SIZES, add
 from tests.node.cgroups import PREFIX, Cgroups, remove_abandoned
@@ -27,6 +26,7 @@ from tests.node.images import BuildFailed, images
 from tests.node.packages import check_machine, install
 from tests.node.place import FOLDER
 from tests.node.versions import baseline
+from tests.rig.debian import CannotRun
 
 NAMESPACES: Final = ("unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
 FIRST: Final = '"$@"; exit $?'

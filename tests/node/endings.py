@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.node.installation import Installation
 from tests.node.place import REGISTRY
-from tests.postgres import Record
+from tests.rig.postgres import Record
 
 ABSENT: Final = f"{REGISTRY}/absent:1"
 NO_REGISTRY: Final = "127.0.0.1:9/task:1"
@@ -45,8 +45,8 @@ async def quick(there: Installation) -> Rows:
         "eats": there.insert("eat", max_failures=1),
         "child eats": there.insert("child", max_failures=1),
         "plain": there.insert("sleep", 1, template="plain"),
-        "plain fails": there.insert("exit", 3, template="plain"),
-        "plain eats": there.insert("eat", template="plain"),
+        "plain fails": there.insert("exit", 3, template="plain", max_failures=1),
+        "plain eats": there.insert("eat", template="plain", max_failures=1),
     }
     return Rows(there, {name: await insert for name, insert in asked.items()})
 

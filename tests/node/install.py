@@ -11,14 +11,14 @@ import msgspec
 
 from tests.controlplane.api import KubeFault
 from tests.controlplane.binaries import HELM, KUBECTL, programs
-from tests.deployed import CHART, DEPLOY
 from tests.node.place import SERVICES
 from tests.node.registry import DISPATCHER, PYTHON_TASK
 from tests.node.site import Site
 from tests.node.templates import TEMPLATES
-from tests.pages import INSTALL, find_block
-from tests.postgres import Database
-from tests.postgres_process import binaries
+from tests.rig.deployed import CHART, DEPLOY
+from tests.rig.pages import INSTALL, find_block
+from tests.rig.postgres import Database
+from tests.rig.postgres_process import binaries
 
 ROOT: Final = DEPLOY.parent
 OURS: Final = "dispatcher"

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tests.controlplane.api import Json
 from tests.node.install import JOBS, OURS, Shell, states
 from tests.node.site import Site
-from tests.postgres import Database, Record
+from tests.rig.postgres import Database, Record
 
 TRACE: Final = """
 CREATE TABLE public.trace

@@ -77,9 +77,9 @@ class Load:
         await self._until(is_done, "the end of the work")
         await working
 
-    async def ended(self) -> Outcome:
-        """Returns when every row has ended."""
-        await self._until(self._are_over, "the end of all rows")
+    async def ended(self, more_seconds: float = 0) -> Outcome:
+        """Returns when every row has ended. `more_seconds`: that a launch may wait for its start."""
+        await self._until(self._are_over, "the end of all rows", SECONDS + more_seconds)
         admin = await self.there.database.session("admin")
         rows = [await self.there.database.task(task_id) for task_id in self.ids]
         traces = await self.there.traces(self.ids)
@@ -112,10 +112,10 @@ class Load:
         found: int = await admin.fetchval(query, self.ids, list(ENDED))
         return found
 
-    async def _until(self, holds: Holds, what: str) -> None:
+    async def _until(self, holds: Holds, what: str, seconds: float = SECONDS) -> None:
         site = self.there.site
         try:
-            await site.plane.wait_for(holds, what, SECONDS)
+            await site.plane.wait_for(holds, what, seconds)
         except TimeoutError as late:
             late.add_note(await self._rows())
             for namespace in (JOBS, OURS):

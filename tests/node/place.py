@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.debian import CannotRun
 from tests.node.packages import check_machine
+from tests.rig.debian import CannotRun
 
 FOLDER: Final = "NODE_SUITE"
 """Variable with the folder of the run. `python -m tests.node` sets it in the namespaces that it makes."""

@@ -18,7 +18,7 @@ from tests.node.node import Node
 from tests.node.place import EVERYBODY, FOLDER, make_network
 from tests.node.plane import ReachablePlane
 from tests.node.registry import Registry
-from tests.postgres import PostgresServer
+from tests.rig.postgres import PostgresServer
 
 NODES: Final = (1, 2)
 

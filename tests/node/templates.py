@@ -5,10 +5,10 @@ from typing import Final
 import yaml
 
 from tests.controlplane.api import Json
-from tests.deployed import DEPLOY
 from tests.node.node import LABEL
 from tests.node.place import REGISTRY
 from tests.node.registry import EXEC, PYTHON_TASK, TASK
+from tests.rig.deployed import DEPLOY
 
 EXAMPLE: Final = DEPLOY.parent / "docs" / "examples" / "without-python.yaml"
 RUN: Final = ("/dispatcher/bin/dispatcher", "exec", "--")

@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from dispatcher.placement.cache import cache_digest
+from dispatcher.placement.placing import cache_digest
+from tests.integration.cache_places import of_ours
 from tests.node.confinement import STRICT, pods_of_ours, status_of_each_process
 from tests.node.install import OURS, SETTINGS, upgrade
 from tests.node.installation import Installation
@@ -50,7 +51,6 @@ async def test_keeper_tells_what_a_task_left_and_removes_it(there: Installation,
         await there.shell.run(f"dispatcher cache drop --namespace {OURS} --queue default --key maps")
         await there.shell.run(f"kubectl -n {OURS} delete pod {pod['metadata']['name']}")  # its next round is at once
         await plane.wait_for(lambda: not cache.exists(), "the keeper removes the directory", 60)
-        condemned = tmp_path / "dispatcher" / ".keeper" / "condemned"
-        await plane.wait_for(lambda: not list(condemned.iterdir()), "nothing is left of it", 30)
+        await plane.wait_for(lambda: of_ours(tmp_path / "dispatcher") == [], "nothing is left of it", 30)
     finally:
         await upgrade(there.site, there.shell)

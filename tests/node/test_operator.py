@@ -4,8 +4,8 @@ from datetime import datetime
 
 import msgspec
 
-from dispatcher.doctor.finding import State
-from dispatcher.doctor.report import Report
+from dispatcher.doctor.finding import FindingState
+from dispatcher.doctor.program import DoctorReport
 from tests.controlplane.api import Json
 from tests.node.book import Book
 from tests.node.breaking import leader
@@ -19,26 +19,26 @@ TRIES = 3
 
 async def test_doctor_finds_no_fault_in_the_pod_and_ends_with_0(there: Installation) -> None:
     """The shell fails if the exit status is another one."""
-    report = msgspec.json.decode(await there.shell.run(f"{IN_THE_POD} doctor --json"), type=Report)
-    wrong = [one for one in report.findings if one.state in {State.FAULT, State.WARNING}]
+    report = msgspec.json.decode(await there.shell.run(f"{IN_THE_POD} doctor --json"), type=DoctorReport)
+    wrong = [one for one in report.findings if one.state in {FindingState.FAULT, FindingState.WARNING}]
     assert (wrong, report.faults) == ([], 0)
-    assert any(one.state is State.GOOD for one in report.findings)
+    assert any(one.state is FindingState.GOOD for one in report.findings)
 
 
 async def test_doctor_finds_no_fault_in_the_pod_of_the_janitor(there: Installation) -> None:
     asked = f"kubectl -n {OURS} exec deploy/dispatcher-janitor -- dispatcher doctor --json"
-    report = msgspec.json.decode(await there.shell.run(asked), type=Report)
-    wrong = [one for one in report.findings if one.state in {State.FAULT, State.WARNING}]
+    report = msgspec.json.decode(await there.shell.run(asked), type=DoctorReport)
+    wrong = [one for one in report.findings if one.state in {FindingState.FAULT, FindingState.WARNING}]
     assert (wrong, report.faults) == ([], 0)
-    good = {(one.what, one.where) for one in report.findings if one.state is State.GOOD}
+    good = {(one.what, one.where) for one in report.findings if one.state is FindingState.GOOD}
     assert ("MissingVerb", "account dispatcher-janitor") in good
 
 
 async def test_doctor_ends_with_1_if_there_is_a_fault(there: Installation) -> None:
     """The account has no rights in the namespace where it is told to look for its programs."""
     script = f"{IN_THE_POD} doctor --json --namespace elsewhere && exit 7 || test $? = 1"
-    report = msgspec.json.decode(await there.shell.run(script), type=Report)
-    assert {one.what for one in report.findings if one.state is State.FAULT} == {"MissingVerb"}
+    report = msgspec.json.decode(await there.shell.run(script), type=DoctorReport)
+    assert {one.what for one in report.findings if one.state is FindingState.FAULT} == {"MissingVerb"}
 
 
 async def test_status_and_explain_answer_in_the_pod(there: Installation) -> None:

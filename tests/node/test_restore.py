@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.node.install import ready
 from tests.node.installation import ENDED, Installation
 from tests.node.load import Load
-from tests.pages import INSTALL, find_block
+from tests.rig.pages import INSTALL, find_block
 
 FEW, LATE = 16, 5
 BEGINNING = "# needs a cluster\npsql work"

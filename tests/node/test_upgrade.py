@@ -11,18 +11,18 @@ import pytest_asyncio
 from dispatcher import __version__
 from dispatcher.pg.migrate import NEWEST
 from tests.controlplane.api import Json
-from tests.deployed import CHART
 from tests.node.book import Book
 from tests.node.breaking import leader
 from tests.node.install import OURS, REPOSITORY, ready, upgrade
 from tests.node.installation import Installation
 from tests.node.load import LONGEST_STALL, SECONDS, Load
 from tests.node.versions import ADDS, AFTER, LAST, NEXT, REMOVES, last_chart
+from tests.rig.deployed import CHART
 
 ROWS = 18  # unfinished at any time; twelve of them run
 UNDO = f"""
-ALTER TABLE dispatch.queues DROP COLUMN IF EXISTS of_next;
-DELETE FROM dispatch.schema_version WHERE version > {NEWEST};
+ALTER TABLE dispatch_private.queues DROP COLUMN IF EXISTS of_next;
+DELETE FROM dispatch_private.schema_version WHERE version > {NEWEST};
 """
 
 

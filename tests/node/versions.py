@@ -18,8 +18,8 @@ from tests.node.images import ROOT, base, build, images, run, unpack
 from tests.node.oci import Image
 from tests.node.place import REGISTRY
 
-FIRST_BASELINE: Final = "e4db24a29ed08b2084d92d2096b7678b44ee1259"
-"""The commit before there was an image. It counts until the first release has a tag."""
+TABLES: Final = "sql/migrations/0027_post_tables.sql"
+"""The commit that added this file is the first with the tables in dispatch_private, which refuse earlier programs."""
 OF_BASELINE: Final = ("dispatcher", "sql", "pyproject.toml", "LICENSE", "README.md")
 CHART: Final = "deploy/chart"
 OF_CHECKOUT: Final = ("deploy/image", "requirements-run.lock", ".dockerignore")
@@ -27,15 +27,15 @@ OF_CHECKOUT: Final = ("deploy/image", "requirements-run.lock", ".dockerignore")
 LAST: Final = f"{__version__}-last"
 NEXT: Final = f"{__version__}-next"
 AFTER: Final = f"{__version__}-after"
-ADDS: Final = (f"{NEWEST + 1:04}_pre_adds.sql", "ALTER TABLE dispatch.queues ADD COLUMN of_next text;\n")
-REMOVES: Final = (f"{NEWEST + 2:04}_post_removes.sql", "ALTER TABLE dispatch.queues DROP COLUMN of_next;\n")
+ADDS: Final = (f"{NEWEST + 1:04}_pre_adds.sql", "ALTER TABLE dispatch_private.queues ADD COLUMN of_next text;\n")
+REMOVES: Final = (f"{NEWEST + 2:04}_post_removes.sql", "ALTER TABLE dispatch_private.queues DROP COLUMN of_next;\n")
 MIGRATIONS: Final[Mapping[str, Mapping[str, str]]] = {NEXT: dict([ADDS]), AFTER: dict([ADDS, REMOVES])}
 """The migrations of each version to come that the checkout does not have."""
 
 
 def baseline() -> Path:
-    """A folder with the last release, or FIRST_BASELINE: the OCI layout `image`, and `chart` if it has one."""
-    commit = newest_tag() or FIRST_BASELINE
+    """A folder with the last release, or the first baseline: the OCI layout `image`, and `chart` if it has one."""
+    commit = newest_tag() or first_baseline()
     made = [path.read_bytes() for path in (Path(__file__), *sorted(files_of_checkout()))]
     return cached("baseline", digest_of((base().name, commit, *made)), lambda to: make_baseline(commit, to))
 
@@ -48,6 +48,11 @@ def last_chart() -> Path:
 
 def newest_tag() -> str:
     return next(iter(run("git", "tag", "--list", "v*", "--sort=-version:refname").split()), "")
+
+
+def first_baseline() -> str:
+    """The commit that counts until the first release has a tag."""
+    return run("git", "log", "--diff-filter=A", "--format=%H", "-1", "--", TABLES).strip()
 
 
 def files_of_checkout() -> Iterator[Path]:

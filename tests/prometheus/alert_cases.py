@@ -20,6 +20,7 @@ UP: Final = 'dispatcher_database_up{instance="a"}'
 CYCLES: Final = 'dispatcher_last_round_timestamp_seconds{instance="a",component="dispatch"}'
 JANITOR: Final = 'dispatcher_last_round_timestamp_seconds{instance="j",component="janitor"}'
 IN_LINE: Final = 'dispatcher_waiting_tasks{instance="a",queue="default",reason="InLine"}'
+UNANSWERED: Final = 'dispatcher_demand_unanswered_seconds{instance="a"}'
 OLDEST: Final = 'dispatcher_oldest_wait_seconds{instance="a",queue="default"}'
 FIRST: Final = 'dispatcher_launches_total{instance="a",launch="first"}'
 AGAIN: Final = 'dispatcher_launches_total{instance="a",launch="again"}'
@@ -33,6 +34,9 @@ CERTIFICATE: Final = 'dispatcher_credential_end_timestamp_seconds{instance="e",c
 TOKEN: Final = 'dispatcher_credential_end_timestamp_seconds{instance="a",credential="token"}'
 DISK: Final = 'dispatcher_cache_disk_used_ratio{instance="k"}'
 KEPT: Final = 'dispatcher_last_round_timestamp_seconds{instance="k",component="cache-keeper"}'
+ENDED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="succeeded"}'
+CANCELLED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="cancelled"}'
+FAILED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="failed"}'
 HALTED: Final = {FIRST: "0+30x60 1800x{samples}", CREATED: "0+30x60 1800x{samples}"}
 """The last launch is that of minute 60."""
 
@@ -72,8 +76,24 @@ WAITS: Final = (
     Case("the batch of each night", {OLDEST: f"40x120 3000x12 40x{DAY // 5 - 13} 3000x{{samples}}"},
          {DAY + 610: [], DAY + 640: [], DAY + 780: ticket("OldestWait")}, DAY + 780, 5),
     Case("a paused queue", {OLDEST: "_x60 1900+60x{samples}", **waiting("Paused")}, {75: [], 90: []}),
+    Case("demand without an answer", {UNANSWERED: "_x60 3000+60x{samples}"},
+         {70: [], 80: ticket("DemandUnanswered")}),
+    Case("demand that is answered", {UNANSWERED: "_x60 3000+60x9 0x{samples}"}, {85: []}),
+    Case("a node that rejects Pods", {'dispatcher_rejecting_nodes{instance="a"}': "0x60 1x{samples}"},
+         {63: [], 70: ticket("NodeRejects")}),
+    Case("a finalizer that nobody takes away",
+         {'dispatcher_kept_objects{instance="a",finalizer="backup.example/copy"}': "_x60 3x{samples}"},
+         {68: [], 75: ticket("ObjectsKept")}),
     Case("parked rows", {'dispatcher_parked_tasks{instance="a",reason="Poison"}': "_x60 2x{samples}"},
          {70: [], 80: ticket("ParkedRows")}),
+    Case("one row of the night that fails", {FAILED: "0x60 1x{samples}", ENDED: "0x{samples}"},
+         {60: [], 65: ticket("RowsFail"), 110: ticket("RowsFail"), 125: []}, 130),
+    Case("one row of eleven that fails", {FAILED: "0+1x{samples}"}, {30: [], 90: []}),
+    Case("one row of six that fails", {FAILED: "0x60 0+2x{samples}"}, {61: [], 125: ticket("RowsFail")}, 130),
+    Case("failures beside many rows that are cancelled",
+         {FAILED: "0x60 0+2x{samples}", CANCELLED: "0+100x{samples}"}, {61: [], 125: ticket("RowsFail")}, 130),
+    Case("a leader that begins anew", {FAILED: "0+1x60 0+1x{samples}", ENDED: "0+10x60 0+10x{samples}"},
+         {62: [], 90: []}),
 )  # fmt: skip
 PROGRAMS: Final = (
     Case("no replica that leads", {LEADER: "1x60 0x{samples}", IN_LINE: "5x60 stale", **HALTED},

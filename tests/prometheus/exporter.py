@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from tests.loopback import on_loopback
+from tests.rig.loopback import on_loopback
 
 CPU = "container_cpu_usage_seconds_total"
 MEMORY = "container_memory_working_set_bytes"

@@ -17,14 +17,6 @@ from tests.prometheus.server import PrometheusServer, Target
 NEED_IT = frozenset({"prometheus", "promtool", "watched"})
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with Prometheus are slow: it is built for minutes."""
-    for item in items:
-        if NEED_IT.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.slow)
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any(NEED_IT.intersection(getattr(item, "fixturenames", ())) for item in session.items)
     if wanted and not session.config.option.collectonly:

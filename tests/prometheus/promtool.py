@@ -35,6 +35,8 @@ HEALTHY: Final[Series] = {
     'dispatcher_oldest_wait_seconds{instance="a",queue="default"}': "40x{samples}",
     'dispatcher_launches_total{instance="a",launch="first"}': "0+30x{samples}",
     'dispatcher_launches_total{instance="a",launch="again"}': "0x{samples}",
+    'dispatcher_tasks_ended_total{instance="a",queue="default",status="succeeded"}': "0+10x{samples}",
+    'dispatcher_tasks_ended_total{instance="a",queue="default",status="failed"}': "0x{samples}",
     'dispatcher_job_creates_total{instance="a",outcome="created"}': "0+30x{samples}",
     'dispatcher_job_creates_total{instance="a",outcome="forbidden"}': "0x{samples}",
     'dispatcher_job_creates_total{instance="a",outcome="quota"}': "0+20x{samples}",

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from aiohttp import web
 
 from tests.controlplane.waiting import moment
-from tests.loopback import on_loopback
+from tests.rig.loopback import on_loopback
 
 Answer: TypeAlias = "Callable[[Scripted, web.Request], Awaitable[web.StreamResponse]]"
 CHUNK = b" " * 65536

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.kube.objects import read_job
-from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.cluster import Node, Pod, PodEnd
 from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest, Phase
 from tests.property.timing import Timeline
 
@@ -151,7 +151,8 @@ class Cluster:
         job = self.job_of(pod) if pod else None
         if pod is None or job is None or job.phase is not Phase.ACTIVE:
             return False
-        self.put_pod(msgspec.structs.replace(pod, phase="Succeeded" if code == 0 else "Failed"))
+        phase, end = "Succeeded" if code == 0 else "Failed", PodEnd(container="task", exit_code=code)
+        self.put_pod(msgspec.structs.replace(pod, phase=phase, exit=end))
         if code == 0:
             self._end(job, Phase.COMPLETE, "CompletionsReached")
         else:

@@ -7,9 +7,9 @@ import msgspec
 
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, Phase
-from tests.builders import OTHER_DATABASE
 from tests.property.cluster import NODE
 from tests.property.world import World
+from tests.rig.builders import OTHER_DATABASE
 
 T = TypeVar("T")
 FOREIGN: Final = "0" * 64

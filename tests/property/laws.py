@@ -16,18 +16,17 @@ from math import inf
 from dispatcher.admission.dispatch import Decision
 from dispatcher.admission.snapshot import effective_queues
 from dispatcher.jobs.env import CONTRACT
-from dispatcher.model.identity import job_name, name_of, task_identity
 from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest, Phase
-from dispatcher.model.launches import Order
+from dispatcher.model.launches import LaunchSpec, job_name, name_of, task_identity
 from dispatcher.model.tasks import Queue, Status
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import DATABASE_ID
 from tests.property.api import Api, Held, Late
 from tests.property.cluster import Cluster, Container
 from tests.property.kubelet import seen_env, seen_words
 from tests.property.removal_laws import RemovalLaws
 from tests.property.replica import ADMISSION, PASSED, RULES, Replica
 from tests.property.rows import Look, Row, Table
+from tests.rig.builders import DATABASE_ID
 
 TEMPLATES_OWN = {"default": {"SECRET", "MODE"}, "other": set[str]()}
 Caps = dict[str, tuple[float, float]]
@@ -51,7 +50,7 @@ class Laws:
         self.answers: Counter[str] = Counter()
         self.relaunches = self.deletes = 0
         self.breach: AssertionError | None = None
-        self._orders: dict[str, Order] = {}
+        self._orders: dict[str, LaunchSpec] = {}
         self._listed: dict[int, frozenset[int]] = {}  # rows that a replica has listed so far
         self.term = 0
         self._terms: dict[str, int] = {}  # the term in which a create was decided first
@@ -184,7 +183,7 @@ class Laws:
         is_told = other.uid in self.strays and job.task_id not in self.touched
         return is_told and self._cluster.made_at[other.name] <= self._decided_at[job.name]
 
-    def _check_budgets(self, job: Job, order: Order) -> None:
+    def _check_budgets(self, job: Job, order: LaunchSpec) -> None:
         """Checks that launch numbers grow and are bounded, and that failures and unstarted launches are counted."""
         task, key = order.task, (job.task_id, job.attempt)
         most = RULES.max_launches + task.max_failures + 20
@@ -223,7 +222,7 @@ def on_its_way(one: Held | Late) -> tuple[str, int]:
     return one.manifest["metadata"]["name"], int(one.manifest["metadata"]["labels"]["dispatcher.internal/task-id"])
 
 
-def row_key(order: Order) -> str:
+def row_key(order: LaunchSpec) -> str:
     return f"{order.task.id}/{order.task.attempt}"
 
 
@@ -245,7 +244,7 @@ def highest(one: Caps, other: Caps) -> Caps:
     return {name: (max(a[0], b[0]), max(a[1], b[1])) for name, (a, b) in pairs.items()}
 
 
-def is_due(order: Order, look: Look) -> bool:
+def is_due(order: LaunchSpec, look: Look) -> bool:
     """Whether the row was read as waiting or processing, as due, and in a queue that is not paused."""
     task, queue = look.rows[order.task.id].task, effective_queues(look.frame.queues).get(order.task.queue)
     is_paused = queue is not None and queue.paused_until is not None and queue.paused_until > look.now
@@ -279,7 +278,7 @@ def check_reasons(look: Look, decision: Decision, resting: Set[int], listed: Set
             assert queue.paused_until > look.now, "I19: Paused, and it is open"
 
 
-def check_container(manifest: Manifest, order: Order) -> None:
+def check_container(manifest: Manifest, order: LaunchSpec) -> None:
     """I17: the container gets exactly the variables of contract, template and row, unchanged."""
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     seen, request = seen_env(container), order.request

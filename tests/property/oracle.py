@@ -97,6 +97,7 @@ def row_reasons(snapshot: ClusterSnapshot, candidate: Candidate) -> list[tuple[s
     of_job = str(verdict.reason) if isinstance(verdict, Hold) else ""
     return [
         (of_job, of_job in UNDER_WAY and not snapshot.is_blind),
+        ("PolicyDenied", queue is None),
         (str(offer.reason) if isinstance(offer, Hold) else "", isinstance(offer, Hold)),
         ("NotDue", task.run_at is not None and task.run_at > snapshot.now),
         ("Paused", queue is not None and queue.paused_until is not None and queue.paused_until > snapshot.now),

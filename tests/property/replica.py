@@ -6,32 +6,29 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from dispatcher.admission.dispatch import Decision, Dispatch
-from dispatcher.admission.ports import DispatchPorts
+from dispatcher.admission.dispatch import Decision, Dispatch, DispatchPorts
 from dispatcher.admission.room_view import RoomView
 from dispatcher.jobs.catalog import Catalog
-from dispatcher.jobs.launcher import Launcher
-from dispatcher.jobs.manifest import Site
+from dispatcher.jobs.manifest import JobSite
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.picture import JobsPicture
-from dispatcher.jobs.submit import Submitter
+from dispatcher.jobs.submit import Launcher, Submitter
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.jobs import End
 from dispatcher.model.snapshot import ClusterView
-from dispatcher.runtime.rate import Bucket
+from dispatcher.runtime.clock import Bucket
 from dispatcher.settings.definition import AdmissionSettings, JobSettings, PlacementSettings, SweepSettings
-from dispatcher.sweep.collect import Sweep, SweepPorts
-from dispatcher.sweep.remove import Remover
-from tests.builders import ANYWHERE
+from dispatcher.sweep.sweep import Remover, Sweep, SweepPorts
 from tests.property.api import Api, Network
 from tests.property.rows import Look, Table
 from tests.property.timing import Timeline
 from tests.property.views import View
+from tests.rig.builders import ANYWHERE
 
 TEMPLATES: Final = str(Path(__file__).parent / "templates")
 PASSED: Final = {"S3_URL": "s3://bucket?price=$5"}
-SITE: Final = Site("dispatcher", "jobs", 600, PlacementSettings(), PASSED)
+SITE: Final = JobSite("dispatcher", "jobs", 600, PlacementSettings(), PASSED)
 RULES: Final = Rules(max_launches=3, start_deadline_seconds=120, node_lost_seconds=90)
 ADMISSION: Final = AdmissionSettings(max_jobs=4, pending_grace_seconds=30)
 SWEEPING: Final = SweepSettings(tombstone_seconds=60)
@@ -107,6 +104,7 @@ class Replica:
         self._remover = remover = Remover(self.api, self._note_refusal, self.clock)
         self.catalog = Catalog(JobSettings(templates_dir=TEMPLATES), frozenset(PASSED))
         submitter = Submitter(self.api, SITE, self.memory, self._note_refusal, self.clock)
+        submitter.sleep = self._no_time
         self.launcher = Launcher(submitter, self.memory, self.catalog, RULES, self.clock)
         ports = DispatchPorts(
             self._cycle_view, self.database.rows, str, lambda: True, self, self._remove, ANYWHERE, clock=self.clock
@@ -119,6 +117,9 @@ class Replica:
         self.sweep = Sweep(sweeping, SWEEPING, bucket)
         self.refusals = 0
         self.pauses: dict[str, float] = {}
+
+    async def _no_time(self, _: float) -> None:
+        """A pause between two POSTs of one create. The steps of a run move the clock, not this."""
 
     def is_trusted(self) -> bool:
         return self.term() != 0

@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model.identity import start_key
+from dispatcher.model.launches import start_key
 from dispatcher.model.snapshot import Frame
 from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Queue, Request, Status, Task
-from tests.builders import DATABASE_ID
 from tests.property.timing import Timeline
+from tests.rig.builders import DATABASE_ID
 
 SECRET: Final = (b"inner" * 12, b"outer" * 12)
 STALE: Final = timedelta(seconds=60)
@@ -78,7 +78,8 @@ class Table:
         task = Task(
             id=id_, queue=new_task.queue, priority=new_task.priority, run_at=new_task.run_at,
             timeout_seconds=new_task.timeout_seconds, max_failures=new_task.max_failures, template=new_task.template,
-            status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, submitted_by=new_task.submitted_by,
+            status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, pod_name=None,
+            submitted_by=new_task.submitted_by,
             created_at=self._clock.of_rows, started_at=None, heartbeat_at=None, finished_at=None,
             cancel_requested_at=None, kind=digest(new_task),
         )  # fmt: skip
@@ -95,7 +96,15 @@ class Table:
         if is_free and at[1] > task.launch and task.cancel_requested_at is None:
             self._tokens += 1
             token, now = f"token-{self._tokens}", self._clock.of_rows
-            self._set(row, status=Status.PROCESSING, launch=at[1], job_uid=by[0], started_at=now, heartbeat_at=now)
+            self._set(
+                row,
+                status=Status.PROCESSING,
+                launch=at[1],
+                job_uid=by[0],
+                pod_name=by[1],
+                started_at=now,
+                heartbeat_at=now,
+            )
             self.rows[id_] = msgspec.structs.replace(self.rows[id_], run_token=token, pod=by[1])
             self.starts.setdefault((id_, at[0]), []).append(at[1])
             return token
@@ -150,7 +159,13 @@ class Table:
 
     def _next_attempt(self, row: Row, **changes: Any) -> None:
         attempt = row.task.attempt + 1
-        cleared: dict[str, Any] = {"launch": 0, "job_uid": None, "cancel_requested_at": None, "finished_at": None}
+        cleared: dict[str, Any] = {
+            "launch": 0,
+            "job_uid": None,
+            "pod_name": None,
+            "cancel_requested_at": None,
+            "finished_at": None,
+        }
         self._set(row, status=Status.WAITING, attempt=attempt, **cleared, **changes)
         self._clear_token(row.task.id)
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dispatcher.admission.claims import Claim
-from dispatcher.admission.room import Room, room_of
-from dispatcher.admission.room_index import RoomIndex
-from dispatcher.model.capacity import BoundPod
-from dispatcher.model.cluster import Node
+from dispatcher.admission.room import Room, RoomIndex, room_of
+from dispatcher.model.cluster import BoundPod, Node
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds
-from tests.builders import NOW, a_job
+from tests.rig.builders import NOW, a_job
 
 
 @dataclass

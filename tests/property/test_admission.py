@@ -8,20 +8,19 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.admission.cycle import plan_cycle
+from dispatcher.admission.cycle import LaunchOrder, plan_cycle
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import take_turns
-from dispatcher.admission.order import LaunchOrder
 from dispatcher.admission.scan import Scan
 from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, Pending, plan_load
 from dispatcher.model.jobs import Job, LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_job, a_kind, a_queue, a_snapshot, a_task, ago, an_indexed_row, later
-from tests.indexing import RowIndex
 from tests.property.oracle import decide
 from tests.property.profiles import FACT
+from tests.rig.builders import a_job, a_kind, a_queue, a_snapshot, a_task, ago, an_indexed_row, later
+from tests.rig.indexing import RowIndex
 
 QUEUES = ("a", "b", "undeclared")
 SHAPES = ("small", "large")

@@ -5,12 +5,12 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.jobs.breaker import LONGEST_PAUSE_SECONDS, LONGEST_WISH_SECONDS, Breaker
+from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, LONGEST_WISH_SECONDS, Breaker
 from dispatcher.model.verdicts import Hold, HoldReason
-from dispatcher.runtime.rate import Bucket
+from dispatcher.runtime.clock import Bucket
 from dispatcher.sweep.plan import Absences
-from tests.builders import NOW
 from tests.property.profiles import FACT
+from tests.rig.builders import NOW
 
 CONFIRMATIONS = 3
 CONFIRM_EVERY = timedelta(seconds=10)

@@ -6,14 +6,13 @@ from datetime import timedelta
 import pytest
 
 from dispatcher.admission.claims import GUARD, Claims
-from dispatcher.admission.cycle import plan_cycle
+from dispatcher.admission.cycle import plan_cycle, plan_taken_back
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.probes import plan_taken_back
 from dispatcher.admission.snapshot import ClusterSnapshot
-from dispatcher.model.launches import JobsVerdict, Launch, Offer, Probe, Run
+from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodRun, Probe
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import a_pod, a_queue, a_snapshot, a_task
 from tests.property.simulated_nodes import SimulatedNodes, SimulatedPod
+from tests.rig.builders import a_pod, a_queue, a_snapshot, a_task
 from tests.unit.rooms import a_node, needs
 
 NODES, CORES = 4, 4
@@ -43,9 +42,10 @@ class Simulation:
             for pod in self.nodes.waiting
         ]
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[PodRun]:
         return [
-            Run(pod.node, dict(pod.needs.asks), pod.bound_at + timedelta(seconds=LONGEST)) for pod in self.nodes.running
+            PodRun(pod.node, dict(pod.needs.asks), pod.bound_at + timedelta(seconds=LONGEST))
+            for pod in self.nodes.running
         ]
 
     # One second
@@ -101,6 +101,7 @@ def wait_of_large_row(seconds: int, *, with_claims: bool, probes: int, seed: int
     return float("inf")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("probes", [0, 1])
 def test_large_row_starts_within_its_guard_and_the_longest_run_of_the_small_ones(probes: int, seed: int) -> None:
@@ -108,6 +109,7 @@ def test_large_row_starts_within_its_guard_and_the_longest_run_of_the_small_ones
     assert wait_of_large_row(900, with_claims=True, probes=probes, seed=seed) <= bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("probes", [0, 1])
 def test_large_row_never_starts_without_a_claim(probes: int) -> None:
     assert wait_of_large_row(1800, with_claims=False, probes=probes, seed=1) == float("inf")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.extender.node_filter import unreserved_filter
+from dispatcher.extender.nodes import unreserved_filter
 from dispatcher.extender.server import BadBody, Call, Extender
 from tests.contract.bodies import CONTAINER, POD, ROOMS, SECRET, asking, node, whole
 from tests.property.mutations import change
@@ -184,6 +184,7 @@ spec = st.fixed_dictionaries({}, optional={"containers": values, "initContainers
 pods = values | st.fixed_dictionaries({}, optional={"metadata": values | metadata, "spec": values | spec})
 
 
+@pytest.mark.slow
 @FACT
 @given(pods)
 def test_nodes_pass_for_any_pod(pod: object) -> None:

@@ -10,16 +10,15 @@ from msgspec import Struct
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.scan import Scan
-from dispatcher.admission.shares import dominant
-from dispatcher.admission.snapshot import Allowance, plan_load
-from dispatcher.model.amounts import added
+from dispatcher.admission.snapshot import Allowance, dominant, plan_load
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.needs import PodNeeds
+from dispatcher.model.resources import added
 from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold
-from tests.builders import a_queue, a_snapshot, a_task, an_indexed_row
-from tests.indexing import RowIndex
 from tests.property.simulated_nodes import SimulatedNodes, SimulatedPod
+from tests.rig.builders import a_queue, a_snapshot, a_task, an_indexed_row
+from tests.rig.indexing import RowIndex
 from tests.unit.rooms import a_node, needs
 
 NODES, CORES, GIB = 10, 8, 16

@@ -14,8 +14,8 @@ from dispatcher.admission.snapshot import Allowance, plan_load
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.tasks import IndexedRow, Kind, Queue
 from dispatcher.model.verdicts import Hold
-from tests.builders import a_queue, a_snapshot, a_task, an_indexed_row
-from tests.indexing import RowIndex
+from tests.rig.builders import a_queue, a_snapshot, a_task, an_indexed_row
+from tests.rig.indexing import RowIndex
 
 OFFER = Offer("app:1", "small", "default")
 CAP = 60
@@ -138,6 +138,7 @@ async def test_rows_of_a_quiet_queue_start_in_the_first_cycle_with_room() -> Non
     assert simulation.starts("quiet") == [(id_, room_at) for id_ in quiet]
 
 
+@pytest.mark.slow
 async def test_equal_rows_of_a_steady_stream_wait_alike() -> None:
     """The longest wait is at most 2.5 times the mean."""
     simulation, lengths = Simulation(a_queue("a"), a_queue("b")), {"a": (5, 15), "b": (5, 15)}

@@ -11,22 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.jobs.env import CONTRACT
+from dispatcher.jobs.env import CONTRACT, is_trusted
 from dispatcher.jobs.manifest import build_job
-from dispatcher.jobs.overrides import judge_kind
 from dispatcher.jobs.policy import check_job
+from dispatcher.jobs.row_check import judge_kind
 from dispatcher.jobs.templates import Template
-from dispatcher.jobs.trusted_env import is_trusted
-from dispatcher.model.identity import DOMAIN
 from dispatcher.model.jobs import Manifest
-from dispatcher.model.launches import Launch, Offer, Order
+from dispatcher.model.launches import DOMAIN, Launch, LaunchSpec, Offer
 from dispatcher.model.tasks import Kind
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_kind, a_request, a_task, a_template, an_order
 from tests.property.kubelet import seen_env, seen_words
 from tests.property.profiles import FACT
 from tests.property.replica import PASSED
 from tests.property.replica import SITE as OPEN_SITE
+from tests.rig.builders import a_kind, a_request, a_task, a_template, an_order
 
 NAMES = ["A", "MODE", "KEY", "S3_URL", "TASK_ID", "LD_PRELOAD", "DISPATCHER_X", "NODE_NAME", "a b", "1A", "",
          "PYTHONPATH", "http_proxy"]  # fmt: skip
@@ -87,7 +85,7 @@ def one_request(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return dict(accepted), {} if accepted else dict([pair for pair in spec.items() if pair[0] in OPENINGS][:1]), *rest
 
 
-def offer_and_job(template: Template, row: tuple[Any, ...]) -> tuple[Offer | Hold, Order, Manifest]:
+def offer_and_job(template: Template, row: tuple[Any, ...]) -> tuple[Offer | Hold, LaunchSpec, Manifest]:
     """The offer for the row's kind, and the Job that would be built from the row even if its kind is held."""
     env, spec, limit, number = row
     judged = {name: value for name, value in spec.items() if name not in {"command", "args"}}
@@ -97,7 +95,7 @@ def offer_and_job(template: Template, row: tuple[Any, ...]) -> tuple[Offer | Hol
     return judge_kind(kind, {template.name: template}, frozenset(PASSED)), order, build_job(order, template, OPEN_SITE)
 
 
-def job_without_request(template: Template, order: Order) -> Manifest:
+def job_without_request(template: Template, order: LaunchSpec) -> Manifest:
     """The Job of the same launch for a row without requests."""
     asked = msgspec.structs.replace(order, request=a_request())
     return build_job(asked, template, OPEN_SITE)

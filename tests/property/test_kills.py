@@ -3,6 +3,7 @@
 from typing import Final
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,6 +66,7 @@ def kill_if_held(world: World, *, landed: bool) -> None:
         return
 
 
+@pytest.mark.slow
 @STORY
 @given(scenarios, st.integers(0, 12), st.booleans())
 def test_a_killed_dispatcher_makes_the_same_jobs(scenario: Scenario, kill_at: int, landed: bool) -> None:

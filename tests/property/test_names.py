@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from dispatcher.jobs.manifest import build_job
-from dispatcher.model.launches import Launch, Offer, Order
-from tests.builders import SITE, a_request, a_task, a_template
+from dispatcher.model.launches import Launch, LaunchSpec, Offer
+from tests.rig.builders import SITE, a_request, a_task, a_template
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_names.json").read_text(encoding="utf-8"))
 
@@ -26,7 +26,7 @@ def metadata(asked: dict[str, Any]) -> dict[str, Any]:
                   template=asked["template"], submitted_by=asked["submitted_by"])  # fmt: skip
     launch = Launch(asked["launch"], asked["unstarted"], asked["disrupted"])
     request = a_request(task_id=task.id, cache_key=asked["cache_key"])
-    order = Order(task, request, launch, Offer("app:1", asked["shape"], task.template), asked["database_id"])
+    order = LaunchSpec(task, request, launch, Offer("app:1", asked["shape"], task.template), asked["database_id"])
     site = msgspec.structs.replace(SITE, installation=asked["installation"])
     job = build_job(order, a_template(asked["template"]), site)
     return {"job": job["metadata"], "pod": job["spec"]["template"]["metadata"]}

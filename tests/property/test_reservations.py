@@ -11,14 +11,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.model.capacity import BoundPod, NodeCapacities
-from dispatcher.model.cluster import Node
+from dispatcher.extender.assumed_pods import ASSUMED_TICKS, PodRequest
+from dispatcher.extender.book import ReservationBook
+from dispatcher.model.cluster import BoundPod, Node, NodeCapacities
 from dispatcher.model.reservations import Reservation
-from dispatcher.reservations.assumed_pods import ASSUMED_TICKS
-from dispatcher.reservations.book import ReservationBook
-from dispatcher.reservations.pod_request import PodRequest
-from tests.builders import NOW
 from tests.property.profiles import FACT
+from tests.rig.builders import NOW
 
 NODES = ("a", "b", "c")
 SIZE = {"cpu": 4, "memory": 4}

@@ -7,15 +7,13 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dispatcher.model.capacity import BoundPod, NodeCapacities
-from dispatcher.model.cluster import Node
+from dispatcher.extender.assumed_pods import ASSUMED_TICKS, PodRequest
+from dispatcher.extender.book import ReservationBook
+from dispatcher.extender.waiting_pods import WaitingPods
+from dispatcher.model.cluster import BoundPod, Node, NodeCapacities
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.assumed_pods import ASSUMED_TICKS
-from dispatcher.reservations.book import ReservationBook
-from dispatcher.reservations.pod_request import PodRequest
-from dispatcher.reservations.waiting_pods import WaitingPods
-from tests.builders import NOW
 from tests.property.profiles import FACT
+from tests.rig.builders import NOW
 
 SCARCE = ("cpu", "memory")
 NODES = ("a", "b")

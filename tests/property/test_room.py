@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dispatcher.admission.room import Room, room_of
-from dispatcher.admission.room_index import RoomIndex
-from dispatcher.model.amounts import NOTHING, Amounts
-from dispatcher.model.capacity import BoundPod
-from dispatcher.model.cluster import Node, PriorityClass
+from dispatcher.admission.room import Room, RoomIndex, room_of
+from dispatcher.model.cluster import BoundPod, Node, PriorityClass
 from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import CORDON, PodNeeds
+from dispatcher.model.resources import NOTHING, Amounts
+from tests.property.profiles import STORY
 from tests.unit.rooms import NO_NODE, node_for
 
 NAMES = st.sampled_from([f"node-{number}" for number in range(6)])
@@ -98,7 +97,7 @@ class Rooms(RuleBasedStateMachine):
 
 
 TestRooms = Rooms.TestCase
-TestRooms.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRooms.settings = STORY
 
 
 @given(st.dictionaries(NEEDS, st.integers(1, 9), min_size=1, max_size=8))

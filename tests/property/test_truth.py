@@ -11,19 +11,19 @@ from msgspec.structs import replace
 
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.last_cycle import LastCycle, Told, candidate_of, tell
+from dispatcher.admission.last_cycle import LastCycle, RowReason, candidate_of, tell
 from dispatcher.admission.room import Room
 from dispatcher.admission.snapshot import ClusterSnapshot
-from dispatcher.explain.explanation import what_holds
+from dispatcher.model.cluster import Quota, Quotas
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
-from dispatcher.model.quotas import Quota, Quotas
 from dispatcher.model.tasks import Kind, Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_snapshot, a_task
+from dispatcher.views.explanation import what_holds
 from tests.property.profiles import FACT
 from tests.property.test_admission import candidate_lists, jobs, snapshots
 from tests.property.truth import check_reason
+from tests.rig.builders import NOW, a_snapshot, a_task
 from tests.unit.rooms import a_bound_pod, a_node, needs, room
 
 sizes = st.sampled_from(["1", "2", "4", "16"])
@@ -115,6 +115,7 @@ def test_reason_of_every_row_is_the_one_that_holds_it(found: tuple[LastCycle, li
         check_reason(cycle, task)
 
 
+@pytest.mark.slow
 @FACT
 @given(cycles(), candidate_lists())
 def test_row_behind_the_judged_ones_is_told_what_would_hold_it(
@@ -131,7 +132,7 @@ def test_law_finds_a_lie(reason: HoldReason) -> None:
     """Otherwise the other tests would prove nothing. The row is told one reason, and another one holds it, too."""
     picture = Verdicts(Offers({b"kind": Offer("app:1", "small", "default")}))
     snapshot = a_snapshot(not_ready=Hold(HoldReason.DISPATCHER_NOT_READY, "no leader"))
-    told = {42: Told("default", 1, Hold(reason), NOW)}
+    told = {42: RowReason("default", 1, Hold(reason), NOW)}
     cycle = LastCycle(snapshot, picture, told, frozenset(), {}, {}, leads=True)
     check_reason(cycle, a_task())
     hidden = replace(cycle, told={})

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.admission.snapshot import Pending
-from dispatcher.explain.explanation import JUST_LAUNCHED, LATER, distinct, what_holds
 from dispatcher.jobs.memory import KnownCreates
+from dispatcher.model.cluster import Quotas
 from dispatcher.model.launches import Offer
-from dispatcher.model.quotas import Quotas
 from dispatcher.model.tasks import Kind, Task
 from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.views.explanation import JUST_LAUNCHED, LATER, distinct, what_holds
 
 NO_CAP: Final = 10**9
 
@@ -66,6 +66,17 @@ def ready(cycle: LastCycle, task: Task) -> tuple[LastCycle, Task]:
 
 WITHOUT_JOBS: Final = of_picture(jobs={}, all_jobs=(), creates=KnownCreates())
 ALLOWED: Final = of_picture(offers=GoodOffers(), creates=KnownCreates())
+
+
+def denied_no_more(cycle: LastCycle, task: Task) -> tuple[LastCycle, Task]:
+    """The queue is declared. If it was, or if the template denies the row as well, the template allows it."""
+    is_declared, offer = task.queue in cycle.snapshot.queues, cycle.picture.known_offer(task.kind)
+    if not is_declared:
+        cycle, task = of_queue()(cycle, task)
+    is_denied = isinstance(offer, Hold) and offer.reason is HoldReason.POLICY_DENIED
+    return ALLOWED(cycle, task) if is_declared or is_denied else (cycle, task)
+
+
 OF_A_TEMPLATE: Final = frozenset({
     HoldReason.UNKNOWN_TEMPLATE, HoldReason.INVALID_TEMPLATE, HoldReason.POLICY_DENIED,
 })  # fmt: skip
@@ -77,13 +88,14 @@ OF_A_POD: Final = frozenset({
 REMOVED: Final[Mapping[HoldReason, Change]] = {
     HoldReason.UNKNOWN_TEMPLATE: ALLOWED,
     HoldReason.INVALID_TEMPLATE: ALLOWED,
-    HoldReason.POLICY_DENIED: ALLOWED,
+    HoldReason.POLICY_DENIED: denied_no_more,
     HoldReason.NOT_DUE: due_now,
     HoldReason.PAUSED: of_queue(paused_until=None),
     HoldReason.NAME_COLLISION: WITHOUT_JOBS,
     HoldReason.POISON: WITHOUT_JOBS,
     HoldReason.EXITED_WITHOUT_REPORT: WITHOUT_JOBS,
     HoldReason.LAUNCHES_EXHAUSTED: WITHOUT_JOBS,
+    HoldReason.DISRUPTED_TOO_OFTEN: WITHOUT_JOBS,
     HoldReason.FAILURES_EXHAUSTED: WITHOUT_JOBS,
     HoldReason.FINISHING: WITHOUT_JOBS,
     HoldReason.BACKOFF: WITHOUT_JOBS,

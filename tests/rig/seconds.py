@@ -16,6 +16,8 @@ import pytest
 
 LIST = Path(__file__).parents[1] / "seconds.txt"
 LEAST = 1.0
+DEAR = frozenset({"full", "prometheus", "promtool", "watched"})
+"""Fixtures of the run that take more than ten seconds, or minutes to build. Their tests are slow."""
 OF_RUN, OF_FILE = "seconds of fixtures of the run", "seconds of fixtures of the file"
 
 
@@ -26,9 +28,8 @@ def known_seconds(file: Path = LIST) -> dict[str, float]:
 
 
 def written(seconds: Mapping[str, float]) -> str:
-    rows = sorted(
-        ((taken, test) for test, taken in seconds.items() if taken >= LEAST), key=lambda row: (-row[0], row[1])
-    )
+    rows = [(round(taken, 1), test) for test, taken in seconds.items() if taken >= LEAST]
+    rows.sort(key=lambda row: (-row[0], row[1]))
     return "".join(f"{taken:.1f} {test}\n" for taken, test in rows)
 
 
@@ -95,6 +96,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recording(), "recording of seconds")
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if DEAR.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
     items[:] = longest_first(items, known_seconds())

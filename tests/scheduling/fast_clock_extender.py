@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 
-from dispatcher.programs import extender
-from dispatcher.programs.startup import read_text
+from dispatcher.extender import program
 from dispatcher.settings.loading import load
+from dispatcher.startup import read_text
 from tests.controlplane.waiting import wait_for
 from tests.scheduling.own_extender import OwnExtender
 
@@ -42,7 +42,7 @@ async def move_clock_forward(own_extender: OwnExtender) -> None:
 
 async def run(loop: FastClockLoop) -> None:
     loop.add_signal_handler(signal.SIGUSR1, loop.forward)
-    await extender.run(load(os.environ, read_text).settings)
+    await program.run(load(os.environ, read_text).settings)
 
 
 if __name__ == "__main__":

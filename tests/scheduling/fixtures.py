@@ -18,7 +18,7 @@ import pytest_asyncio
 from dispatcher.kube.reservations import RESERVATIONS
 from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import rendered
+from tests.rig.deployed import rendered
 from tests.scheduling.nodes_and_pods import NodeGroup, open_node_group
 from tests.scheduling.own_extender import OwnExtender, account
 from tests.scheduling.reservations import ReservedNodes, reserved_nodes_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Self
 
-from dispatcher.model.amounts import milli_of
+from dispatcher.model.resources import milli_of
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.scheduling.nodes_and_pods import NodeGroup

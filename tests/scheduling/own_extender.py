@@ -16,8 +16,8 @@ import yaml
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.ports import free_ports
-from tests.deployed import rendered
-from tests.dispatching import ROOT, Dispatcher
+from tests.rig.deployed import rendered
+from tests.rig.dispatching import ROOT, Dispatcher
 
 ACCOUNT = "extender"
 

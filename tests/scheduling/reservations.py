@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from dispatcher.kube.reservations import PATH
-from dispatcher.model.identity import WOKEN_AT
+from dispatcher.model.launches import WOKEN_AT
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for

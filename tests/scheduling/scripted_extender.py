@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from tests.controlplane.api import Json
-from tests.loopback import on_loopback
+from tests.rig.loopback import on_loopback
 
 Answer: TypeAlias = "Json | list[Json] | bytes | web.Response | None"
 KEEP_ALIVE_SECONDS = 300

@@ -6,28 +6,27 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.extender.node_filter import ClusterFacts, NodeFilter, always
-from dispatcher.extender.wire import Pod
-from dispatcher.model.capacity import BoundPod, NodeCapacities
-from dispatcher.model.cluster import Node
+from dispatcher.extender.book import ReservationBook
+from dispatcher.extender.hold_index import REFUSED
+from dispatcher.extender.nodes import ClusterFacts, NodeFilter, always
+from dispatcher.extender.wire import ExtenderPod
+from dispatcher.model.cluster import BoundPod, Node, NodeCapacities
 from dispatcher.model.notices import Notices
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.book import ReservationBook
-from dispatcher.reservations.fit import REFUSED
-from tests.builders import NOW
+from tests.rig.builders import NOW
 
 CPU = REFUSED.format("cpu")
 NODES = {"a": None, "b": None}
 ONE_NODE = {"a": None}
 
 
-def a_pod(cpu: str = "3", *, priority: int | None = None, **meta: Any) -> Pod:
+def a_pod(cpu: str = "3", *, priority: int | None = None, **meta: Any) -> ExtenderPod:
     metadata = {
         "name": "p", "namespace": "team", "uid": "u", "ownerReferences": [{"kind": "Job", "uid": "j"}],
         "labels": {"batch.kubernetes.io/job-name": "job-1", "job-name": "job-1", "dispatcher.internal/task-id": "7"},
     }  # fmt: skip
     spec = {"containers": [{"resources": {"requests": {"cpu": cpu}}}], "priority": priority}
-    return msgspec.json.decode(msgspec.json.encode({"metadata": metadata | meta, "spec": spec}), type=Pod)
+    return msgspec.json.decode(msgspec.json.encode({"metadata": metadata | meta, "spec": spec}), type=ExtenderPod)
 
 
 def a_node_filter(

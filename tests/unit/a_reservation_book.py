@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dispatcher.model.capacity import BoundPod, NodeCapacities
-from dispatcher.model.cluster import Node
+from dispatcher.extender.assumed_pods import PodRequest
+from dispatcher.extender.book import ReservationBook
+from dispatcher.extender.hold_index import REFUSED
+from dispatcher.model.cluster import BoundPod, Node, NodeCapacities
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.book import ReservationBook
-from dispatcher.reservations.fit import REFUSED
-from dispatcher.reservations.pod_request import PodRequest
-from tests.builders import NOW
+from tests.rig.builders import NOW
 
 SIZE = {"cpu": 3900, "memory": 8000, "pods": 110_000}
 END = 1000.0

@@ -4,16 +4,20 @@ from datetime import datetime
 from typing import Any
 
 from dispatcher.jobs.outcome import judge
-from dispatcher.model.jobs import Job
+from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_cluster
+from tests.rig.builders import NOW, a_cluster, an_exited_pod
 
 
 def judged(task: Task, *jobs: Job, seen: dict[str, datetime] | None = None, **cluster: Any) -> JobsVerdict:
-    """The verdict of one cycle. `seen`: first sights of states, kept from one cycle to the next."""
+    """The verdict of one cycle. By default Pods of complete Jobs are there.
+
+    seen: first sights of states, kept from one cycle to the next.
+    """
     seen = {} if seen is None else seen
+    cluster.setdefault("pods", [an_exited_pod(job) for job in jobs if job.phase is Phase.COMPLETE])
     found = judge(task, jobs, a_cluster(first_seen=seen, **cluster))
     first = {key: seen.get(key, cluster.get("at", NOW)) for key in found.seen}
     seen.clear()

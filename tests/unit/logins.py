@@ -1,13 +1,18 @@
 """Logins with exactly the rights of their role."""
 
-from dispatcher.doctor.group_rights import GROUPS, READER, ROLE_OF_JANITOR
-from dispatcher.doctor.rights import Grant, Login, Member
+from dispatcher.doctor.look_at_database import wanted_objects
+from dispatcher.doctor.schema import READER, ROLE_OF_JANITOR, Grant, LoginRights, Membership, rights_of
 
 
 def grants_of(group: str) -> tuple[Grant, ...]:
-    return tuple(Grant(kind, name, part, group, right) for kind, name, part, right in sorted(GROUPS[group].rights))
+    rights = sorted(rights_of(group, wanted_objects()))
+    return tuple(Grant(kind, name, part, group, right) for kind, name, part, right in rights)
+
+
+def login(name: str, group: str) -> LoginRights:
+    wanted = rights_of(group, wanted_objects())
+    return LoginRights(name, (), (Membership(group, True),), grants_of(group), group=group, wanted=wanted)
 
 
 GRANTS = grants_of(READER)
-LOGIN = Login("reader", (), (Member(READER, True),), GRANTS)
-OF_JANITOR = Login("janitor", (), (Member(ROLE_OF_JANITOR, True),), grants_of(ROLE_OF_JANITOR), group=ROLE_OF_JANITOR)
+LOGIN, OF_JANITOR = login("reader", READER), login("janitor", ROLE_OF_JANITOR)

@@ -6,7 +6,7 @@ import msgspec
 
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.settings.definition import PlacementSettings
-from tests.builders import SITE, a_manifest, a_template
+from tests.rig.builders import SITE, a_manifest, a_template
 
 SITE_WITH_ENV = msgspec.structs.replace(
     SITE, passed={"S3_URL": "s3://x"}, placement=PlacementSettings(scheduler_name="warm")

@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dispatcher.admission.room import Room
-from dispatcher.admission.room_index import RoomIndex
+from dispatcher.admission.room import Room, RoomIndex
 from dispatcher.admission.room_view import RoomView
-from dispatcher.model.amounts import milli_of
-from dispatcher.model.capacity import BoundPod
-from dispatcher.model.cluster import Node, PriorityClass
+from dispatcher.model.cluster import BoundPod, Node, PriorityClass
 from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds
+from dispatcher.model.resources import milli_of
 
 
 def amounts_of(written: Mapping[str, str]) -> dict[str, int]:

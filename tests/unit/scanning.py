@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dispatcher.admission.scan import Found, Scan
+from dispatcher.admission.scan import Scan, ScanResult
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_kind, a_snapshot, an_indexed_row
-from tests.indexing import RowIndex
+from tests.rig.builders import a_kind, a_snapshot, an_indexed_row
+from tests.rig.indexing import RowIndex
 
 GOOD = Offer("app:1", "small", "default")
 BAD = Hold(HoldReason.POLICY_DENIED, "too much")
@@ -79,7 +79,7 @@ class Looking:
         self._book = book
         self._scan = Scan(wanted)
 
-    async def run(self, table: Table, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> Found:
+    async def run(self, table: Table, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> ScanResult:
         return await self._scan.run(table, self._book, snapshot, known)
 
 
@@ -88,5 +88,5 @@ async def scan(
     judge: KindJudge | None = None,
     snapshot: ClusterSnapshot | None = None,
     known: Mapping[int, int] = {},
-) -> Found:
+) -> ScanResult:
     return await Looking(judge or KindJudge({}), WANTED).run(table, snapshot or a_snapshot(), known)

@@ -5,25 +5,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dispatcher.dashboard.about import DOCS, AboutPage, AboutSources, Condition, Election, about_page, stale_after
-from dispatcher.explain.status import Installation
 from dispatcher.model.snapshot import StoreAge
 from dispatcher.settings.loading import load
-from tests.builders import NOW
+from dispatcher.views.about import DOCS, AboutPage, AboutSources, Election, ReplicaCondition, about_page, stale_after
+from dispatcher.views.status import InstallationIdentity
+from tests.rig.builders import NOW
 
 ROOT = Path(__file__).parents[2]
 NEVER = float("inf")
 PASSWORD = "planted-secret-30be"
 
 
-WELL = Condition({}, "", ())
+WELL = ReplicaCondition({}, "", ())
 
 
-def a_page(condition: Condition = WELL, **environ: str) -> AboutPage:
+def a_page(condition: ReplicaCondition = WELL, **environ: str) -> AboutPage:
     settings = load(
         {f"DISPATCHER_{name}": value for name, value in environ.items()}, lambda path: f"read {path}"
     ).sources
-    named = Installation("builds", "1.2.3", "jobs", "me")
+    named = InstallationIdentity("builds", "1.2.3", "jobs", "me")
     election = Election("ours", "builds-leader", "somebody", leads=False)
     return about_page(AboutSources(named, settings, lambda: election, lambda: condition), NOW)
 
@@ -59,7 +59,7 @@ def test_settings_are_told_with_their_origin_and_without_secrets() -> None:
 def test_store_is_stale_by_its_age_or_its_fault(
     one: StoreAge, age: float | None, most: float | None, is_stale: bool
 ) -> None:
-    page = a_page(Condition({}, "", [one]))
+    page = a_page(ReplicaCondition({}, "", [one]))
     (found,) = page.stores
     assert (found.age_seconds, found.stale_after_seconds, found.is_stale, found.fault) == (
         age,
@@ -71,8 +71,8 @@ def test_store_is_stale_by_its_age_or_its_fault(
 
 
 def test_replica_is_ready_if_no_check_names_a_fault() -> None:
-    assert a_page(Condition({"database": "", "leader": ""}, "", ())).is_ready
-    page = a_page(Condition({"database": "gone", "leader": ""}, "a; b", ()))
+    assert a_page(ReplicaCondition({"database": "", "leader": ""}, "", ())).is_ready
+    page = a_page(ReplicaCondition({"database": "gone", "leader": ""}, "a; b", ()))
     assert (page.is_ready, [one.fault for one in page.checks], page.missing_rights) == (False, ["gone", ""], ["a", "b"])
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from dispatcher.admission.heads import FIRST_WINDOW
 from dispatcher.admission.snapshot import plan_load
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import a_queue, a_snapshot, later
+from tests.rig.builders import a_queue, a_snapshot, later
 from tests.unit.scanning import BAD, WANTED, KindJudge, Looking, Table, rows, scan
 
 

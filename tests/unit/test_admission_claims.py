@@ -6,15 +6,15 @@ from datetime import datetime, timedelta
 import pytest
 
 from dispatcher.admission.claims import GUARD, MOST_CLAIMS, Claim, Claims, Waiter, plan_claims
+from dispatcher.admission.cycle import plan_taken_back
 from dispatcher.admission.gates import without_room
-from dispatcher.admission.probes import plan_taken_back
 from dispatcher.admission.room import room_of
 from dispatcher.admission.room_view import RoomView
 from dispatcher.model.cluster import Node
-from dispatcher.model.launches import PodKind, Probe, Run
+from dispatcher.model.launches import PodKind, PodRun, Probe
 from dispatcher.model.needs import CORDON, PodNeeds, Taint
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import NOW, a_job, a_pod, a_snapshot, ago, later
+from tests.rig.builders import NOW, a_job, a_pod, a_snapshot, ago, later
 from tests.unit.rooms import a_bound_pod, a_node, amounts_of, needs, unplaced, view_of
 
 LONG = NOW - GUARD
@@ -27,13 +27,13 @@ def a_waiter(task_id: int = 42, queue: str = "default", since: datetime = LONG, 
     return Waiter(task_id, queue, wanted, since)
 
 
-def a_run(node: str, ends_at: datetime, cpu: str = "3") -> Run:
-    return Run(node, amounts_of({"cpu": cpu, "memory": "1Gi", "pods": "1"}), ends_at)
+def a_run(node: str, ends_at: datetime, cpu: str = "3") -> PodRun:
+    return PodRun(node, amounts_of({"cpu": cpu, "memory": "1Gi", "pods": "1"}), ends_at)
 
 
 def claimed(
     waiters: Iterable[Waiter],
-    runs: Iterable[Run] = (a_run("n1", later(60)), a_run("n2", later(30))),
+    runs: Iterable[PodRun] = (a_run("n1", later(60)), a_run("n2", later(30))),
     view: RoomView = TWO_NODES,
     known: dict[int, str] | None = None,
 ) -> dict[int, str]:
@@ -195,7 +195,7 @@ class OurPods:
     def probes(self) -> list[Probe]:
         return self._probes
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[PodRun]:
         return [a_run("n1", later(60))]
 
 

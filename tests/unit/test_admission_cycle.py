@@ -6,11 +6,13 @@ import pytest
 
 from dispatcher.admission.cycle import Plan, plan_cycle
 from dispatcher.admission.gates import Candidate
+from dispatcher.admission.room import room_of
 from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, plan_load
 from dispatcher.model.jobs import End, LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import FIRST_LAUNCH, a_queue, a_snapshot, a_task, later
+from tests.rig.builders import FIRST_LAUNCH, a_queue, a_snapshot, a_task, later
+from tests.unit.rooms import a_node, needs, view_of
 
 END = End("jobs", "x", "uid", "superseded", "7")
 
@@ -56,6 +58,15 @@ def test_caps_count_the_rows_admitted_before() -> None:
     assert reasons(done) == {2: "SubmitterCap", 4: "QueueCap"}
 
 
+def test_row_that_would_wait_takes_no_place_of_a_row_that_could_run() -> None:
+    room = room_of(view_of([a_node()]), {})
+    large = Candidate(a_task(id=1, priority=0), Offer("app:1", "l", "default", needs("9")), JobsVerdict(FIRST_LAUNCH))
+    small = Candidate(a_task(id=2), Offer("app:1", "s", "default", needs("1")), JobsVerdict(FIRST_LAUNCH))
+    done = plan(large, small, snapshot=a_snapshot(max_jobs=1, room=room))
+    assert (launched(done), reasons(done)) == ([2], {1: "JobCap"})
+    assert launched(plan(large, small, snapshot=a_snapshot(max_jobs=2, room=room))) == [2, 1]
+
+
 def test_rate_and_the_batch_end_a_cycle() -> None:
     three = [a_candidate(number) for number in (1, 2, 3)]
     assert reasons(plan(*three, snapshot=a_snapshot(allowance=Allowance(2, 9)))) == {3: "RateLimited"}
@@ -69,7 +80,8 @@ def test_strict_mode_holds_all_rows_after_one_pending_pod() -> None:
 
 def test_failing_image_gets_one_launch() -> None:
     failing = frozenset({LaunchGroup("default", "default", "app:1")})
-    done = plan(a_candidate(1), a_candidate(2), a_candidate(3, queue="q"), snapshot=a_snapshot(failing_groups=failing))
+    both = a_snapshot(a_queue(), a_queue("q"), failing_groups=failing)
+    done = plan(a_candidate(1), a_candidate(2), a_candidate(3, queue="q"), snapshot=both)
     assert (launched(done), reasons(done)) == ([1, 3], {2: "TemplateFailing"})
 
 

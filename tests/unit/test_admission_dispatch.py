@@ -7,22 +7,19 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from dispatcher.admission.dispatch import Dispatch
-from dispatcher.admission.last_cycle import LastCycle, Told
-from dispatcher.admission.ports import DispatchPorts
+from dispatcher.admission.dispatch import Dispatch, DispatchPorts
+from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.jobs.catalog import Catalog
-from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
-from dispatcher.jobs.submit import Submitter
+from dispatcher.jobs.submit import Launcher, Submitter
 from dispatcher.model.jobs import ApiAnswer, End, Job
 from dispatcher.model.snapshot import ClusterView, Frame
 from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from dispatcher.runtime.clock import elapsed
-from dispatcher.runtime.rate import Bucket
+from dispatcher.runtime.clock import Bucket, elapsed
 from dispatcher.settings.loading import load
-from tests.builders import (
+from tests.rig.builders import (
     ANYWHERE,
     DATABASE_ID,
     IMAGE,
@@ -32,6 +29,7 @@ from tests.builders import (
     a_kind,
     a_queue,
     a_request,
+    a_running_task,
     a_task,
     ago,
     an_indexed_row,
@@ -183,12 +181,28 @@ async def test_cycle_does_not_act_on_a_stale_view() -> None:
 async def test_row_whose_create_is_awaited_counts_as_launched_and_keeps_what_was_told() -> None:
     place = Place(term=1, made=a_job(resource_version="7"))
     await place.run_cycle()
-    assert place.cycle.held == {}
-    told = Told("default", 1, Hold(HoldReason.LAUNCHED, "Starting"), ago(9))
+    told = RowReason("default", 1, Hold(HoldReason.LAUNCHED, "Starting"), ago(9))
     place.cycle = msgspec.structs.replace(place.cycle, told={42: told, 99: told})
     await place.run_cycle()
     assert place.cycle.held == {("default", HoldReason.LAUNCHED): 1}
     assert place.cycle.told == {42: told}
+
+
+@pytest.mark.parametrize(
+    ("term", "reason"), [(1, HoldReason.LAUNCHED), (0, HoldReason.IN_LINE)], ids=["leads", "stands by"]
+)
+async def test_row_that_a_cycle_launches_waits_until_its_container_starts(term: int, reason: HoldReason) -> None:
+    place = Place(term=term)
+    await place.run_cycle()
+    assert place.cycle.launched == {42}
+    assert place.cycle.held == {("default", reason): 1}
+
+
+async def test_row_that_has_started_and_is_launched_again_does_not_count_as_waiting() -> None:
+    place = Place(term=1, row=a_running_task(), jobs=[])
+    await place.run_cycle()
+    assert place.cycle.launched == {42}
+    assert place.cycle.held == {}
 
 
 @pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.CANCELLED])
@@ -197,7 +211,7 @@ async def test_row_that_ends_before_its_job_no_longer_counts_as_waiting(status: 
     await place.run_cycle()
     await place.run_cycle()
     assert place.cycle.held == {("default", HoldReason.LAUNCHED): 1}
-    told = Told("default", 1, Hold(HoldReason.LAUNCHED, "Starting"), ago(9))
+    told = RowReason("default", 1, Hold(HoldReason.LAUNCHED, "Starting"), ago(9))
     place.cycle = msgspec.structs.replace(place.cycle, told={42: told})
     place.row = a_task(status=status, launch=1, finished_at=NOW)
     await place.run_cycle()
@@ -206,17 +220,23 @@ async def test_row_that_ends_before_its_job_no_longer_counts_as_waiting(status: 
 
 @pytest.mark.parametrize(("status", "told"), [(Status.WAITING, [42]), (Status.PROCESSING, [])])
 async def test_row_whose_container_runs_is_told_no_reason(status: Status, told: list[int]) -> None:
-    place = Place(term=1, jobs=[a_job()], row=a_task(status=status))
+    place = Place(term=1, jobs=[a_job()], row=a_task(status=status, heartbeat_at=NOW))
     await place.run_cycle()
     assert list(place.cycle.told) == told
+
+
+async def test_row_whose_run_was_lost_is_told_a_reason() -> None:
+    place = Place(term=1, jobs=[a_job()], row=a_running_task(heartbeat_at=ago(61)))
+    await place.run_cycle()
+    assert (list(place.cycle.told), place.cycle.told[42].has_started) == ([42], True)
 
 
 async def test_parked_row_of_a_queue_at_its_cap_keeps_its_reason() -> None:
     """A cycle does not read the queue, and the row has no Job."""
     place = Place(term=1, queue=a_queue(max_jobs=0))
     await place.run_cycle()
-    poison = Told("default", 1, Hold(HoldReason.POISON, "bad image"), ago(9))
-    other = Told("default", 1, Hold(HoldReason.NO_ROOM_NOW), ago(9))
+    poison = RowReason("default", 1, Hold(HoldReason.POISON, "bad image"), ago(9))
+    other = RowReason("default", 1, Hold(HoldReason.NO_ROOM_NOW), ago(9))
     place.cycle = msgspec.structs.replace(place.cycle, told={7: poison, 8: other})
     await place.run_cycle()
     assert place.cycle.told[7] == poison

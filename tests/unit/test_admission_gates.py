@@ -11,7 +11,7 @@ from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.tasks import Queue, Task
 from dispatcher.model.verdicts import Admit, Hold, HoldReason
-from tests.builders import FIRST_LAUNCH, NOW, a_queue, a_snapshot, a_task, ago, later
+from tests.rig.builders import FIRST_LAUNCH, NOW, a_queue, a_snapshot, a_task, ago, later
 
 OFFER = Offer("app:1", "small", "default")
 GROUP = LaunchGroup("default", "default", "app:1")
@@ -74,7 +74,7 @@ def test_hold_of_the_jobs_is_the_reason_of_the_row() -> None:
 
 
 def test_a_failing_image_is_tried_one_at_a_time() -> None:
-    both = a_snapshot(failing_groups=frozenset({GROUP}), busy_groups=frozenset({GROUP}))
+    both = a_snapshot(a_queue(), a_queue("other"), failing_groups=frozenset({GROUP}), busy_groups=frozenset({GROUP}))
     assert reason_of(a_candidate(), both) is HoldReason.TEMPLATE_FAILING
     assert reason_of(a_candidate(), a_snapshot(failing_groups=frozenset({GROUP}))) is None
     assert reason_of(a_candidate(), a_snapshot(busy_groups=frozenset({GROUP}))) is None
@@ -127,6 +127,14 @@ def test_stuck_pods_above_the_limit_hold_their_shape(
     snapshot = a_snapshot(a_queue(max_pending=of_queue), pending=Pending(9, {"small": stuck}))
     assert reason_of(a_candidate(), snapshot) is reason
     assert reason_of(a_candidate(offer=Offer("app:1", "large", "default")), snapshot) is None
+
+
+@pytest.mark.parametrize(
+    ("max_jobs", "held", "is_held"), [(100, 9, False), (100, 10, True), (5, 0, False), (5, 1, True)]
+)
+def test_jobs_that_somebody_holds_are_few_in_each_queue(max_jobs: int, held: int, is_held: bool) -> None:
+    snapshot = a_snapshot(max_jobs=max_jobs, held={"default": held, "other": 99})
+    assert (reason_of(a_candidate(), snapshot) is HoldReason.PENDING_PODS) is is_held
 
 
 @pytest.mark.parametrize(("total", "reason"), [(0, None), (1, HoldReason.PENDING_PODS)])
@@ -205,7 +213,7 @@ def test_stale_view_hides_that_a_row_is_launched() -> None:
 
 
 def test_every_gate_stands_in_the_order_once() -> None:
-    assert len(set(GATES)) == len(GATES) == 17
+    assert len(set(GATES)) == len(GATES) == 20
 
 
 # A create that is repeated

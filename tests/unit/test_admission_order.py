@@ -1,10 +1,10 @@
 """The order of launches."""
 
+from dispatcher.admission.cycle import LaunchOrder
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.order import LaunchOrder
 from dispatcher.admission.snapshot import plan_load
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
-from tests.builders import a_queue, a_snapshot, a_task
+from tests.rig.builders import a_queue, a_snapshot, a_task
 
 OFFER = Offer("i", "s", "default")
 

@@ -3,10 +3,10 @@
 from dispatcher.admission.gates import Candidate, judge
 from dispatcher.admission.heads import shared_hold
 from dispatcher.admission.snapshot import ClusterSnapshot, plan_quotas
+from dispatcher.model.cluster import JOBS, Quota
 from dispatcher.model.launches import JobsVerdict, Offer, ToCome
-from dispatcher.model.quotas import JOBS, Quota
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import FIRST_LAUNCH, a_job, a_picture, a_snapshot, a_task
+from tests.rig.builders import FIRST_LAUNCH, a_job, a_picture, a_snapshot, a_task
 from tests.unit.rooms import amounts_of, needs, unplaced
 
 ROOM_FOR_TWO = (Quota("team", amounts_of({"cpu": "2", JOBS: "2"}), amounts_of({"cpu": "0", JOBS: "0"})),)

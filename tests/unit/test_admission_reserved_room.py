@@ -5,13 +5,11 @@ from typing import Any
 import pytest
 
 from dispatcher.admission.gates import without_room
-from dispatcher.admission.reserved_room import ReservedRoom
-from dispatcher.admission.room import Room
-from dispatcher.admission.room_index import RoomIndex
+from dispatcher.admission.room import ReservedRoom, Room, RoomIndex
 from dispatcher.model.cluster import PriorityClass
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.reservations import Reservation
-from tests.builders import a_snapshot
+from tests.rig.builders import a_snapshot
 from tests.unit.rooms import ANY_NODE, NO_NODE, a_bound_pod, a_node, amounts_of, needs, node_for, unplaced
 
 ENDS_AT = 1000.0

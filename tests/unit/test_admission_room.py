@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from dispatcher.admission.room import Room, Waiting, room_of
-from dispatcher.admission.room_index import RoomIndex
+from dispatcher.admission.room import YOUNG_SECONDS, Room, RoomIndex, room_of
 from dispatcher.admission.room_view import nodes_to_find
 from dispatcher.model.cluster import Node, PriorityClass
-from dispatcher.model.needs import CORDON, PodNeeds, Requirement, Taint, Term, Toleration
+from dispatcher.model.needs import CORDON, PodNeeds, Requirement, SelectorTerm, Taint, Toleration
+from tests.rig.builders import NOW
 from tests.unit.rooms import ANY_NODE, NO_NODE, a_bound_pod, a_node, needs, node_for, room, unplaced, view_of
 
 
@@ -102,7 +102,7 @@ def test_pod_of_which_nothing_can_be_said_passes(facts: dict[str, Any]) -> None:
     assert node_for(room([]), needs("1000", **facts)) == ANY_NODE
     assert node_for(room([]), None) == ANY_NODE
     left = room([]).with_launches(unplaced(needs("1000", **facts)))
-    assert (left.taken, left.waiting) == ({}, Waiting())
+    assert (left.taken, left.waiting) == ({}, room([]).waiting)
 
 
 def test_own_scheduler_is_judged_like_the_default_one() -> None:
@@ -124,8 +124,8 @@ def test_own_scheduler_is_judged_like_the_default_one() -> None:
         (a_node(taints=(Taint("k", "v", "PreferNoSchedule"),)), {}, True),
         (a_node(labels={"a": "b"}), {"selector": (("a", "b"),)}, True),
         (a_node(), {"selector": (("a", "b"),)}, False),
-        (a_node(labels={"a": "b"}), {"terms": (Term((Requirement("a", "In", ("b",)),)),)}, True),
-        (a_node(), {"terms": (Term((Requirement("a", "In", ("b",)),)),)}, False),
+        (a_node(labels={"a": "b"}), {"terms": (SelectorTerm((Requirement("a", "In", ("b",)),)),)}, True),
+        (a_node(), {"terms": (SelectorTerm((Requirement("a", "In", ("b",)),)),)}, False),
     ],
 )
 def test_pod_gets_only_nodes_that_it_may_have(node: Node, facts: dict[str, Any], fits: bool) -> None:
@@ -161,10 +161,58 @@ def test_launches_of_one_cycle_never_take_more_than_there_is() -> None:
     assert node_for(left, needs("1")) != NO_NODE
 
 
-def test_pods_without_room_wait_as_probes() -> None:
-    pods = {unplaced(needs("4")): 2, unplaced(needs("9"), "large", "r"): 1, unplaced(None): 3}
-    left = room_of(view_of([a_node()]), pods)
-    assert left.waiting == Waiting({"small": 1, "large": 1}, {("q", "small"): 1, ("r", "large"): 1}, {"team_a": 2}, 2)
+def test_pods_without_room_wait_as_demand() -> None:
+    small, large = unplaced(needs("4")), unplaced(needs("9"), "large", "r")
+    left = room_of(view_of([a_node()]), {small: 2, large: 1, unplaced(None): 3}).waiting
+    assert left.every == {small: 1, large: 1}
+    assert (left.by_shape, left.by_queue) == ({"small": 1, "large": 1}, {("q", "small"): 1, ("r", "large"): 1})
+    assert (left.asking, left.total) == ({"team_a": 2}, 2)
+
+
+def a_young_node(name: str, *taints: str, **facts: Any) -> Node:
+    return a_node(name, created_at=NOW, taints=tuple(Taint(key) for key in taints), **facts)
+
+
+@pytest.mark.parametrize(
+    "taint",
+    [
+        "node.kubernetes.io/not-ready",
+        "startup-taint.cluster-autoscaler.kubernetes.io/agent",
+        "karpenter.sh/unregistered",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "node.cilium.io/agent-not-ready",
+        "ebs.csi.aws.com/agent-not-ready",
+    ],
+)
+def test_node_that_has_not_started_counts_as_room_to_come(taint: str) -> None:
+    left = room_of(view_of([a_young_node("n1", taint)]), {unplaced(needs("1")): 5})
+    assert left.waiting.total == 1, "four of them will have the node"
+    assert not left.has_room(needs("1"))
+    assert Room(view_of([a_young_node("n1", taint)])).has_room(needs("4"))
+    assert not Room(view_of([a_young_node("n1", taint)])).has_room(needs("5"))
+
+
+def test_pods_fill_the_nodes_to_come_one_by_one() -> None:
+    nodes = [a_young_node(f"n{number}", "node.kubernetes.io/not-ready") for number in range(3)]
+    left = room_of(view_of(nodes), {unplaced(needs("4")): 2, unplaced(needs("1"), "tiny"): 5})
+    assert (left.waiting.every, sorted(left.taken)) == ({unplaced(needs("1"), "tiny"): 1}, ["n0", "n1", "n2"])
+    assert [node.name for node in left.view.young_nodes()] == ["n0", "n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    "taint", ["node.kubernetes.io/unschedulable", "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "gpu"]
+)
+def test_node_that_goes_or_is_of_others_is_no_room_to_come(taint: str) -> None:
+    assert not Room(view_of([a_young_node("n1", taint, "node.kubernetes.io/not-ready")])).has_room(needs("1"))
+
+
+def test_node_that_never_started_is_no_room_after_a_while() -> None:
+    index = RoomIndex(())
+    index.hear_node(None, a_young_node("n1", "node.kubernetes.io/not-ready"))
+    assert Room(index.view(NOW.timestamp() + YOUNG_SECONDS)).has_room(needs("1"))
+    assert not Room(index.view(NOW.timestamp() + YOUNG_SECONDS + 1)).has_room(needs("1"))
+    index.hear_node(None, a_node("n2", taints=(Taint("node.kubernetes.io/not-ready"),)))
+    assert not Room(index.view(NOW.timestamp())).has_room(needs("1")), "its age is not known"
 
 
 def test_search_goes_on_beyond_the_nodes_that_it_found_first() -> None:

@@ -3,9 +3,8 @@
 import pytest
 
 from dispatcher.admission import room_view
-from dispatcher.admission.room import Room
-from dispatcher.admission.room_index import MOST_THRESHOLDS, RoomIndex
-from dispatcher.model.cluster import PriorityClass
+from dispatcher.admission.room import MOST_THRESHOLDS, Room, RoomIndex
+from dispatcher.model.cluster import BoundPod, PriorityClass
 from dispatcher.model.needs import PodNeeds, Taint
 from tests.unit.rooms import ANY_NODE, NO_NODE, a_bound_pod, a_node, needs, node_for
 
@@ -121,3 +120,27 @@ def test_sizes_are_remembered_for_a_bounded_number_of_needs(monkeypatch: pytest.
     for cores in range(5, 15):
         assert view.why_not(needs(str(cores)))[0] is False
         assert len(view.sizes.of) <= 3
+
+
+def test_pods_of_several_priorities_come_and_go_on_their_own() -> None:
+    index = RoomIndex(())
+    index.hear_node(None, a_node())
+    low, high, other = (a_bound_pod("n1", name=name, priority=at) for name, at in (("a", 0), ("b", 5), ("c", 5)))
+    for pod in (low, high, other):
+        index.hear_pod(None, pod)
+    index.hear_pod(high, None)
+    assert {at: asks["cpu"] for at, asks in index.view().asked["n1"].items()} == {0: 1000, 5: 1000}
+    index.hear_pod(other, None)
+    assert list(index.view().asked["n1"]) == [0]
+    index.hear_pod(low, None)
+    assert index.view().asked == {}
+
+
+def test_resources_that_a_node_lacks_are_counted_when_it_gets_them() -> None:
+    index = RoomIndex(())
+    pod = BoundPod("x/big", "n1", {"cpu": 1000, "a.b/c": 3000})
+    index.hear_pod(None, pod)
+    index.hear_node(None, node := a_node())
+    assert index.view().asked["n1"] == {0: {"cpu": 1000}}
+    index.hear_node(node, a_node(size={"a.b/c": "4"}))
+    assert index.view().asked["n1"] == {0: {"cpu": 1000, "a.b/c": 3000}}

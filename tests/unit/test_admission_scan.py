@@ -8,13 +8,13 @@ import pytest
 
 from dispatcher.admission.heads import FIRST_WINDOW, KINDS_A_LOOK, MOST_ROOMLESS, WIDEST_WINDOW
 from dispatcher.admission.room import room_of
-from dispatcher.admission.scan import Found
+from dispatcher.admission.scan import ScanResult
 from dispatcher.admission.snapshot import ClusterSnapshot, Load, Pending, plan_load
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_queue, a_snapshot, ago, an_indexed_row, later
+from tests.rig.builders import a_queue, a_snapshot, ago, an_indexed_row, later
 from tests.unit.rooms import a_node, needs, view_of
 from tests.unit.scanning import BAD, WANTED, KindJudge, Looking, Table, rows, scan
 
@@ -26,7 +26,7 @@ ONE_GROUP = frozenset({LaunchGroup("default", "default", "app:1")})
 
 async def test_empty_table_is_read_once() -> None:
     table = Table([])
-    assert await scan(table) == Found([], Counter(), unread=set(), whole={"default"})
+    assert await scan(table) == ScanResult([], Counter(), wanting=[], unread=set(), whole={"default"})
     assert table.windows == [{"default": FIRST_WINDOW}]
 
 

@@ -9,8 +9,8 @@ from dispatcher.admission.room import room_of
 from dispatcher.admission.snapshot import plan_load
 from dispatcher.model.launches import Offer
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_queue, a_snapshot, an_indexed_row
-from tests.unit.rooms import a_bound_pod, a_node, needs, view_of
+from tests.rig.builders import a_queue, a_snapshot, an_indexed_row
+from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
 from tests.unit.scanning import BAD, WANTED, KindJudge, Table, rows, scan
 
 
@@ -63,3 +63,14 @@ async def test_scan_tells_which_queues_it_has_read_completely(count: int, *, is_
 async def test_queue_that_is_read_by_submitter_or_not_at_all_is_not_read_completely() -> None:
     queues = a_queue("fair", fair_submitters=True), a_queue("full", max_jobs=0), a_queue()
     assert (await scan(Table([]), snapshot=a_snapshot(*queues))).whole == {"default"}
+
+
+async def test_scan_names_the_shapes_that_find_no_place_to_ask_for_a_node() -> None:
+    waiting = {unplaced(needs(str(number)), f"shape-{number}", "default", "team_a"): 1 for number in (5, 6, 7)}
+    room = room_of(view_of([a_node()]), waiting)
+    offers = {
+        name: Offer("app:1", name.decode(), "default", needs(cpu)) for name, cpu in ((b"large", "9"), (b"small", "1"))
+    }
+    table = Table([*rows([1], kind=b"large"), *rows([2], kind=b"small")])
+    found = await scan(table, KindJudge(offers), a_snapshot(room=room))
+    assert [pod.shape for pod in found.wanting] == ["large"]

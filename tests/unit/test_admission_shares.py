@@ -4,10 +4,10 @@ import pytest
 
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.shares import Shares, holders, plan_shares
+from dispatcher.admission.snapshot import Shares, holders, plan_shares
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds
-from tests.builders import a_queue, a_snapshot, a_task
+from tests.rig.builders import a_queue, a_snapshot, a_task
 from tests.unit.rooms import needs, unplaced
 
 
@@ -74,3 +74,10 @@ def test_queue_of_large_pods_gets_as_much_of_the_cluster_as_a_queue_of_small_one
     snapshot = a_snapshot(a_queue("large"), a_queue("small"), max_jobs=44, shares=Shares(SIZE))
     started = [one.task.queue for one in plan_cycle(snapshot, rows).launches]
     assert (started.count("large"), started.count("small")) == (4, 40)
+
+
+def test_demand_counts_in_no_share() -> None:
+    pod = jobs_of("team_a", needs("1"))
+    waiting = {pod: 2}
+    assert plan_shares({pod: 3}, SIZE, waiting) == plan_shares({pod: 1}, SIZE)
+    assert plan_shares({pod: 2}, SIZE, waiting) == plan_shares({}, SIZE)

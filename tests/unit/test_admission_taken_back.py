@@ -1,17 +1,20 @@
-"""Probes that are taken back: those of a queue that is paused, or that has more Jobs than its cap."""
+"""Demand that is taken back: of a queue that is paused or over its cap, and for rows that could run."""
 
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from dispatcher.admission.probes import PAUSE_GRACE, plan_pauses, plan_taken_back
+from dispatcher.admission.cycle import MOST_YIELDS, PAUSE_GRACE, plan_pauses, plan_taken_back, plan_yields
+from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.snapshot import Load
-from dispatcher.jobs.in_flight import find_probes
+from dispatcher.jobs.picture import find_probes
 from dispatcher.model.jobs import End, Job, Phase
-from dispatcher.model.launches import Probe
+from dispatcher.model.launches import PodKind, Probe
 from dispatcher.model.tasks import Queue
-from tests.builders import NOW, a_cluster, a_job, a_pod, a_queue, a_snapshot, ago, later
+from dispatcher.model.verdicts import HoldReason
+from tests.rig.builders import NOW, a_cluster, a_job, a_pod, a_queue, a_snapshot, ago, later
+from tests.unit.rooms import a_node, needs, unplaced, view_of
 
 PAUSED = a_queue(paused_until=later(3600))
 LONG_PAUSED = {"default": NOW - PAUSE_GRACE}
@@ -72,6 +75,52 @@ def test_pause_counts_since_it_was_first_seen_and_a_new_pause_begins_anew() -> N
 def test_queue_over_its_cap_gives_its_newest_probes_back(load: int, cap: int | None, expected: list[str]) -> None:
     probes = [a_probe(number, created_at=ago(100 - number)) for number in (2, 3, 1)]
     assert taken(probes, a_queue(max_jobs=cap), load, {}) == [("mark", name) for name in expected]
+
+
+# Places for rows that could run
+
+FREE = room_of(view_of([a_node(cpu="2")]), {})
+ONE_CORE = unplaced(needs("1"), "small", "default", "team_a")
+
+
+def yields(probes: list[Probe], *capped: tuple[PodKind, HoldReason], room: Room | None = FREE) -> list[str]:
+    """Names of the Jobs that are marked for these rows."""
+    return [end.name for end in plan_yields(capped, probes, a_snapshot(room=room))]
+
+
+@pytest.mark.parametrize(
+    ("cap", "names"),
+    [
+        (HoldReason.JOB_CAP, ["job-4"]),
+        (HoldReason.QUEUE_CAP, ["job-3"]),
+        (HoldReason.SUBMITTER_CAP, ["job-2"]),
+    ],
+)
+def test_newest_pod_within_the_cap_gives_its_place_to_a_row_that_could_run(cap: HoldReason, names: list[str]) -> None:
+    probes = [
+        a_probe(1, created_at=ago(9)), a_probe(2, created_at=ago(8)),
+        a_probe(3, created_at=ago(7), submitted_by="team_b"), a_probe(4, created_at=ago(6), queue="other"),
+    ]  # fmt: skip
+    assert yields(probes, (ONE_CORE, cap)) == names
+
+
+def test_only_so_many_places_are_given_as_rows_could_run() -> None:
+    probes, row = [a_probe(number) for number in range(1, 9)], (ONE_CORE, HoldReason.JOB_CAP)
+    assert len(yields(probes, *[row] * 5)) == 2, "the node has two cores"
+    assert yields(probes, (unplaced(needs("3"), "large", "default"), HoldReason.JOB_CAP)) == []
+    assert yields(probes, row, room=None) == []
+    assert yields([], row) == []
+    assert yields(probes, (unplaced(needs("1"), "small", "other"), HoldReason.QUEUE_CAP)) == [], "of another queue"
+    large = room_of(view_of([a_node(cpu="100", memory="100Gi", pods="100")]), {})
+    many = [a_probe(number) for number in range(1, 40)]
+    assert len(yields(many, *[row] * 30, room=large)) == MOST_YIELDS
+
+
+def test_pod_that_is_taken_back_already_makes_place_too() -> None:
+    row = (ONE_CORE, HoldReason.JOB_CAP)
+    probes = [a_probe(1, created_at=ago(9)), a_probe(2, is_unplaced=True)]
+    assert yields(probes, row) == []
+    assert yields(probes, row, row) == ["job-1"]
 
 
 def an_unplaced(**changes: Any) -> Job:

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from dispatcher.admission.heads import LEAST_WINDOW, QueueSubmitter
-from dispatcher.admission.wide_reads import Pace, WideRead
+from dispatcher.admission.scan import ReadPace, WideRead
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import a_queue, a_snapshot, ago, later
+from tests.rig.builders import a_queue, a_snapshot, ago, later
 from tests.unit.scanning import BAD, WANTED, KindJudge, Looking, Table, rows
 
 A, B = ("queue", "a"), ("queue", "b")
@@ -18,12 +18,12 @@ def read(rows: int, seconds: float = 0, reason: HoldReason = HoldReason.NO_ROOM_
     return WideRead(later(seconds), rows, {reason: rows})
 
 
-def allowed(pace: Pace, last: Mapping[QueueSubmitter, WideRead], seconds: float) -> list[QueueSubmitter]:
+def allowed(pace: ReadPace, last: Mapping[QueueSubmitter, WideRead], seconds: float) -> list[QueueSubmitter]:
     return pace.in_turn(last, last, later(seconds))
 
 
 def test_submitter_may_read_twenty_thousand_held_rows_at_once() -> None:
-    pace, last = Pace(), {A: read(10_000)}
+    pace, last = ReadPace(), {A: read(10_000)}
     for _ in range(2):
         assert allowed(pace, last, 0) == [A]
         pace.charge(last, later(0))
@@ -37,20 +37,20 @@ def test_submitter_is_not_read_until_the_rate_has_paid_for_its_held_rows(
     seconds: float, found: list[QueueSubmitter]
 ) -> None:
     """Debts do not count if the database's clock was set back."""
-    pace, last = Pace(), {A: read(30_000)}
+    pace, last = ReadPace(), {A: read(30_000)}
     pace.charge(last, later(0))
     assert allowed(pace, last, seconds) == found
 
 
 def test_reads_of_all_queues_of_a_submitter_add_up() -> None:
-    pace, last = Pace(), {("x", "a"): read(11_000), ("y", "a"): read(11_000)}
+    pace, last = ReadPace(), {("x", "a"): read(11_000), ("y", "a"): read(11_000)}
     pace.charge(last, later(0))
     assert allowed(pace, last, 0.39) == []
     assert allowed(pace, last, 0.4) == [("x", "a"), ("y", "a")]
 
 
 def test_reads_of_many_submitters_add_up_to_the_rate_of_all() -> None:
-    pace, last = Pace(), {("queue", f"team-{number}"): read(1000) for number in range(100)}
+    pace, last = ReadPace(), {("queue", f"team-{number}"): read(1000) for number in range(100)}
     pace.charge(last, later(0))
     assert [len(allowed(pace, last, seconds)) for seconds in (0.1, 5.9, 6)] == [0, 0, 100]
 
@@ -59,7 +59,7 @@ def test_submitter_that_was_read_longest_ago_comes_first() -> None:
     """Its other queues do not help it to more turns. A submitter that was never read comes before all."""
     x, y, new = ("x", "noisy"), ("y", "noisy"), ("queue", "new")
     last = {x: read(9000, -50), y: read(9000, -1), B: read(9000, -20)}
-    assert Pace().in_turn([*last, new], last, later(0)) == [new, B, x, y]
+    assert ReadPace().in_turn([*last, new], last, later(0)) == [new, B, x, y]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_window_is_of_use_unless_most_of_its_rows_are_read_in_vain(reason: str, 
 
 
 def test_debts_that_are_paid_are_forgotten() -> None:
-    pace = Pace()
+    pace = ReadPace()
     for number in range(1000):
         pace.charge({("queue", f"team-{number}"): read(100)}, later(number))
     assert len(pace._of) == 1

@@ -1,8 +1,21 @@
 """Requests of Pods, counted as kube-scheduler does."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dispatcher.model.amounts import added, amounts, asked_by, highest, less, milli_of, remembered
+from dispatcher.model.resources import (
+    Written,
+    add_to,
+    added,
+    amounts,
+    asked_by,
+    highest,
+    less,
+    milli_of,
+    remembered,
+    take_from,
+)
 
 ONE = (("cpu", "1"),)
 TWO = (("cpu", "2"), ("memory", "1Ki"))
@@ -61,3 +74,36 @@ def test_a_pod_with_many_requests_is_counted_but_not_cached() -> None:
     many = tuple((f"example.org/{number}", "1") for number in range(9))
     assert asked_by(((many,), (), (), ()))["example.org/8"] == 1000
     assert remembered.cache_info().currsize == before
+
+
+Requests = st.lists(
+    st.dictionaries(st.sampled_from(["cpu", "memory", "a/b"]), st.integers(0, 9).map(str), max_size=3)
+    .map(lambda one: tuple(one.items())),
+    max_size=5,
+)  # fmt: skip
+
+
+@given(Requests, Requests, st.lists(st.booleans(), min_size=5, max_size=5))
+def test_sum_of_a_pod_follows_the_rule_of_kubernetes_step_by_step(
+    containers: list[Written], init_containers: list[Written], are_sidecars: list[bool]
+) -> None:
+    """The rule as it is written down in the module, with a whole sum for each step."""
+    sidecars, peak = dict[str, int](), dict[str, int]()
+    first = list(zip(init_containers, are_sidecars, strict=False))
+    for one, is_sidecar in first:
+        together = added(sidecars, amounts(one))
+        sidecars = together if is_sidecar else sidecars
+        peak = highest(peak, together)
+    total = sidecars
+    for one in containers:
+        total = added(total, amounts(one))
+    wanted = {name: amount for name, amount in highest(total, peak).items() if amount} | {"pods": 1000}
+    assert asked_by((tuple(containers), tuple(first), (), ())) == wanted
+
+
+def test_sum_that_is_changed_in_place_forgets_what_is_gone() -> None:
+    total = {"cpu": 1}
+    add_to(total, {"cpu": 2, "gpu": 0, "a/b": 5})
+    take_from(total, {"cpu": 1, "gpu": 0, "a/b": 5})
+    take_from(total, {"gpu": 0, "never": 7})
+    assert total == {"cpu": 2}

@@ -2,12 +2,12 @@
 
 import pytest
 
-from dispatcher.admission.last_cycle import LastCycle, Told
-from dispatcher.dashboard.announcing import WRITES_IN_A_ROUND, Announcing
+from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.model.errors import ClusterAway
 from dispatcher.model.notices import Notice
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_failed_job, a_picture, a_snapshot
+from dispatcher.views.surfaces import WRITES_IN_A_ROUND, Announcing
+from tests.rig.builders import NOW, a_failed_job, a_picture, a_snapshot
 
 
 class Server:
@@ -33,7 +33,7 @@ class Server:
 def parked(rows: int) -> LastCycle:
     """A cycle with so many parked rows, each with a Job."""
     jobs = [a_failed_job(task_id=id_, uid=f"job-of-{id_}") for id_ in range(1, rows + 1)]
-    told = {job.task_id: Told("default", 1, Hold(HoldReason.POISON), NOW) for job in jobs}
+    told = {job.task_id: RowReason("default", 1, Hold(HoldReason.POISON), NOW) for job in jobs}
     return LastCycle(a_snapshot(), a_picture(jobs), told, frozenset(), {}, {}, leads=True)
 
 

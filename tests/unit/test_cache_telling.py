@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from dispatcher.keeper.keeping import Keeping, Round
 from dispatcher.keeper.plan import Directory, Disk
+from dispatcher.keeper.program import FIRST_SECONDS, TELL_SECONDS, WARN_SECONDS, KeeperReport, KeptNode
 from dispatcher.model.notices import Notice
-from dispatcher.programs.cache_keeper import TELL_SECONDS, WARN_SECONDS, KeptNode, Telling
 from dispatcher.settings.loading import load
 
 DISK = Disk(900, 100, 9, 1)
@@ -34,9 +34,9 @@ class Cluster:
         self.told.append(notice)
 
 
-def telling(found: Round | None) -> tuple[Telling, Cluster, Any]:
-    cluster, keeping = Cluster(), SimpleNamespace(last=found)
-    made = Telling(cast("Keeping", keeping), cast("KeptNode", cluster), load({}, str).settings)
+def telling(found: Round | None) -> tuple[KeeperReport, Cluster, Any]:
+    cluster, keeping = Cluster(), SimpleNamespace(found=found)
+    made = KeeperReport(cast("Keeping", keeping), cast("KeptNode", cluster), load({}, str).settings)
     made._events = cluster  # type: ignore[assignment]  # the same method
     return made, cluster, keeping
 
@@ -51,14 +51,23 @@ async def test_nothing_is_told_before_the_first_round() -> None:
     assert cluster.written == []
 
 
+async def test_first_words_wait_a_while_for_the_sizes() -> None:
+    made, cluster, _ = telling(Round([Directory("a" * 40, 0, 0, 0, 0, is_sure=False)], frozenset(), DISK))
+    assert await made.run_once() < TELL_SECONDS
+    assert cluster.written == []
+    cluster.time += FIRST_SECONDS
+    assert await made.run_once() == TELL_SECONDS
+    assert len(cluster.written) == 1
+
+
 async def test_words_are_written_once_a_minute_at_most_and_only_if_they_are_new() -> None:
     made, cluster, keeping = telling(a_round({"a" * 40: 1_000_000}))
     assert [await made.run_once() for _ in range(3)] == [TELL_SECONDS] * 3
     assert len(cluster.written) == 1
-    keeping.last = a_round({"a" * 40: 1_000_900})
+    keeping.found = a_round({"a" * 40: 1_000_900})
     await made.run_once()
     assert len(cluster.written) == 1, "a little more is the same in words"
-    keeping.last = a_round({"a" * 40: 2_000_000})
+    keeping.found = a_round({"a" * 40: 2_000_000})
     await made.run_once()
     assert len(cluster.written) == 2
     assert 1000 / TELL_SECONDS < 17

@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from dispatcher.kube.cache_pods import CachePod, read_cache_pod
-from dispatcher.kube.node_caches import node_caches
-from dispatcher.model.cache_orders import LASTS, order_entry, orders_for, over
-from dispatcher.model.node_caches import LARGEST_TEXT, Kept, read_node_caches, rounded, write_node_caches
+from dispatcher.keeper.plan import LASTS, order_entry, orders_for, over
+from dispatcher.kube.config_maps import CachePod, node_caches, read_cache_pod
+from dispatcher.model.caches import LARGEST_TEXT, Kept, read_node_caches, rounded, write_node_caches
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 A, B = "a" * 40, "b" * 40

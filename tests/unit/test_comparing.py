@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dispatcher.dashboard.comparing import EVERY_SECONDS, Comparing
 from dispatcher.jobs.offered import offered_templates
 from dispatcher.model.errors import DatabaseAway
-from dispatcher.model.templates import OfferedTemplate
-from tests.builders import a_template
+from dispatcher.model.tasks import OfferedTemplate
+from dispatcher.views.surfaces import EVERY_SECONDS, Comparing
+from tests.rig.builders import a_template
 
 
 class Compared:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.model.credential_ends import UTC_TIME, certificates_end, instant, token_end
+from dispatcher.model.errors import UTC_TIME, certificates_end, instant, token_end
 from tests.scheduling.certificates import OF_SERVERS, Authority, pem, sequence
 
 GENERALIZED_TIME = 0x18

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dispatcher.dashboard.last_hour import ENOUGH_MINUTES, MINUTES, MOST_QUEUES, LastHour, QueueHour
 from dispatcher.model.tasks import QueueCount
-from tests.builders import NOW
+from dispatcher.views.first_page import ENOUGH_MINUTES, MINUTES, MOST_QUEUES, LastHour, QueueHour
+from tests.rig.builders import NOW
 
 START = NOW.replace(second=0, microsecond=0)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dispatcher.dashboard.pacing import BURST, LEAST, LONGEST_WAIT, PART, Pacing, Timed
+from dispatcher.views.server import BURST, LEAST, LONGEST_WAIT, PART, Pacing, Timed
 
 AT_ONCE = round(BURST / LEAST)
 

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.dashboard.answers import Asked
-from dispatcher.dashboard.last_hour import MINUTES, QueueHour
-from dispatcher.dashboard.pages import Pages
-from dispatcher.dashboard.view import MOST_CELLS, EstimateRecord, NodeCell, overview_page
-from dispatcher.explain.batches import BatchesPage
-from dispatcher.explain.failures import FailuresPage
-from dispatcher.explain.listing import Page
-from dispatcher.explain.node_room import NodesPage
-from dispatcher.explain.status import Installation, InstallationStatus
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import NOW
+from dispatcher.views.answers import ApiRequest
+from dispatcher.views.failures import FailuresPage
+from dispatcher.views.first_page import MINUTES, MOST_CELLS, EstimateRecord, NodeCell, QueueHour, overview_page
+from dispatcher.views.node_room import NodesPage
+from dispatcher.views.rows import BatchesPage, RowsPage
+from dispatcher.views.server import Pages
+from dispatcher.views.status import InstallationIdentity, InstallationStatus
+from tests.rig.builders import NOW
 from tests.unit.test_dashboard_view import FINE, QUEUE
 
-PAGES = Pages(Installation("dispatcher", "1", "jobs", "me"), "")
+PAGES = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "")
 NOTE = "x" * 300
 NUMBERS = [1000.0 + 17 * (minute % 7) for minute in range(MINUTES)]
 BUSY_HOUR = QueueHour(NUMBERS, NUMBERS, NUMBERS, 60.0)
@@ -31,7 +29,7 @@ def test_first_page_of_a_thousand_busy_queues_and_all_cells_tells_what_it_leaves
     status = replace(FINE, queues=[replace(one, note=NOTE) for one in queues])
     cells = [NodeCell("node-" + "n" * 40, 25, 0.5, 1)] * MOST_CELLS
     page = overview_page(status, lambda _: BUSY_HOUR, NOW, cells, EstimateRecord())
-    text = PAGES.write("overview.html", page, Asked(), "/api/v1/status")
+    text = PAGES.write("overview.html", page, ApiRequest(), "/api/v1/status")
     shown = text.count('<th scope="row">')
     assert 10 < shown <= 20
     assert f"{1000 - shown} further queues" in text
@@ -49,7 +47,7 @@ def test_overview_draws_starts_and_ends_of_the_last_hour() -> None:
 
 def overview(status: InstallationStatus, hour: QueueHour = BUSY_HOUR, cells: Sequence[NodeCell] = ()) -> str:
     page = overview_page(status, lambda _: hour, NOW, cells, EstimateRecord())
-    return PAGES.write("overview.html", page, Asked(), "/api/v1/status")
+    return PAGES.write("overview.html", page, ApiRequest(), "/api/v1/status")
 
 
 def test_numbers_of_the_overview_lead_to_their_lists() -> None:
@@ -74,7 +72,7 @@ FRESH = {
         overview_page(IDLE, lambda _: None, None, [], EstimateRecord()),
         ("Nothing waits and nothing runs", f"{INSERT}) VALUES (&#39;default&#39;)", "kubectl get nodes"),
     ),
-    "tasks.html": (Page(NOW, NOW, [], None), ("There is no row yet", INSERT)),
+    "tasks.html": (RowsPage(NOW, NOW, [], None), ("There is no row yet", INSERT)),
     "failures.html": (
         FailuresPage(as_of=NOW, groups=[], groups_left_out=0, failed=0, failed_since=NOW, parked=0, parked_left_out=0),
         ("No row has failed in the last day, and none is parked", "nothing to do", 'href="/tasks"'),
@@ -90,7 +88,7 @@ FRESH = {
 @pytest.mark.parametrize("template", FRESH)
 def test_page_of_a_fresh_installation_says_what_to_do_next(template: str) -> None:
     answer, words = FRESH[template]
-    text = PAGES.write(template, answer, Asked(), "/api/v1/something").replace("'", "&#39;")
+    text = PAGES.write(template, answer, ApiRequest(), "/api/v1/something").replace("'", "&#39;")
     assert [one for one in words if one not in text] == []
 
 
@@ -103,7 +101,7 @@ def test_overview_of_a_busy_installation_says_nothing_of_an_insert() -> None:
     ("query", "is_told"), [({"queue": "rare&<b>"}, True), ({"queue": "rare", "status": "succeeded"}, False)]
 )
 def test_page_without_a_row_leads_to_older_rows_and_to_those_that_wait(query: dict[str, str], is_told: bool) -> None:
-    page = Page(NOW, NOW, [], next_after=7, looked_to=7)
-    text = PAGES.write("tasks.html", page, Asked(query=query), "/api/v1/tasks")
+    page = RowsPage(NOW, NOW, [], next_after=7, looked_to=7)
+    text = PAGES.write("tasks.html", page, ApiRequest(query=query), "/api/v1/tasks")
     assert "after=7" in text
     assert ('href="/tasks?queue=rare%26%3Cb%3E&amp;status=waiting"' in text) is is_told

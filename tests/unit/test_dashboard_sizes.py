@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.dashboard.addresses import ADDRESSES
-from dispatcher.dashboard.answers import LONGEST_QUERY, Asked, too_long
-from dispatcher.dashboard.pages import MOST_BYTES, STATIC, Pages
-from dispatcher.explain.status import Installation
+from dispatcher.views.answers import ADDRESSES, LONGEST_QUERY, ApiRequest, too_long
+from dispatcher.views.server import MOST_BYTES, STATIC, Pages
+from dispatcher.views.status import InstallationIdentity
 from tests.unit import worst_pages as worst
 
-PLACE = Installation("dispatcher", "1.2.3", "n" * 63, "n" * 63)
+PLACE = InstallationIdentity("dispatcher", "1.2.3", "n" * 63, "n" * 63)
 PAGES = Pages(PLACE, "/a/prefix")
 ANSWERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "overview": ("overview.html", worst.overview),
@@ -36,7 +35,7 @@ SIGNS = {"escaped": "<", "quotes": "'", "emoji in addresses": "\U0001f600", "pla
 
 def written(name: str, sign: str) -> str:
     template, answer = ANSWERS[name]
-    return PAGES.write(template, answer(sign), Asked("", worst.filters(sign)), "/api/v1/something")
+    return PAGES.write(template, answer(sign), ApiRequest("", worst.filters(sign)), "/api/v1/something")
 
 
 @pytest.mark.parametrize("sign", SIGNS.values(), ids=SIGNS)
@@ -65,7 +64,7 @@ def test_rows_that_are_left_out_are_on_the_next_page(sign: str) -> None:
 def test_nearly_a_hundred_ordinary_rows_are_on_one_page() -> None:
     page = worst.tasks("x", 100)
     page = replace(page, tasks=[replace(one, **ORDINARY) for one in page.tasks])
-    text = Pages(PLACE, "").write("tasks.html", page, Asked(), "/api/v1/tasks")
+    text = Pages(PLACE, "").write("tasks.html", page, ApiRequest(), "/api/v1/tasks")
     assert len(text.encode()) < MOST_BYTES
     assert text.count('<th scope="row"') >= 90
 
@@ -79,7 +78,7 @@ def test_groups_that_are_left_out_are_counted() -> None:
 
 @pytest.mark.parametrize("sign", ["<", "\U0001f600"])
 def test_filters_that_would_fill_a_page_are_refused(sign: str) -> None:
-    found = too_long(Asked("", {"batch": sign * LONGEST_QUERY}))
+    found = too_long(ApiRequest("", {"batch": sign * LONGEST_QUERY}))
     assert found is not None
     assert (found.status, "6,000 at most" in found.error) == (400, True)
-    assert too_long(Asked("", worst.filters(sign))) is None
+    assert too_long(ApiRequest("", worst.filters(sign))) is None

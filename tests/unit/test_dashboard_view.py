@@ -3,14 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.dashboard.last_hour import QueueHour
-from dispatcher.dashboard.view import MOST_BUSY, MOST_CELLS, EstimateRecord, NodeCell, cells, overview_page
-from dispatcher.explain.reasons import Cause
-from dispatcher.explain.status import InstallationStatus, QueueStatus
 from dispatcher.model.cluster import Node
 from dispatcher.model.needs import Taint
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import NOW, later
+from dispatcher.views.first_page import MOST_BUSY, MOST_CELLS, EstimateRecord, NodeCell, QueueHour, cells, overview_page
+from dispatcher.views.reasons import ReasonInWords
+from dispatcher.views.status import InstallationStatus, QueueStatus
+from tests.rig.builders import NOW, later
 
 FINE = InstallationStatus(
     installation="dispatcher", version="1", jobs_namespace="jobs", replica="me", leads=True, as_of=NOW, counted_at=NOW,
@@ -56,7 +55,8 @@ def test_page_has_all_that_the_status_has() -> None:
     ("changed", "words"),
     [
         ({"unhealthy": {"database": "away"}}, "not ready: database: away > mend it"),
-        ({"not_ready": Cause(HoldReason.DISPATCHER_NOT_READY, "no leader")}, "nothing is launched now: no leader"),
+        ({"not_ready": ReasonInWords(HoldReason.DISPATCHER_NOT_READY, "no leader")},
+         "nothing is launched now: no leader"),
         ({"parked": 1}, "1 row waits until somebody"), ({"parked": 1200}, "1,200 rows wait until somebody"),
         ({"slowed": ["quota is used up"]}, "launches are slowed: quota is used up"),
         ({"templates_differ": ["template a differs"]}, "template a differs > give dispatcher and janitor the same"),
@@ -68,7 +68,7 @@ def test_problem_is_named_with_its_next_step(changed: dict[str, object], words: 
 
 
 def test_one_cause_is_told_once() -> None:
-    cause = Cause(HoldReason.DISPATCHER_NOT_READY, "database: away")
+    cause = ReasonInWords(HoldReason.DISPATCHER_NOT_READY, "database: away")
     assert told(replace(FINE, unhealthy={"database": "away"}, not_ready=cause)).count("away") == 1
 
 

@@ -1,17 +1,18 @@
 """Numbers and times as people read them."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec import Struct
 
-from dispatcher.dashboard.words import (
+from dispatcher.views.words import (
     MOST_ROWS,
     brief,
     columns,
     duration,
     exact,
     highest,
+    instant,
     number,
     percent,
     query,
@@ -20,13 +21,14 @@ from dispatcher.dashboard.words import (
     stacked,
     steps,
 )
-from tests.builders import NOW
+from tests.rig.builders import NOW
 
 
 @pytest.mark.parametrize(
     ("seconds", "told"),
     [
-        (None, "—"), (0, "0 s"), (-5, "0 s"), (0.44, "0.4 s"), (9, "9 s"), (59.6, "1 min"), (61, "1 min 1 s"),
+        (None, "—"), (float("inf"), "—"),
+        (0, "0 s"), (-5, "0 s"), (0.44, "0.4 s"), (9, "9 s"), (59.6, "1 min"), (61, "1 min 1 s"),
         (3600, "1 h"),
         (3601, "1 h"), (7384, "2 h 3 min"), (86_400 * 1234 + 3600, "1,234 d 1 h"),
     ],
@@ -111,3 +113,10 @@ def test_some_rows_are_a_share_and_one_at_least(number_of_rows: int, share: floa
 @pytest.mark.parametrize(("text", "told"), [("short", "short"), ("<" * 10, "<" * 4 + "…"), ("x" * 30, "x" * 20 + "…")])
 def test_brief_text_is_cut_by_its_size_on_a_page(text: str, told: str) -> None:
     assert brief(text, 20) == told
+
+
+def test_instant_has_three_digits_of_a_second() -> None:
+    moment = datetime(2026, 3, 14, 11, 2, 3, 123456, tzinfo=UTC)
+    assert (instant(moment), instant(moment.replace(microsecond=0))) == (
+        "2026-03-14T11:02:03.123+00:00", "2026-03-14T11:02:03.000+00:00",
+    )  # fmt: skip

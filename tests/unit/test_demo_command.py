@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.programs.demo.asked import own_command
+from dispatcher_demo.samples import own_command
 
 
 @pytest.fixture(name="program")

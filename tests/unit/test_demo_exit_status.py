@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from dispatcher.model.errors import DispatcherError
-from dispatcher.programs.demo import exit_status
+from dispatcher_demo import exit_status
 
 
 async def status(outcome: bool | BaseException, signals: Sequence[int]) -> int:

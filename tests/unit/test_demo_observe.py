@@ -6,13 +6,23 @@ from typing import Any, cast
 import asyncpg
 import pytest
 
-from dispatcher.explain.listing import ListedRow, Page
-from dispatcher.explain.reasons import Cause
-from dispatcher.explain.status import QueueStatus
 from dispatcher.kube.client import KubeClient
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.programs.demo.observe import Judged, Observer, Told, is_fresh, judged_on, load_of, with_cause
-from dispatcher.programs.demo.view import QueueLoad, Row, State
+from dispatcher.views.reasons import ReasonInWords
+from dispatcher.views.rows import ListedRow, RowsPage
+from dispatcher.views.status import QueueStatus
+from dispatcher_demo.observe import (
+    CycleReport,
+    DemoRow,
+    Judged,
+    Observer,
+    QueueLoad,
+    RowState,
+    is_fresh,
+    judged_on,
+    load_of,
+    with_cause,
+)
 
 
 class Broken:
@@ -46,8 +56,8 @@ async def test_connection_that_broke_during_an_answer_is_closed(monkeypatch: pyt
 
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-FULL = Cause(HoldReason.NO_ROOM_NOW, "the nodes are full")
-NO_REPORT = Cause(HoldReason.EXITED_WITHOUT_REPORT, "its container ended")
+FULL = ReasonInWords(HoldReason.NO_ROOM_NOW, "the nodes are full")
+NO_REPORT = ReasonInWords(HoldReason.EXITED_WITHOUT_REPORT, "its container ended")
 
 
 def queue(**reasons: int) -> QueueStatus:
@@ -58,12 +68,12 @@ def queue(**reasons: int) -> QueueStatus:
     )  # fmt: skip
 
 
-def waiting(number: int, cause: Cause | None = None) -> list[Row]:
-    return [Row(id_, "q", "waiting", cause=cause) for id_ in range(number)]
+def waiting(number: int, cause: ReasonInWords | None = None) -> list[DemoRow]:
+    return [DemoRow(id_, "q", "waiting", cause=cause) for id_ in range(number)]
 
 
 def test_reasons_of_rows_count_more_than_an_older_count() -> None:
-    load = load_of(queue(JobCap=14), [*waiting(2, FULL), Row(9, "q", "succeeded")])
+    load = load_of(queue(JobCap=14), [*waiting(2, FULL), DemoRow(9, "q", "succeeded")])
     assert load == QueueLoad("q", {HoldReason.NO_ROOM_NOW: 2}, 2, 4)
 
 
@@ -79,12 +89,17 @@ def test_rows_are_not_judged_yet_if_no_count_fits_them(counted: dict[str, int]) 
 
 
 def test_reason_is_told_only_of_the_row_that_was_judged() -> None:
-    told = Told(cast("Any", None), {1: Judged("waiting", 2, FULL), 2: Judged("waiting", 1, NO_REPORT)})
-    rows = [Row(1, "q", "waiting", 2), Row(1, "q", "waiting", 3), Row(1, "q", "processing", 2), Row(7, "q", "waiting")]
+    told = CycleReport(cast("Any", None), {1: Judged("waiting", 2, FULL), 2: Judged("waiting", 1, NO_REPORT)})
+    rows = [
+        DemoRow(1, "q", "waiting", 2),
+        DemoRow(1, "q", "waiting", 3),
+        DemoRow(1, "q", "processing", 2),
+        DemoRow(7, "q", "waiting"),
+    ]
     assert [with_cause(row, told, frozenset()).cause for row in rows] == [FULL, None, None, None]
-    ended = Row(2, "q", "waiting")
-    assert with_cause(ended, told, frozenset()).state is State.NEEDS_YOU
-    assert with_cause(ended, told, frozenset({NO_REPORT.reason})).state is State.WAITING
+    ended = DemoRow(2, "q", "waiting")
+    assert with_cause(ended, told, frozenset()).state is RowState.NEEDS_YOU
+    assert with_cause(ended, told, frozenset({NO_REPORT.reason})).state is RowState.WAITING
 
 
 def test_row_that_came_after_the_cycle_is_not_judged_yet() -> None:
@@ -93,7 +108,7 @@ def test_row_that_came_after_the_cycle_is_not_judged_yet() -> None:
         listed(2, NOW + timedelta(seconds=1), HoldReason.IN_LINE),
         listed(3, NOW, None),
     ]
-    assert [id_ for id_, _ in judged_on(Page(NOW + timedelta(seconds=9), NOW, rows, None))] == [1]
+    assert [id_ for id_, _ in judged_on(RowsPage(NOW + timedelta(seconds=9), NOW, rows, None))] == [1]
 
 
 def listed(id_: int, created_at: datetime, reason: HoldReason | None) -> ListedRow:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from dispatcher.explain.reasons import Cause
-from dispatcher.model.texts import for_terminal
+from dispatcher.model.tasks import for_terminal
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.programs.demo import keys
-from dispatcher.programs.demo.news import News
-from dispatcher.programs.demo.story import (
+from dispatcher.views.reasons import ReasonInWords
+from dispatcher_demo import run
+from dispatcher_demo.observe import DemoRow, DemoView, News, QueueLoad, error_line
+from dispatcher_demo.run import (
     is_time_to_kill,
     kill_of,
     killed_in_words,
@@ -15,10 +15,9 @@ from dispatcher.programs.demo.story import (
     recovery_in_words,
     recovery_of,
 )
-from dispatcher.programs.demo.view import DemoView, QueueLoad, Row, error_line
-from dispatcher.programs.demo.words import Moment, moment_of, queue_in_words, rounded, row_in_words, seconds_left
+from dispatcher_demo.words import Moment, moment_of, queue_in_words, rounded, row_in_words, seconds_left
 
-NEEDS = Cause(HoldReason.POLICY_DENIED, "its template does not allow what it asks for: memory")
+NEEDS = ReasonInWords(HoldReason.POLICY_DENIED, "its template does not allow what it asks for: memory")
 
 
 @pytest.mark.parametrize("reason", list(HoldReason))
@@ -33,14 +32,15 @@ def test_each_reason_of_a_queue_has_words_without_its_code(reason: HoldReason) -
 def test_rows_that_no_cycle_has_judged_are_not_given_a_reason() -> None:
     assert queue_in_words(QueueLoad("q", {}, unjudged=3), DemoView(), None) == "3 not judged yet"
     assert queue_in_words(QueueLoad("q"), DemoView(), 5.0) == ""
-    assert row_in_words(Row(1, "q", "waiting")) == "not judged yet"
+    assert row_in_words(DemoRow(1, "q", "waiting")) == "not judged yet"
 
 
 def test_running_row_tells_attempt_progress_and_note_or_what_it_is_for() -> None:
     assert (
-        row_in_words(Row(1, "q", "processing", 2, progress=0.42, note="part 3"), "counts") == "attempt 2, 42%, part 3"
+        row_in_words(DemoRow(1, "q", "processing", 2, progress=0.42, note="part 3"), "counts")
+        == "attempt 2, 42%, part 3"
     )
-    assert row_in_words(Row(1, "q", "processing"), "counts") == "counts"
+    assert row_in_words(DemoRow(1, "q", "processing"), "counts") == "counts"
 
 
 def test_park_reason_that_ends_by_itself_needs_nobody() -> None:
@@ -57,8 +57,8 @@ def test_time_that_is_left_is_rounded(seconds: float, words: str) -> None:
 
 
 def test_pace_is_told_once_there_is_one() -> None:
-    rows = [Row(id_, "q", "succeeded" if id_ < 10 else "waiting") for id_ in range(30)]
-    rows.append(Row(99, "q", "waiting", cause=NEEDS))
+    rows = [DemoRow(id_, "q", "succeeded" if id_ < 10 else "waiting") for id_ in range(30)]
+    rows.append(DemoRow(99, "q", "waiting", cause=NEEDS))
     view = DemoView(rows)
     now = moment_of(view, 10)
     assert now == Moment(10, {"q": 10})
@@ -70,13 +70,15 @@ def test_pace_is_told_once_there_is_one() -> None:
 
 def test_news_tell_each_change_once() -> None:
     news = News()
-    assert news.take(DemoView([Row(1, "q", "waiting")], away=["the dispatcher"])) == ["task 1 (q) is inserted"]
-    assert news.take(DemoView([Row(1, "q", "processing", node="east")])) == ["task 1 (q) runs on east"]
-    again = Row(1, "q", "waiting", 2, "no\nanswer")
+    assert news.take(DemoView([DemoRow(1, "q", "waiting")], away=["the dispatcher"])) == ["task 1 (q) is inserted"]
+    assert news.take(DemoView([DemoRow(1, "q", "processing", node="east")])) == ["task 1 (q) runs on east"]
+    again = DemoRow(1, "q", "waiting", 2, "no\nanswer")
     assert news.take(DemoView([again])) == ["task 1 (q) failed, and is tried again (attempt 2): no"]
-    assert news.take(DemoView([Row(1, "q", "processing", 2, node="east")])) == ["task 1 (q) runs on east, attempt 2"]
-    assert news.take(DemoView([Row(1, "q", "succeeded", 2, result={"a": 1})])) == ["task 1 (q) succeeded: a 1"]
-    assert news.take(DemoView([Row(1, "q", "succeeded", 2, result={"a": 1})])) == []
+    assert news.take(DemoView([DemoRow(1, "q", "processing", 2, node="east")])) == [
+        "task 1 (q) runs on east, attempt 2"
+    ]
+    assert news.take(DemoView([DemoRow(1, "q", "succeeded", 2, result={"a": 1})])) == ["task 1 (q) succeeded: a 1"]
+    assert news.take(DemoView([DemoRow(1, "q", "succeeded", 2, result={"a": 1})])) == []
 
 
 def test_error_is_told_by_its_first_line_and_a_traceback_by_its_last() -> None:
@@ -86,16 +88,16 @@ def test_error_is_told_by_its_first_line_and_a_traceback_by_its_last() -> None:
 
 
 def test_row_that_needs_a_person_is_told_once_though_its_reason_is_unknown_between() -> None:
-    news, parked = News(), Row(5, "q", "waiting", cause=NEEDS)
+    news, parked = News(), DemoRow(5, "q", "waiting", cause=NEEDS)
     assert news.take(DemoView([parked]))[1:] == [f"task 5 (q) needs you: {NEEDS.message}"]
-    assert news.take(DemoView([Row(5, "q", "waiting")])) == []
+    assert news.take(DemoView([DemoRow(5, "q", "waiting")])) == []
     assert news.take(DemoView([parked])) == []
-    retried = Row(5, "q", "waiting", 2, cause=NEEDS)
+    retried = DemoRow(5, "q", "waiting", 2, cause=NEEDS)
     assert news.take(DemoView([retried]))[-1] == f"task 5 (q) needs you: {NEEDS.message}"
 
 
 def test_server_that_goes_and_comes_back_is_told_but_not_one_that_still_starts() -> None:
-    news, rows = News(), [Row(1, "q", "succeeded")]
+    news, rows = News(), [DemoRow(1, "q", "succeeded")]
     news.take(DemoView(rows, away=["the dispatcher"]))
     assert news.take(DemoView(rows, away=["the dispatcher"])) == []
     assert news.take(DemoView(rows)) == []
@@ -105,14 +107,14 @@ def test_server_that_goes_and_comes_back_is_told_but_not_one_that_still_starts()
 
 
 def test_many_new_rows_are_one_line_and_full_nodes_are_told() -> None:
-    rows = [Row(id_, "q", "waiting") for id_ in range(60)]
+    rows = [DemoRow(id_, "q", "waiting") for id_ in range(60)]
     view = DemoView(rows, queues=[QueueLoad("q", {HoldReason.NO_ROOM_NOW: 3})])
     assert News().take(view) == ["60 tasks are inserted", "the nodes are full: rows of queue q wait for room"]
 
 
 def test_hostile_text_in_news_is_one_plain_line() -> None:
     hostile = "\x1b[2J\u202eabc\u2028def\x9b31m"
-    (line,) = News().take(DemoView([Row(1, "q", "failed", error=hostile)]))
+    (line,) = News().take(DemoView([DemoRow(1, "q", "failed", error=hostile)]))
     assert line.isprintable()
     assert "\u202e" not in line
 
@@ -123,7 +125,7 @@ def test_marks_that_nobody_sees_are_left_out_for_a_terminal(mark: str) -> None:
 
 
 def running(ended: int, total: int = 20) -> DemoView:
-    return DemoView([Row(n, "q", "succeeded" if n < ended else "processing") for n in range(total)])
+    return DemoView([DemoRow(n, "q", "succeeded" if n < ended else "processing") for n in range(total)])
 
 
 def test_postgres_is_killed_while_rows_run_and_others_have_ended() -> None:
@@ -134,7 +136,7 @@ def test_postgres_is_killed_while_rows_run_and_others_have_ended() -> None:
 
 
 def test_postgres_is_killed_near_the_end_at_the_latest() -> None:
-    waiting = [Row(n, "q", "succeeded" if n < 8 else "waiting") for n in range(12)]
+    waiting = [DemoRow(n, "q", "succeeded" if n < 8 else "waiting") for n in range(12)]
     assert [is_time_to_kill(DemoView(waiting[:number])) for number in (12, 11, 10)] == [False, False, True]
     kill = kill_of(DemoView(waiting), 1)
     assert killed_in_words(kill) == "Postgres is killed now (kill -9), with 12 rows: none of them runs"
@@ -154,22 +156,22 @@ def test_recovery_tells_that_nothing_is_lost() -> None:
 
 def test_recovery_names_the_rows_that_are_gone_or_whose_end_is_forgotten() -> None:
     kill = kill_of(running(6), 5.0)
-    rows = [Row(0, "q", "waiting"), Row(1, "q", "waiting", 2), *running(6).rows[2:19]]
+    rows = [DemoRow(0, "q", "waiting"), DemoRow(1, "q", "waiting", 2), *running(6).rows[2:19]]
     assert "18 of 20 rows are there. Lost: 0, 19" in recovery_in_words(recovery_of(kill, DemoView(rows), 6))
 
 
 def test_the_line_of_the_keys_fits_80_columns_and_names_each_key() -> None:
     for is_paused in (False, True):
-        line = keys.line(is_paused=is_paused)
+        line = run.line(is_paused=is_paused)
         assert len(line) <= 80
-        assert [part[0] for part in line.split("  ")] == list(keys.NAMES)
-    assert "p resume" in keys.line(is_paused=True)
+        assert [part[0] for part in line.split("  ")] == list(run.NAMES)
+    assert "p resume" in run.line(is_paused=True)
 
 
 def test_a_file_is_no_source_of_keys(tmp_path_factory: pytest.TempPathFactory) -> None:
     with (tmp_path_factory.mktemp("keys") / "file").open("w") as file:
-        assert not keys.is_usable(file.fileno())
-    assert not keys.is_usable(file_that_is_closed())
+        assert not run.is_usable(file.fileno())
+    assert not run.is_usable(file_that_is_closed())
 
 
 def file_that_is_closed() -> int:

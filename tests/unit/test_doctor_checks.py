@@ -6,12 +6,11 @@ import string
 
 import pytest
 
-from dispatcher.doctor.check import Check, Part
-from dispatcher.doctor.checks import CHECKS
+from dispatcher.doctor.checks import CHECKS, Check, Part
 
 PROGRAMS = {
     "psql", "kubectl", "helm", "dispatcher", "curl", "unset", "chronyc", "pg_upgrade", "kube-controller-manager",
-    "DISPATCHER_DATABASE_URL=postgresql://dispatcher_migrate:PASSWORD@HOST/DATABASE",
+    "DISPATCHER_DATABASE_URL=postgresql://work_dispatcher_migrate:PASSWORD@HOST/DATABASE",
 }  # fmt: skip
 
 

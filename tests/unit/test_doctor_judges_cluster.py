@@ -6,18 +6,38 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from dispatcher.doctor.cluster import Allowed, Facts, Policies, Unread, is_usable, judge_cluster
-from dispatcher.doctor.finding import Finding, State, good
+from dispatcher.doctor.cluster import (
+    ClusterState,
+    Permission,
+    Policies,
+    SchedulerPod,
+    Unread,
+    is_usable,
+    judge_cluster,
+    judge_prometheus,
+    judge_scheduling,
+    misconfigured,
+    misuses,
+)
+from dispatcher.doctor.cluster import SchedulingFacts as Scheduling
+from dispatcher.doctor.finding import Finding, FindingState, good
+from dispatcher.doctor.installation import (
+    EXTENDER,
+    JANITOR,
+    RELEASE,
+    RUN,
+    Installation,
+    InstallationSite,
+    Verb,
+    account_of,
+    judge_settings,
+    read_installation,
+    verbs_of,
+)
 from dispatcher.doctor.installation import POLICY as POLICY_KEY
-from dispatcher.doctor.installation import RELEASE, Installation, read_installation
-from dispatcher.doctor.prometheus import judge_prometheus
-from dispatcher.doctor.report import exit_status, in_words
-from dispatcher.doctor.scheduling import Facts as Scheduling
-from dispatcher.doctor.scheduling import SchedulerPod, judge_scheduling, misconfigured, misuses
-from dispatcher.doctor.settings import judge_settings
-from dispatcher.doctor.verbs import EXTENDER, JANITOR, RUN, Site, Verb, account_of, verbs_of
+from dispatcher.doctor.program import exit_status, in_words
 
-SITE = Site("dispatcher", "ours", "jobs")
+SITE = InstallationSite("dispatcher", "ours", "jobs")
 VARIABLES = [{"name": "jobsNamespace", "expression": "'jobs'"}, {"name": "installation", "expression": "'dispatcher'"}]
 POLICY = {"metadata": {"name": "dispatcher"}, "spec": {"variables": VARIABLES}}
 BINDING = {"spec": {"policyName": "dispatcher", "validationActions": ["Deny"]}}
@@ -25,9 +45,9 @@ ACTIVE = {"status": {"phase": "Active"}}
 GOING = {"status": {"phase": "Terminating"}}
 FORBIDDEN = Unread("403 Forbidden")
 ABSENT = Unread("404 NotFound", is_absent=True)
-VERBS = tuple(Allowed(RUN, verb, True) for verb in verbs_of(RUN, SITE))
+VERBS = tuple(Permission(RUN, verb, True) for verb in verbs_of(RUN, SITE))
 MADE = Installation("ours", release="night", secret="login", wants_policy=True)
-HEALTHY = Facts(
+HEALTHY = ClusterState(
     SITE, ("1", "33+"), {"ours": ACTIVE, "jobs": ACTIVE}, VERBS, Policies([POLICY], [BINDING]), [0.1] * 5, MADE
 )
 
@@ -45,11 +65,11 @@ POD = SchedulerPod("pod-1", True, True, [CONFIGURATION], "")
 SCHEDULING = Scheduling("fast", "ours", [POD], 1.0, 30.0)
 
 
-def states(found: list[Finding]) -> list[tuple[str, State]]:
-    return [(one.what, one.state) for one in found if one.state is not State.GOOD]
+def states(found: list[Finding]) -> list[tuple[str, FindingState]]:
+    return [(one.what, one.state) for one in found if one.state is not FindingState.GOOD]
 
 
-def judged(**changes: Any) -> list[tuple[str, State]]:
+def judged(**changes: Any) -> list[tuple[str, FindingState]]:
     return states(list(judge_cluster(changed(HEALTHY, **changes))))
 
 
@@ -60,35 +80,38 @@ def test_healthy_cluster_has_only_good_findings() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"version": ("1", "30")}, ("ApiServerTooOld", State.FAULT)),
-        ({"version": ("1", "")}, ("ApiServerTooOld", State.FAULT)),
-        ({"version": FORBIDDEN}, ("ApiServerTooOld", State.NOT_CHECKED)),
-        ({"namespaces": {"ours": ACTIVE, "jobs": ABSENT}}, ("NamespaceMissing", State.FAULT)),
-        ({"namespaces": {"ours": ACTIVE, "jobs": FORBIDDEN}}, ("NamespaceMissing", State.NOT_CHECKED)),
-        ({"namespaces": {"ours": GOING, "jobs": ACTIVE}}, ("NamespaceTerminating", State.FAULT)),
-        ({"policies": FORBIDDEN}, ("PolicyMissing", State.NOT_CHECKED)),
-        ({"policies": Policies([], [BINDING])}, ("PolicyMissing", State.FAULT)),
-        ({"policies": Policies([{"metadata": {"name": "x"}, "spec": {}}], [])}, ("PolicyMissing", State.FAULT)),
+        ({"version": ("1", "30")}, ("ApiServerTooOld", FindingState.FAULT)),
+        ({"version": ("1", "")}, ("ApiServerTooOld", FindingState.FAULT)),
+        ({"version": FORBIDDEN}, ("ApiServerTooOld", FindingState.NOT_CHECKED)),
+        ({"namespaces": {"ours": ACTIVE, "jobs": ABSENT}}, ("NamespaceMissing", FindingState.FAULT)),
+        ({"namespaces": {"ours": ACTIVE, "jobs": FORBIDDEN}}, ("NamespaceMissing", FindingState.NOT_CHECKED)),
+        ({"namespaces": {"ours": GOING, "jobs": ACTIVE}}, ("NamespaceTerminating", FindingState.FAULT)),
+        ({"policies": FORBIDDEN}, ("PolicyMissing", FindingState.NOT_CHECKED)),
+        ({"policies": Policies([], [BINDING])}, ("PolicyMissing", FindingState.FAULT)),
+        ({"policies": Policies([{"metadata": {"name": "x"}, "spec": {}}], [])}, ("PolicyMissing", FindingState.FAULT)),
         (
             {"policies": Policies([], []), "installation": changed(MADE, wants_policy=False)},
-            ("PolicyMissing", State.WARNING),
+            ("PolicyMissing", FindingState.WARNING),
         ),
         (
             {"policies": Policies([], []), "installation": changed(MADE, wants_policy=None)},
-            ("PolicyMissing", State.WARNING),
+            ("PolicyMissing", FindingState.WARNING),
         ),
-        ({"policies": Policies([POLICY], [])}, ("PolicyUnbound", State.FAULT)),
-        ({"policies": Policies([POLICY], [{"spec": {"policyName": "dispatcher"}}])}, ("PolicyUnbound", State.FAULT)),
+        ({"policies": Policies([POLICY], [])}, ("PolicyUnbound", FindingState.FAULT)),
+        (
+            {"policies": Policies([POLICY], [{"spec": {"policyName": "dispatcher"}}])},
+            ("PolicyUnbound", FindingState.FAULT),
+        ),
         (
             {"policies": Policies([], []), "site": changed(SITE, check_room=False)},
-            ("PolicyMissing", State.NOT_CHECKED),
+            ("PolicyMissing", FindingState.NOT_CHECKED),
         ),
-        ({"delays": FORBIDDEN}, ("JobControllerSlow", State.NOT_CHECKED)),
-        ({"delays": [1.0] * 4}, ("JobControllerSlow", State.NOT_CHECKED)),
-        ({"delays": [1.0, 60.0, 60.0, 60.0, 2.0]}, ("JobControllerSlow", State.WARNING)),
+        ({"delays": FORBIDDEN}, ("JobControllerSlow", FindingState.NOT_CHECKED)),
+        ({"delays": [1.0] * 4}, ("JobControllerSlow", FindingState.NOT_CHECKED)),
+        ({"delays": [1.0, 60.0, 60.0, 60.0, 2.0]}, ("JobControllerSlow", FindingState.WARNING)),
     ],
 )
-def test_fault_of_the_cluster_is_named_alone(changes: dict[str, Any], expected: tuple[str, State]) -> None:
+def test_fault_of_the_cluster_is_named_alone(changes: dict[str, Any], expected: tuple[str, FindingState]) -> None:
     assert judged(**changes) == [expected]
 
 
@@ -116,7 +139,7 @@ def test_missing_verbs_are_named_by_account_and_namespace() -> None:
     denied = {"create", "patch"}
     answers = [changed(one, is_allowed=one.verb.verb not in denied or one.verb.resource == "events") for one in VERBS]
     answers = [changed(one, is_allowed=one.is_allowed and one.verb.resource != "nodes") for one in answers]
-    found = [one for one in judge_cluster(changed(HEALTHY, allowed=answers)) if one.state is State.FAULT]
+    found = [one for one in judge_cluster(changed(HEALTHY, allowed=answers)) if one.state is FindingState.FAULT]
     assert [(one.where, one.message) for one in found] == [
         ("account dispatcher, cluster-wide", "not allowed: list nodes, watch nodes"),
         ("account dispatcher in namespace jobs", "not allowed: create jobs, patch jobs"),
@@ -127,12 +150,12 @@ def test_missing_verbs_are_named_by_account_and_namespace() -> None:
 def test_verbs_in_a_namespace_that_is_gone_are_no_fault_of_their_own() -> None:
     answers = [changed(one, is_allowed=one.verb.namespace != "jobs") for one in VERBS]
     gone = {"ours": ACTIVE, "jobs": ABSENT}
-    assert judged(allowed=answers, namespaces=gone) == [("NamespaceMissing", State.FAULT)]
+    assert judged(allowed=answers, namespaces=gone) == [("NamespaceMissing", FindingState.FAULT)]
 
 
 def test_account_that_may_not_be_asked_about_is_not_checked() -> None:
-    answers = [*VERBS, Allowed(JANITOR, Verb("jobs", "batch", "jobs", "get"), None, "403")]
-    assert judged(allowed=answers) == [("MissingVerb", State.NOT_CHECKED)]
+    answers = [*VERBS, Permission(JANITOR, Verb("jobs", "batch", "jobs", "get"), None, "403")]
+    assert judged(allowed=answers) == [("MissingVerb", FindingState.NOT_CHECKED)]
 
 
 def test_namespace_is_usable_unless_it_is_known_to_be_gone() -> None:
@@ -158,17 +181,17 @@ NOT_READY = changed(POD, is_ready=False)
 @pytest.mark.parametrize(
     ("changes", "state"),
     [
-        ({"lease_age": 3600.0, "bound_age": None, "pods": [NOT_READY]}, State.FAULT),
-        ({"lease_age": ABSENT, "bound_age": 5000.0, "pods": []}, State.FAULT),
-        ({"lease_age": FORBIDDEN, "bound_age": None, "pods": []}, State.NOT_CHECKED),
-        ({"lease_age": FORBIDDEN, "bound_age": None, "pods": [], "untried": 3}, State.FAULT),
-        ({"lease_age": 1.0, "bound_age": 30.0, "pods": [], "untried": 3}, State.GOOD),
-        ({"lease_age": FORBIDDEN, "bound_age": 30.0, "pods": FORBIDDEN}, State.GOOD),
-        ({"lease_age": 30.0, "bound_age": FORBIDDEN, "pods": FORBIDDEN}, State.GOOD),
-        ({"lease_age": ABSENT, "bound_age": None, "pods": [POD]}, State.GOOD),
+        ({"lease_age": 3600.0, "bound_age": None, "pods": [NOT_READY]}, FindingState.FAULT),
+        ({"lease_age": ABSENT, "bound_age": 5000.0, "pods": []}, FindingState.FAULT),
+        ({"lease_age": FORBIDDEN, "bound_age": None, "pods": []}, FindingState.NOT_CHECKED),
+        ({"lease_age": FORBIDDEN, "bound_age": None, "pods": [], "untried": 3}, FindingState.FAULT),
+        ({"lease_age": 1.0, "bound_age": 30.0, "pods": [], "untried": 3}, FindingState.GOOD),
+        ({"lease_age": FORBIDDEN, "bound_age": 30.0, "pods": FORBIDDEN}, FindingState.GOOD),
+        ({"lease_age": 30.0, "bound_age": FORBIDDEN, "pods": FORBIDDEN}, FindingState.GOOD),
+        ({"lease_age": ABSENT, "bound_age": None, "pods": [POD]}, FindingState.GOOD),
     ],
 )
-def test_scheduler_is_present_if_one_sign_shows_it(changes: dict[str, Any], state: State) -> None:
+def test_scheduler_is_present_if_one_sign_shows_it(changes: dict[str, Any], state: FindingState) -> None:
     found = [one for one in judge_scheduling(changed(SCHEDULING, **changes)) if one.what == "SchedulerAbsent"]
     assert [one.state for one in found] == [state]
 
@@ -176,21 +199,21 @@ def test_scheduler_is_present_if_one_sign_shows_it(changes: dict[str, Any], stat
 @pytest.mark.parametrize("pods", [[], FORBIDDEN])
 def test_extender_without_a_pod_is_not_checked(pods: Any) -> None:
     found = states(list(judge_scheduling(changed(SCHEDULING, pods=pods))))
-    assert {state for _, state in found} == {State.NOT_CHECKED}
+    assert {state for _, state in found} == {FindingState.NOT_CHECKED}
     assert [what for what, _ in found] == ["ExtenderNotConfigured", "ExtenderNotAnswering", "ExtenderMisused"]
 
 
 @pytest.mark.parametrize(
     ("pod", "expected"),
     [
-        ({"is_answering": False}, ("ExtenderNotAnswering", State.FAULT)),
-        ({"is_answering": None}, ("ExtenderNotAnswering", State.NOT_CHECKED)),
-        ({"configurations": []}, ("ExtenderNotConfigured", State.FAULT)),
-        ({"configurations": FORBIDDEN}, ("ExtenderNotConfigured", State.NOT_CHECKED)),
-        ({"metrics": FORBIDDEN}, ("ExtenderMisused", State.NOT_CHECKED)),
+        ({"is_answering": False}, ("ExtenderNotAnswering", FindingState.FAULT)),
+        ({"is_answering": None}, ("ExtenderNotAnswering", FindingState.NOT_CHECKED)),
+        ({"configurations": []}, ("ExtenderNotConfigured", FindingState.FAULT)),
+        ({"configurations": FORBIDDEN}, ("ExtenderNotConfigured", FindingState.NOT_CHECKED)),
+        ({"metrics": FORBIDDEN}, ("ExtenderMisused", FindingState.NOT_CHECKED)),
     ],
 )
-def test_fault_of_the_extender_is_named_alone(pod: dict[str, Any], expected: tuple[str, State]) -> None:
+def test_fault_of_the_extender_is_named_alone(pod: dict[str, Any], expected: tuple[str, FindingState]) -> None:
     assert states(list(judge_scheduling(changed(SCHEDULING, pods=[changed(POD, **pod)])))) == [expected]
 
 
@@ -228,11 +251,11 @@ def test_misuse_that_the_extender_counts_is_told() -> None:
     ("series", "expected"),
     [
         ({"a": True, "b": True}, []),
-        ({"a": True, "b": False}, [("MetricUnknown", State.FAULT)]),
-        (Unread("no answer"), [("PrometheusAway", State.FAULT)]),
+        ({"a": True, "b": False}, [("MetricUnknown", FindingState.FAULT)]),
+        (Unread("no answer"), [("PrometheusAway", FindingState.FAULT)]),
     ],
 )
-def test_prometheus_is_judged_by_what_it_knows(series: Any, expected: list[tuple[str, State]]) -> None:
+def test_prometheus_is_judged_by_what_it_knows(series: Any, expected: list[tuple[str, FindingState]]) -> None:
     assert states(list(judge_prometheus("http://prometheus:9090", series))) == expected
 
 

@@ -5,19 +5,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.admission.room_index import RoomIndex
+from dispatcher.admission.room import RoomIndex
 from dispatcher.doctor.cluster import Unread
-from dispatcher.doctor.finding import Finding, State
-from dispatcher.doctor.limits import Defaults, defaults_of, quota_refusal, range_refusals
-from dispatcher.doctor.pod_security import BASELINE, PRIVILEGED, RESTRICTED, level_of, violations
-from dispatcher.doctor.secrets_named import Named, named_secrets
-from dispatcher.doctor.templates import ENFORCED, ENFORCED_VERSION, Place, Tried, judge_templates
-from dispatcher.kube.needs import needs_of_manifest
-from dispatcher.model.cluster import Node
+from dispatcher.doctor.finding import Finding, FindingState
+from dispatcher.doctor.pod_rules import (
+    BASELINE,
+    PRIVILEGED,
+    RESTRICTED,
+    Defaults,
+    defaults_of,
+    level_of,
+    quota_refusal,
+    range_refusals,
+    violations,
+)
+from dispatcher.doctor.templates import ENFORCED, ENFORCED_VERSION, PodRules, TemplateTrial, judge_templates
+from dispatcher.jobs.env import SecretReference, named_secrets
+from dispatcher.kube.pods import needs_of_manifest
+from dispatcher.model.cluster import Node, Quota, Scope
 from dispatcher.model.jobs import ApiAnswer
-from dispatcher.model.quotas import Quota, Scope
-from tests.pods_of_levels import PODS, a_pod, a_volume
-from tests.pods_of_ranges import RANGES, a_bound, with_server_defaults
+from tests.rig.pods_of_levels import PODS, a_pod, a_volume
+from tests.rig.pods_of_ranges import RANGES, a_bound, with_server_defaults
 
 SMALL = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
 POD: dict[str, Any] = a_pod(container={"resources": SMALL})
@@ -32,18 +40,20 @@ def a_room(cpu: int = 4000) -> Any:
     return index.view()
 
 
-PLACE = Place("jobs", {}, [], [], {}, a_room())
+PLACE = PodRules("jobs", {}, [], [], {}, a_room())
 
 
 def judged(pod: Any = POD, answer: ApiAnswer = CREATED, **place: Any) -> list[Finding]:
     job = {"spec": {"template": {"spec": pod}}}
     there = msgspec.structs.replace(PLACE, **place)
     return [
-        one for one in judge_templates([Tried("default", job, answer)], there, NAMES) if one.state is not State.GOOD
+        one
+        for one in judge_templates([TemplateTrial("default", job, answer)], there, NAMES)
+        if one.state is not FindingState.GOOD
     ]
 
 
-def told(found: list[Finding]) -> list[tuple[str, State]]:
+def told(found: list[Finding]) -> list[tuple[str, FindingState]]:
     return [(one.what, one.state) for one in found]
 
 
@@ -76,36 +86,36 @@ def test_template_without_a_fault_has_only_good_findings() -> None:
 
 def test_installation_without_templates_is_a_fault() -> None:
     (found,) = judge_templates([], PLACE, NAMES)
-    assert (found.what, found.state) == ("NoTemplate", State.FAULT)
+    assert (found.what, found.state) == ("NoTemplate", FindingState.FAULT)
 
 
 def test_faulty_template_is_named_with_its_name_quoted() -> None:
-    (found,) = [one for one in judge_templates([Tried("a b", "spec.suspend")], PLACE, NAMES) if one.mend]
+    (found,) = [one for one in judge_templates([TemplateTrial("a b", "spec.suspend")], PLACE, NAMES) if one.mend]
     assert found.mend.startswith("dispatcher render --template 'a b'")
 
 
 def test_templates_of_a_place_that_takes_no_job_are_not_checked() -> None:
-    tried = [Tried("default", {"spec": {"template": {"spec": POD}}})]
+    tried = [TemplateTrial("default", {"spec": {"template": {"spec": POD}}})]
     found = list(judge_templates(tried, Unread("gone"), NAMES))
-    assert [(one.what, one.state) for one in found if one.state is not State.GOOD] == [
-        ("JobRefused", State.NOT_CHECKED)
+    assert [(one.what, one.state) for one in found if one.state is not FindingState.GOOD] == [
+        ("JobRefused", FindingState.NOT_CHECKED)
     ]
-    assert told(list(judge_templates(tried, PLACE, NAMES)))[2] == ("JobRefused", State.NOT_CHECKED)
+    assert told(list(judge_templates(tried, PLACE, NAMES)))[3] == ("JobRefused", FindingState.NOT_CHECKED)
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
         (ApiAnswer(409, "AlreadyExists"), []),
-        (ApiAnswer(422, "Invalid", "bad"), [("JobRefused", State.FAULT)]),
-        (ApiAnswer(403, "Forbidden", "denied by a policy"), [("JobRefused", State.FAULT)]),
-        (ApiAnswer(404, "NotFound"), [("NamespaceMissing", State.FAULT)]),
-        (ApiAnswer(403, "Forbidden", causes=("NamespaceTerminating",)), [("NamespaceTerminating", State.FAULT)]),
-        (ApiAnswer(403, "Forbidden", "exceeded quota: x"), [("JobRefused", State.NOT_CHECKED)]),
-        (ApiAnswer(0, message="no answer"), [("JobRefused", State.NOT_CHECKED)]),
+        (ApiAnswer(422, "Invalid", "bad"), [("JobRefused", FindingState.FAULT)]),
+        (ApiAnswer(403, "Forbidden", "denied by a policy"), [("JobRefused", FindingState.FAULT)]),
+        (ApiAnswer(404, "NotFound"), [("NamespaceMissing", FindingState.FAULT)]),
+        (ApiAnswer(403, "Forbidden", causes=("NamespaceTerminating",)), [("NamespaceTerminating", FindingState.FAULT)]),
+        (ApiAnswer(403, "Forbidden", "exceeded quota: x"), [("JobRefused", FindingState.NOT_CHECKED)]),
+        (ApiAnswer(0, message="no answer"), [("JobRefused", FindingState.NOT_CHECKED)]),
     ],
 )
-def test_answer_of_the_dry_run_is_judged(answer: ApiAnswer, expected: list[tuple[str, State]]) -> None:
+def test_answer_of_the_dry_run_is_judged(answer: ApiAnswer, expected: list[tuple[str, FindingState]]) -> None:
     assert told(judged(answer=answer)) == expected
 
 
@@ -113,7 +123,7 @@ def test_answer_of_the_dry_run_is_judged(answer: ApiAnswer, expected: list[tuple
 def test_place_that_may_not_be_read_is_not_checked(place: str) -> None:
     unread: dict[str, Any] = {place: FORBIDDEN}
     (found,) = judged(**unread)
-    assert (found.state, found.message) == (State.NOT_CHECKED, "403 Forbidden")
+    assert (found.state, found.message) == (FindingState.NOT_CHECKED, "403 Forbidden")
 
 
 def test_level_that_the_pod_does_not_pass_is_named_with_the_level_that_it_needs() -> None:
@@ -126,17 +136,18 @@ def test_level_that_the_pod_does_not_pass_is_named_with_the_level_that_it_needs(
 @pytest.mark.parametrize(
     ("version", "state"),
     [
-        ("latest", State.FAULT), ("v1.34", State.FAULT), ("v1.40", State.FAULT), ("v1.33", State.NOT_CHECKED),
-        ("v1.0", State.NOT_CHECKED), ("what?", State.NOT_CHECKED),
+        ("latest", FindingState.FAULT), ("v1.34", FindingState.FAULT), ("v1.40", FindingState.FAULT), ("v1.33",
+         FindingState.NOT_CHECKED),
+        ("v1.0", FindingState.NOT_CHECKED), ("what?", FindingState.NOT_CHECKED),
     ],
 )  # fmt: skip
-def test_level_of_older_rules_is_not_checked(version: str, state: State) -> None:
+def test_level_of_older_rules_is_not_checked(version: str, state: FindingState) -> None:
     """The rules of other versions differ, so a fault of the newest rules may be none there, and the other way round."""
     labels = {ENFORCED: "restricted", ENFORCED_VERSION: version}
     pod, _ = PODS["hostPath"]
     (found,) = judged(pod, labels=labels, minor=34)
     assert (found.what, found.state) == ("PodSecurity", state)
-    assert f"enforces restricted of {version}" in found.message or state is State.FAULT
+    assert f"enforces restricted of {version}" in found.message or state is FindingState.FAULT
     assert judged(pod, labels=labels | {ENFORCED: "privileged"}, minor=34) == []
 
 
@@ -174,8 +185,8 @@ def test_quota_that_fits_no_job_is_named() -> None:
     (found,) = judged(quotas=[a_quota({"requests.cpu": 1})])
     assert (found.what, found.mend) == ("QuotaFitsNoJob", "kubectl -n jobs edit resourcequota q")
     assert told(judged(quotas=[a_quota({"pods": 0})], ranges=FORBIDDEN)) == [
-        ("QuotaFitsNoJob", State.FAULT),
-        ("LimitRangeRefuses", State.NOT_CHECKED),
+        ("QuotaFitsNoJob", FindingState.FAULT),
+        ("LimitRangeRefuses", FindingState.NOT_CHECKED),
     ]
 
 
@@ -225,8 +236,9 @@ def test_secrets_are_found_wherever_a_pod_names_them() -> None:
     ]
     pod = a_pod(container=container, volumes=volumes, imagePullSecrets=[{"name": "registry"}, {}])
     assert named_secrets(pod) == [
-        Named("by-env", "k"), Named("files", "a"), Named("files", "b"), Named("projected"), Named("registry"),
-        Named("whole"),
+        SecretReference("by-env", "k"), SecretReference("files", "a"), SecretReference("files", "b"),
+        SecretReference("projected"), SecretReference("registry"),
+        SecretReference("whole"),
     ]  # fmt: skip
 
 
@@ -243,12 +255,12 @@ KEYED = a_pod(
     ("keys", "expected"),
     [
         (frozenset({"it's"}), []),
-        (frozenset({"other"}), [("SecretKeyMissing", State.FAULT)]),
-        (ABSENT, [("SecretMissing", State.FAULT)]),
-        (FORBIDDEN, [("SecretMissing", State.NOT_CHECKED)]),
+        (frozenset({"other"}), [("SecretKeyMissing", FindingState.FAULT)]),
+        (ABSENT, [("SecretMissing", FindingState.FAULT)]),
+        (FORBIDDEN, [("SecretMissing", FindingState.NOT_CHECKED)]),
     ],
 )
-def test_secret_is_judged_once_by_what_is_known_of_it(keys: Any, expected: list[tuple[str, State]]) -> None:
+def test_secret_is_judged_once_by_what_is_known_of_it(keys: Any, expected: list[tuple[str, FindingState]]) -> None:
     found = judged(KEYED, secrets={"one": keys})
     assert told(found) == expected
     assert all("it's" not in one.mend for one in found)
@@ -267,5 +279,49 @@ def test_node_that_is_full_now_is_no_fault() -> None:
 
 
 def test_pod_of_a_scheduler_that_is_not_known_is_not_checked() -> None:
-    assert told(judged(POD | {"schedulerName": "other"})) == [("NoNodeFits", State.NOT_CHECKED)]
-    assert ("NoNodeFits", State.NOT_CHECKED) in told(judged({"containers": [], "tolerations": "odd"}))
+    assert told(judged(POD | {"schedulerName": "other"})) == [("NoNodeFits", FindingState.NOT_CHECKED)]
+    assert ("NoNodeFits", FindingState.NOT_CHECKED) in told(judged({"containers": [], "tolerations": "odd"}))
+
+
+OPTIONAL = a_pod(
+    container={"resources": SMALL, "envFrom": [{"secretRef": {"name": "keys", "optional": True}}]}
+)  # fmt: skip
+BESIDE = a_pod(container={"resources": SMALL, "envFrom": [{"secretRef": {"name": "keys"}}]})
+
+
+@pytest.mark.parametrize(
+    ("pod", "keys", "opens_env", "is_told"),
+    [
+        (BESIDE, {"API_KEY"}, True, True),
+        (BESIDE, {"TASK_DATABASE_URL", "API_KEY"}, True, True),
+        (BESIDE, {"TASK_DATABASE_URL"}, True, False),
+        (OPTIONAL, {"API_KEY"}, True, True),
+        (BESIDE, {"API_KEY"}, False, False),
+        (POD, set(), True, False),
+    ],
+)
+def test_variables_are_open_beside_a_secret_or_not(pod: Any, keys: set[str], opens_env: bool, is_told: bool) -> None:
+    tried = [TemplateTrial("default", {"spec": {"template": {"spec": pod}}}, CREATED, opens_env=opens_env)]
+    place = msgspec.structs.replace(PLACE, secrets={"keys": frozenset(keys)})
+    (found,) = [one for one in judge_templates(tried, place, NAMES) if one.what == "EnvOpen"]
+    assert found.state is (FindingState.WARNING if is_told else FindingState.GOOD)
+    assert ("next to Secret keys" in found.message) is is_told
+
+
+def test_doubts_of_a_template_are_warnings() -> None:
+    trial = TemplateTrial("default", {"spec": {"template": {"spec": POD}}}, CREATED)
+    doubtful = msgspec.structs.replace(trial, doubts=("nothing reports", "which container?"))
+    found = [one for one in judge_templates([doubtful], PLACE, NAMES) if one.state is FindingState.WARNING]
+    assert [(one.what, one.message) for one in found] == [
+        ("TemplateDoubtful", "nothing reports"),
+        ("TemplateDoubtful", "which container?"),
+    ]
+    (fine,) = [one for one in judge_templates([trial], PLACE, NAMES) if one.what == "TemplateDoubtful"]
+    assert fine.state is FindingState.GOOD
+
+
+def test_open_variables_beside_a_secret_are_a_warning() -> None:
+    tried = [TemplateTrial("default", {"spec": {"template": {"spec": BESIDE}}}, CREATED, opens_env=True)]
+    place = msgspec.structs.replace(PLACE, secrets={"keys": frozenset({"API_KEY"})})
+    (found,) = [one for one in judge_templates(tried, place, NAMES) if one.state is FindingState.WARNING]
+    assert found.what == "EnvOpen"

@@ -3,7 +3,7 @@
 import pytest
 
 from dispatcher.doctor.checks import CHECKS
-from tests.planted import PLANTED, named_in, planted_in
+from tests.rig.planted import PLANTED, named_in, planted_in
 
 
 def test_every_check_has_a_test_that_plants_its_fault() -> None:

@@ -9,7 +9,7 @@ from dispatcher.model import errors
     ("fault", "kind"),
     [
         (errors.SettingsError(("a",)), errors.DispatcherError),
-        (errors.TemplateError(errors.Fault((), "a")), errors.DispatcherError),
+        (errors.TemplateError(errors.TemplateFault((), "a")), errors.DispatcherError),
         (errors.DatabaseAway("a"), errors.DatabaseError),
         (errors.DatabaseNotPrimary("a"), errors.DatabaseError),
         (errors.DatabaseUnfit("a"), errors.DatabaseError),

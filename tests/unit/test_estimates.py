@@ -6,11 +6,11 @@ from datetime import datetime
 
 import pytest
 
-from dispatcher.dashboard.estimates import MOST, Estimates
-from dispatcher.explain.estimate import Estimate
 from dispatcher.model.tasks import Status, Task
 from dispatcher.runtime.metrics import ESTIMATE_HITS
-from tests.builders import NOW, a_running_task, a_task, ago, later
+from dispatcher.views.estimate import Estimate
+from dispatcher.views.reads import MOST, Estimates
+from tests.rig.builders import NOW, a_running_task, a_task, ago, later
 
 RANGE = Estimate(ago(60), ago(30), 20)
 

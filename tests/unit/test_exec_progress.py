@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.programs.exec_progress import FILE_BYTES, Progress, parse_progress, read_progress
+from dispatcher.container.row import FILE_BYTES, Progress, parse_progress, read_progress
 
 
 @pytest.mark.parametrize(

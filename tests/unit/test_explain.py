@@ -8,17 +8,31 @@ import msgspec
 import pytest
 
 from dispatcher.admission.cycle import plan_cycle
-from dispatcher.admission.last_cycle import LastCycle, Told, candidate_of, held_since, tell
+from dispatcher.admission.last_cycle import LastCycle, RowReason, candidate_of, held_since, tell
 from dispatcher.admission.snapshot import ClusterSnapshot, plan_load
-from dispatcher.explain.explanation import Explanation, explain_row
-from dispatcher.explain.reasons import ADVICE, NOT_READY, STAGES, Turn
-from dispatcher.model.jobs import Phase
+from dispatcher.model.cluster import Pod
+from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import Offer
-from dispatcher.model.tasks import Line, Status, Task
+from dispatcher.model.tasks import LinePosition, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
-from tests.builders import CREATED, NOW, a_job, a_picture, a_queue, a_running_task, a_snapshot, a_task, ago, later
+from dispatcher.views.explanation import Explanation, explain_row
+from dispatcher.views.reasons import ADVICE, NOT_READY, STAGES, Turn
+from tests.rig.builders import (  # fmt: skip
+    CREATED,
+    NOW,
+    a_cluster,
+    a_job,
+    a_picture,
+    a_pod,
+    a_queue,
+    a_running_task,
+    a_snapshot,
+    a_task,
+    ago,
+    later,
+)
 
-FIRST = Line(0, 7, 10_000)
+FIRST = LinePosition(0, 7, 10_000)
 OFFER = Offer("app:1", "small", "default")
 
 
@@ -39,7 +53,7 @@ def a_cycle(
     snapshot: ClusterSnapshot, *tasks: Task, offer: Offer | Hold = OFFER, leads: bool = True, **more: Any
 ) -> LastCycle:
     """A cycle that judged these rows."""
-    picture = a_picture(more.pop("jobs", ()), offers=Offers(offer))
+    picture = a_picture(more.pop("jobs", ()), a_cluster(more.pop("pods", ())), offers=Offers(offer))
     plan = plan_cycle(snapshot, [candidate_of(task, picture) for task in tasks])
     rows = {task.id: task for task in tasks}
     told = tell([(rows[id_], hold) for id_, hold in plan.holds.items()], more.pop("before", {}), snapshot.now)
@@ -49,7 +63,7 @@ def a_cycle(
     return LastCycle(plan.after, picture, told, launched, held, since, leads)
 
 
-def explained(task: Task, cycle: LastCycle, line: Line = FIRST) -> Explanation:
+def explained(task: Task, cycle: LastCycle, line: LinePosition = FIRST) -> Explanation:
     return explain_row(task, cycle, line)
 
 
@@ -81,7 +95,7 @@ def test_row_beyond_those_that_a_cycle_judges_is_told_what_would_hold_it() -> No
 
 def test_row_that_nothing_holds_is_in_line() -> None:
     cycle = a_cycle(a_snapshot())
-    texts = [explained(a_task(), cycle, Line(n, 10_000, 10_000)).message for n in (0, 1, 1234, 10_000)]
+    texts = [explained(a_task(), cycle, LinePosition(n, 10_000, 10_000)).message for n in (0, 1, 1234, 10_000)]
     assert texts == [
         "other rows come first: it is the next one",
         "other rows come first: 1 row of queue default come first",
@@ -92,17 +106,17 @@ def test_row_that_nothing_holds_is_in_line() -> None:
 
 def judged(hold: Hold, since: datetime, attempt: int = 1) -> LastCycle:
     """A cycle that told this hold of row 42."""
-    return msgspec.structs.replace(a_cycle(a_snapshot()), told={42: Told("default", attempt, hold, since)})
+    return msgspec.structs.replace(a_cycle(a_snapshot()), told={42: RowReason("default", attempt, hold, since)})
 
 
 def test_reason_from_the_jobs_of_a_row_keeps_its_time_while_it_stays() -> None:
     backoff = [(a_task(), Hold(HoldReason.BACKOFF, "5 s"))]
-    before = {42: Told("default", 1, Hold(HoldReason.BACKOFF, "9 s"), ago(60))}
+    before = {42: RowReason("default", 1, Hold(HoldReason.BACKOFF, "9 s"), ago(60))}
     assert tell(backoff, before, NOW)[42].since == ago(60)
-    assert tell(backoff, {42: Told("default", 2, Hold(HoldReason.BACKOFF), ago(60))}, NOW)[42].since == NOW, (
+    assert tell(backoff, {42: RowReason("default", 2, Hold(HoldReason.BACKOFF), ago(60))}, NOW)[42].since == NOW, (
         "another attempt"
     )
-    assert tell(backoff, {42: Told("default", 1, Hold(HoldReason.POISON), ago(60))}, NOW)[42].since == NOW, (
+    assert tell(backoff, {42: RowReason("default", 1, Hold(HoldReason.POISON), ago(60))}, NOW)[42].since == NOW, (
         "another reason"
     )
     assert tell(backoff, {}, NOW)[42].since == NOW
@@ -146,7 +160,7 @@ def test_next_holds_of_a_row_are_told_once_for_each_reason() -> None:
 def test_row_that_went_on_to_another_attempt_is_judged_anew() -> None:
     queue = a_queue(paused_until=later(60))
     cycle = a_cycle(a_snapshot(queue), a_task())
-    told = msgspec.structs.replace(cycle, told={42: Told("default", 1, Hold(HoldReason.POISON), NOW)})
+    told = msgspec.structs.replace(cycle, told={42: RowReason("default", 1, Hold(HoldReason.POISON), NOW)})
     assert explained(a_task(attempt=2), told).reason is HoldReason.PAUSED
 
 
@@ -169,6 +183,45 @@ def test_row_whose_container_runs_has_no_reason() -> None:
     assert (found.reason, found.message, found.position) == (None, "its container runs", None)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"timeout_seconds": 600}, "its container runs"),
+        ({"timeout_seconds": 599}, "it started at 2026-03-14 11:50:00 UTC, and its run limit of 599 s is over"),
+        ({"heartbeat_at": ago(60)}, "its container runs"),
+        ({"heartbeat_at": ago(61)}, "its container has not been heard since 2026-03-14 11:58:59 UTC"),
+    ],
+)
+def test_row_whose_container_is_silent_is_not_said_to_run(changes: Mapping[str, Any], message: str) -> None:
+    cycle = a_cycle(a_snapshot(), jobs=[a_job()], pods=[a_pod(a_job(), phase="Running")])
+    assert explained(a_running_task(**changes), cycle).message == message
+
+
+HELD = "its Job exists, and its container has not reported its start"
+
+
+@pytest.mark.parametrize(
+    ("job", "pod", "message", "turn"),
+    [
+        (a_job(suspended=True), None,
+         f"launch 1 has started, and its container does not run now: {HELD}: Suspended", Turn.OPERATOR),
+        (a_job(), None,
+         f"launch 1 has started, and its container does not run now: {HELD}: Starting: its Job has no Pod yet",
+         Turn.CLUSTER),
+        (a_job(1, 2), a_pod(a_job(1, 2), unschedulable_since=ago(9), waiting_message="0/3 nodes"),
+         f"launch 1 has started, and was lost: {HELD}: Unschedulable: 0/3 nodes", Turn.CLUSTER),
+        (a_job(1, 2), a_pod(a_job(1, 2), waiting_reason="CreateContainerConfigError"),
+         f"launch 1 has started, and was lost: {HELD}: ImagePull: CreateContainerConfigError", Turn.AUTHOR),
+    ],
+    ids=["suspended", "parallelism 0", "launch 2 finds no node", "launch 2 lacks its Secret"],
+)  # fmt: skip
+def test_row_that_has_no_pod_that_runs_is_not_said_to_run(job: Job, pod: Pod | None, message: str, turn: Turn) -> None:
+    cycle = a_cycle(a_snapshot(), jobs=[job], pods=[pod] if pod else [])
+    found = explained(a_running_task(heartbeat_at=ago(61)), cycle)
+    assert (found.reason, found.message, found.whose_turn) == (HoldReason.LAUNCHED, message, turn)
+    assert explained(a_running_task(heartbeat_at=ago(60)), cycle).message == "its container runs"
+
+
 def test_row_whose_container_has_just_ended_is_not_said_to_run() -> None:
     job = a_job(phase=Phase.COMPLETE, ended_at=ago(5), uid="u1")
     found = explained(a_running_task(job_uid="u1"), a_cycle(a_snapshot(), jobs=[job]))
@@ -184,3 +237,19 @@ def test_rows_before_it_are_told_by_their_reasons() -> None:
         ("default", HoldReason.NO_ROOM_NOW): 5, ("other", HoldReason.POISON): 1,
     }  # fmt: skip
     assert explained(a_task(), a_cycle(a_snapshot(), held=held)).before == {HoldReason.NO_ROOM_NOW: 5}
+
+
+def test_row_that_belies_its_kind_is_held() -> None:
+    """An administrator has changed its template alone. Its kind has the offer of another template."""
+    picture = a_picture((), offers=Offers(OFFER))
+    held = candidate_of(a_task(template="other"), picture).offer
+    assert isinstance(held, Hold)
+    assert held.reason is HoldReason.POLICY_DENIED
+    assert candidate_of(a_task(template=OFFER.template), picture).offer == OFFER
+
+
+def test_cycle_tells_that_the_database_refuses_the_tasks() -> None:
+    refused = Hold(HoldReason.DISPATCHER_NOT_READY, "TasksRefused: no login may log in")
+    assert a_cycle(a_snapshot(not_ready=refused)).tasks_refused == refused.detail
+    assert a_cycle(a_snapshot(not_ready=Hold(HoldReason.DISPATCHER_NOT_READY, "NoLeader"))).tasks_refused == ""
+    assert a_cycle(a_snapshot()).tasks_refused == ""

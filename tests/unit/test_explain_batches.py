@@ -1,8 +1,8 @@
 """The rows of a batch by status."""
 
-from dispatcher.explain.batches import batch_status
 from dispatcher.model.history import BatchCount
-from tests.builders import NOW
+from dispatcher.views.rows import batch_status
+from tests.rig.builders import NOW
 
 
 def test_statuses_without_a_row_are_left_out() -> None:

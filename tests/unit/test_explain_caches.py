@@ -3,21 +3,12 @@
 import msgspec
 import pytest
 
-from dispatcher.explain.caches import CacheNow, binary, cache_now, of_launch
-from dispatcher.explain.launches import launches_of
 from dispatcher.kube.objects import names_in
+from dispatcher.model.caches import LARGEST_SIZE, CacheTotal, Kept, NodeCaches, read_node_caches, write_node_caches
 from dispatcher.model.jobs import LaunchCache
-from dispatcher.model.node_caches import (
-    LARGEST_SIZE,
-    CacheTotal,
-    Kept,
-    NodeCaches,
-    read_node_caches,
-    write_node_caches,
-)
-from dispatcher.placement.cache import cache_digest
-from dispatcher.placement.warmth import MOST_REMEMBERED, Warmth
-from tests.builders import a_job, a_pod
+from dispatcher.placement.placing import MOST_REMEMBERED, Warmth, cache_digest
+from dispatcher.views.launches import CacheNow, binary, cache_now, cache_of_launch, launches_of
+from tests.rig.builders import a_job, a_pod
 
 KEY = ("builds", "maps")
 DIGEST = cache_digest("live", *KEY)
@@ -67,7 +58,7 @@ def test_bytes_are_told_in_the_largest_unit(size: int, told: str) -> None:
     ],
 )
 def test_launch_says_whether_it_found_its_cache_and_why_not(cache: LaunchCache, node: str, told: str) -> None:
-    assert of_launch(cache, node) == told
+    assert cache_of_launch(cache, node) == told
     job, pod = a_job(cache=cache), a_pod(node_name=node)
     (launch,) = launches_of([], [(job, [pod])], "jobs")
     assert launch.cache == told

@@ -6,17 +6,16 @@ import click
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.explain.caches import CacheNow
-from dispatcher.explain.estimate import Estimate
-from dispatcher.explain.explanation import Explanation
-from dispatcher.explain.launches import LaunchFacts
-from dispatcher.explain.nodes import NodeGroup
-from dispatcher.explain.reasons import Cause, Turn
+from dispatcher.commands.explain import in_words
+from dispatcher.commands.options import COLOURS, coloured
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.programs.explaining import in_words
-from dispatcher.programs.words import COLOURS, coloured
-from tests.builders import NOW, ago, later
+from dispatcher.views.estimate import Estimate
+from dispatcher.views.explanation import Explanation
+from dispatcher.views.launches import CacheNow, LaunchFacts
+from dispatcher.views.nodes import NodeGroup
+from dispatcher.views.reasons import ReasonInWords, Turn
+from tests.rig.builders import NOW, ago, later
 
 CRASH = LaunchFacts(attempt=1, launch=1, outcome="lost", reason="exit code 1", error="\x1b[2Jgone\nno disk")
 
@@ -33,7 +32,7 @@ def an_explanation(**changes: object) -> Explanation:
 def test_waiting_row_is_told_with_its_place_its_nodes_and_what_comes_next() -> None:
     found = an_explanation(
         nodes=[NodeGroup(1200, "full: cpu 1 < 2", ["a", "b"], later(600)), NodeGroup(1, "cordoned", ["c"])],
-        also=[Cause(HoldReason.JOB_CAP, "100 of 100")],
+        also=[ReasonInWords(HoldReason.JOB_CAP, "100 of 100")],
         estimate=Estimate(later(90), later(7300), 25),
     )
     assert in_words(found).splitlines() == [

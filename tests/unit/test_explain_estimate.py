@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.explain.estimate import FEWEST_STARTS, Estimate, estimate_start
-from tests.builders import NOW, ago
+from dispatcher.views.estimate import FEWEST_STARTS, Estimate, estimate_start
+from tests.rig.builders import NOW, ago
 
 
 def every(seconds: float, number: int = 60) -> list[datetime]:

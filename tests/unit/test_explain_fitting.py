@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dispatcher.admission.room import Charging, Room
-from dispatcher.explain.fitting import Fits, fitting_of, needs_of
 from dispatcher.model.cluster import PriorityClass
 from dispatcher.model.needs import CORDON, Taint
+from dispatcher.views.nodes import Fits, fitting_of, needs_of
 from tests.unit.rooms import a_bound_pod, a_node, needs, room, unplaced
 
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from dispatcher.explain.launches import MOST_LAUNCHES, LaunchFacts, in_words, launches_of
 from dispatcher.model.cluster import PodEnd
 from dispatcher.model.history import RecordedLaunch
-from tests.builders import NOW, a_failed_job, a_job, a_pod, ago
+from dispatcher.views.launches import MOST_LAUNCHES, LaunchFacts, launch_in_words, launches_of
+from tests.rig.builders import NOW, a_failed_job, a_job, a_pod, ago
 
 CRASH = PodEnd(container="task", exit_code=1, cause="Error", output="no disk\n")
 NOTHING = dict.fromkeys(RecordedLaunch.__struct_fields__)
@@ -87,13 +87,13 @@ def test_the_newest_launches_are_told_in_their_order() -> None:
 def test_a_launch_in_words_names_its_place_its_end_and_its_log() -> None:
     job = a_failed_job()
     (one,) = launches_of([], [(job, [a_pod(job, phase="Failed", node_name="n", end=CRASH)])], "jobs")
-    assert list(in_words(one)) == [
+    assert list(launch_in_words(one)) == [
         "attempt 1, launch 1 on n: ended: exit code 1",
         "  | no disk",
         f"  kubectl logs -n jobs pod-of-{job.uid}",
     ]
-    assert list(in_words(LaunchFacts(attempt=2, launch=1))) == ["attempt 2, launch 1: under way"]
-    assert list(in_words(LaunchFacts(attempt=2, launch=1, outcome="lost"))) == ["attempt 2, launch 1: lost"]
+    assert list(launch_in_words(LaunchFacts(attempt=2, launch=1))) == ["attempt 2, launch 1: under way"]
+    assert list(launch_in_words(LaunchFacts(attempt=2, launch=1, outcome="lost"))) == ["attempt 2, launch 1: lost"]
     long = LaunchFacts(attempt=1, launch=1, error="1\n2\n3\n4\n5\n6")
-    assert list(in_words(long))[1:] == [f"  | {line}" for line in range(2, 7)]
-    assert list(in_words(long, 2))[1:] == ["  | 5", "  | 6"]
+    assert list(launch_in_words(long))[1:] == [f"  | {line}" for line in range(2, 7)]
+    assert list(launch_in_words(long, 2))[1:] == ["  | 5", "  | 6"]

@@ -3,17 +3,17 @@
 import pytest
 from msgspec import structs
 
-from dispatcher.admission.last_cycle import LastCycle, Told
+from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.admission.snapshot import plan_load
-from dispatcher.explain.listing import ReadRows, judged_ids, labels_of, page_of, queues_behind
-from dispatcher.model.history import MOST_MATCHING, Found, ListedTask, Wanted
+from dispatcher.model.history import MOST_MATCHING, ListedTask, RowFilter, RowMatches
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import CREATED, NOW, a_picture, a_queue, a_snapshot, a_task, later
+from dispatcher.views.rows import ReadRows, judged_ids, labels_of, page_of, queues_behind
+from tests.rig.builders import CREATED, NOW, a_picture, a_queue, a_snapshot, a_task, later
 from tests.unit.test_explain import Offers
 
-EVERY, ONE, READ_AT = Wanted(), Found([42], 1), later(3)
+EVERY, ONE, READ_AT = RowFilter(), RowMatches([42], 1), later(3)
 
 
 def row(id_: int = 42) -> ListedTask:
@@ -24,7 +24,9 @@ def a_cycle(*, leads: bool = True, launched: tuple[int, ...] = (), is_full: bool
     """A cycle. `told`: reasons by row, such as r42="Poison"."""
     load = plan_load([("default", "team_b")])
     snapshot = a_snapshot(a_queue(max_jobs=1), load=load) if is_full else a_snapshot()
-    known = {int(id_[1:]): Told("default", 1, Hold(HoldReason(reason), "words"), NOW) for id_, reason in told.items()}
+    known = {
+        int(id_[1:]): RowReason("default", 1, Hold(HoldReason(reason), "words"), NOW) for id_, reason in told.items()
+    }
     picture = a_picture(offers=Offers(Offer("app:1", "small", "default")))
     return LastCycle(snapshot, picture, known, frozenset(launched), {}, {}, leads=leads)
 
@@ -64,17 +66,17 @@ def test_a_row_that_went_between_two_reads_has_no_reason() -> None:
 @pytest.mark.parametrize(
     ("found", "after"),
     [
-        (Found([9, 8], 3), 8),
-        (Found([9, 8], 2), None),
-        (Found([9, 8], 2, looked_to=5), 5),
-        (Found([9], 1, looked_to=5), 5),
-        (Found([], 0, looked_to=5), 5),
-        (Found([9], 1), None),
-        (Found([], 0), None),
+        (RowMatches([9, 8], 3), 8),
+        (RowMatches([9, 8], 2), None),
+        (RowMatches([9, 8], 2, looked_to=5), 5),
+        (RowMatches([9], 1, looked_to=5), 5),
+        (RowMatches([], 0, looked_to=5), 5),
+        (RowMatches([9], 1), None),
+        (RowMatches([], 0), None),
     ],
 )
-def test_next_page_follows_the_rows_or_what_was_looked_at(found: Found, after: int | None) -> None:
-    page = page_of(ReadRows(READ_AT, [row(id_) for id_ in found.ids], {}), found, Wanted(limit=2), a_cycle())
+def test_next_page_follows_the_rows_or_what_was_looked_at(found: RowMatches, after: int | None) -> None:
+    page = page_of(ReadRows(READ_AT, [row(id_) for id_ in found.ids], {}), found, RowFilter(limit=2), a_cycle())
     assert (page.next_after, page.matching, page.looked_to) == (after, found.matching, found.looked_to)
 
 
@@ -84,8 +86,8 @@ def test_page_names_the_time_of_its_rows_and_that_of_its_reasons() -> None:
 
 
 def test_rows_that_match_are_counted_up_to_a_limit() -> None:
-    most = page_of(ReadRows(READ_AT, [], {}), Found([42], MOST_MATCHING), EVERY, a_cycle())
-    more = page_of(ReadRows(READ_AT, [], {}), Found([42], MOST_MATCHING + 1), EVERY, a_cycle())
+    most = page_of(ReadRows(READ_AT, [], {}), RowMatches([42], MOST_MATCHING), EVERY, a_cycle())
+    more = page_of(ReadRows(READ_AT, [], {}), RowMatches([42], MOST_MATCHING + 1), EVERY, a_cycle())
     assert [(page.matching, page.more_match) for page in (most, more)] == [(10_000, False), (10_000, True)]
 
 
@@ -100,13 +102,13 @@ def test_row_shows_its_batch_progress_and_note() -> None:
     [(None, None), ("a=b", '{"a":"b"}'), ("a=", '{"a":""}'), ("a=b=c", '{"a":"b=c"}'), ('"=\\', '{"\\"":"\\\\"}')],
 )
 def test_label_is_asked_for_by_name_and_value(label: str | None, json: str | None) -> None:
-    assert labels_of(Wanted(label=label)) == json
+    assert labels_of(RowFilter(label=label)) == json
 
 
 @pytest.mark.parametrize("label", ["a", "=b", "="])
 def test_label_without_name_or_sign_is_refused(label: str) -> None:
     with pytest.raises(ValueError, match="write NAME=VALUE"):
-        labels_of(Wanted(label=label))
+        labels_of(RowFilter(label=label))
 
 
 def test_a_reason_is_known_of_the_rows_that_were_judged() -> None:
@@ -120,7 +122,7 @@ def test_rows_behind_the_judged_ones_wait_for_the_reason_of_their_queue() -> Non
     cycle = structs.replace(a_cycle(), snapshot=snapshot, whole=frozenset({"whole"}))
 
     def queues_of(reason: HoldReason, queue: str | None = None) -> list[str]:
-        return sorted(queues_behind(Wanted(queue, reason=reason), cycle))
+        return sorted(queues_behind(RowFilter(queue, reason=reason), cycle))
 
     assert [queues_of(reason) for reason in (HoldReason.QUEUE_CAP, HoldReason.PAUSED, HoldReason.POISON)] == [
         ["full"], ["paused"], [],
@@ -133,5 +135,5 @@ def test_rows_behind_the_judged_ones_wait_for_the_reason_of_their_queue() -> Non
 def test_row_that_waits_for_another_reason_is_left_out_of_a_page_of_one_reason() -> None:
     tasks = {42: a_task(), 43: a_task(id=43, run_at=later(9))}
     read = ReadRows(READ_AT, [row(), row(43)], tasks)
-    found = page_of(read, Found([42, 43], 2), Wanted(reason=HoldReason.NOT_DUE), a_cycle())
+    found = page_of(read, RowMatches([42, 43], 2), RowFilter(reason=HoldReason.NOT_DUE), a_cycle())
     assert [(one.task, one.reason) for one in found.tasks] == [(43, "NotDue")]

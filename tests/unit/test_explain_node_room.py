@@ -7,17 +7,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle
-from dispatcher.admission.reserved_room import ReservedRoom
-from dispatcher.admission.room import Room
-from dispatcher.admission.room_index import RoomIndex
-from dispatcher.explain.fitting import fitting_of, needs_of
-from dispatcher.explain.node_room import KeptCaches, Known, NodesPage, WantedNodes, WarmKeys, names_of, nodes_page
-from dispatcher.model.amounts import milli_of
+from dispatcher.admission.room import ReservedRoom, Room, RoomIndex
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job
 from dispatcher.model.needs import CORDON, Taint
 from dispatcher.model.reservations import Reservation
-from tests.builders import NOW, a_cluster, a_job, a_picture, a_pod, a_snapshot
+from dispatcher.model.resources import milli_of
+from dispatcher.views.node_room import KeptCaches, Known, NodesPage, WantedNodes, WarmKeys, names_of, nodes_page
+from dispatcher.views.nodes import fitting_of, needs_of
+from tests.rig.builders import NOW, a_cluster, a_job, a_picture, a_pod, a_snapshot
 from tests.unit.rooms import a_bound_pod, a_node, amounts_of, needs, room, unplaced
 
 SMALL = needs("1", "1Gi")

@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from dispatcher.admission.room import Room
-from dispatcher.explain.nodes import free_nodes, group_nodes
 from dispatcher.model.cluster import Node
 from dispatcher.model.needs import CORDON, PodNeeds, Taint
+from dispatcher.views.nodes import free_nodes, group_nodes
 from tests.unit.rooms import a_bound_pod, a_node, needs, room, unplaced
 
 

@@ -4,22 +4,22 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from dispatcher.admission.last_cycle import LastCycle, Told
-from dispatcher.explain.notices import notices_of
+from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.model.cluster import Pod, PodEnd
 from dispatcher.model.jobs import Job
 from dispatcher.model.notices import Notice
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_snapshot, ago
+from dispatcher.views.published import notices_of
+from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_snapshot, ago
 
 
-def a_cycle(jobs: Iterable[Job], pods: Iterable[Pod] = (), row: Told | None = None) -> LastCycle:
+def a_cycle(jobs: Iterable[Job], pods: Iterable[Pod] = (), row: RowReason | None = None) -> LastCycle:
     picture = a_picture(jobs, a_cluster(pods))
     return LastCycle(a_snapshot(), picture, {42: row} if row else {}, frozenset(), {}, {}, leads=True)
 
 
-def told(reason: HoldReason = HoldReason.LAUNCHES_EXHAUSTED, attempt: int = 1) -> Told:
-    return Told("default", attempt, Hold(reason, "3 launches never started"), NOW)
+def told(reason: HoldReason = HoldReason.LAUNCHES_EXHAUSTED, attempt: int = 1) -> RowReason:
+    return RowReason("default", attempt, Hold(reason, "3 launches never started"), NOW)
 
 
 def notices(cycle: LastCycle) -> list[Notice]:
@@ -59,7 +59,7 @@ def test_the_newest_job_of_a_parked_row_tells_what_helps() -> None:
     assert (notice.name, notice.reason) == (f"jobs/{jobs[1].name}", "Parked")
     assert notice.words == (
         "LaunchesExhausted: its Pods never started: 3 launches never started; "
-        "correct the image or the template, so that the Pod can start; then task_retry"
+        "correct the image or template, or its Secret if launches end with exit code 75; then task_retry"
     )
 
 

@@ -6,12 +6,14 @@ from datetime import datetime
 import msgspec
 import pytest
 
-from dispatcher.admission.last_cycle import LastCycle, Told
-from dispatcher.explain.published import (
+from dispatcher.admission.last_cycle import LastCycle, RowReason
+from dispatcher.model.tasks import QueueCount
+from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.views.published import (
     MOST_ROWS,
     REASONS_BYTES,
     STATUS_BYTES,
-    Reasons,
+    PublishedReasons,
     read_reasons,
     reasons_json,
     reasons_of,
@@ -19,21 +21,19 @@ from dispatcher.explain.published import (
     status_json,
     what_matters,
 )
-from dispatcher.explain.status import Counts, Installation, InstallationStatus, build_status
-from dispatcher.model.tasks import QueueCount
-from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_picture, a_queue, a_snapshot, ago, later
+from dispatcher.views.status import Counts, InstallationIdentity, InstallationStatus, build_status
+from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago, later
 
 NAIVE = '{{"as_of": "{}", "left_out": 0, "rows": [[1, 1, "Poison", "{}", 0]], "messages": ["m"], "since": {{}}}}'
-OURS = Installation("dispatcher", "1", "jobs", "me")
+OURS = InstallationIdentity("dispatcher", "1", "jobs", "me")
 
 
-def told(reason: str, detail: str = "", since: datetime = NOW, attempt: int = 1) -> Told:
-    return Told("default", attempt, Hold(HoldReason(reason), detail), since)
+def told(reason: str, detail: str = "", since: datetime = NOW, attempt: int = 1) -> RowReason:
+    return RowReason("default", attempt, Hold(HoldReason(reason), detail), since)
 
 
 def a_cycle(
-    rows: Mapping[int, Told] = {}, since: Mapping[tuple[str, HoldReason], datetime] = {}, queues: int = 1
+    rows: Mapping[int, RowReason] = {}, since: Mapping[tuple[str, HoldReason], datetime] = {}, queues: int = 1
 ) -> LastCycle:
     snapshot = a_snapshot(*(a_queue(f"queue-{n:04}") for n in range(queues)))
     return LastCycle(snapshot, a_picture(), rows, frozenset(), {}, since, leads=True)
@@ -129,7 +129,7 @@ def test_times_of_an_earlier_leader_are_kept_where_the_reason_is_the_same() -> N
         (1, 1, "Poison", ago(60), 0), (2, 2, "Poison", ago(60), 0), (3, 1, "Backoff", ago(60), 0),
         (4, 1, "Poison", ago(60), 0), (5, 1, "Poison", ago(60), 0),
     ]  # fmt: skip
-    earlier = Reasons(ago(50), 0, rows, ["m"], {"default": {"Paused": ago(70)}})
+    earlier = PublishedReasons(ago(50), 0, rows, ["m"], {"default": {"Paused": ago(70)}})
     found = recalled(cycle, earlier)
     assert {id_: one.since for id_, one in found.told.items()} == {1: ago(60), 2: NOW, 3: NOW, 4: ago(99)}
     assert found.since == {("default", "Paused"): ago(70), ("new", "Paused"): NOW}
@@ -137,6 +137,6 @@ def test_times_of_an_earlier_leader_are_kept_where_the_reason_is_the_same() -> N
 
 def test_times_of_the_future_change_nothing() -> None:
     """Somebody else may have written the ConfigMap."""
-    forged = Reasons(NOW, 0, [(1, 1, "Poison", later(60), 0)], ["m"], {"default": {"Paused": later(60)}})
+    forged = PublishedReasons(NOW, 0, [(1, 1, "Poison", later(60), 0)], ["m"], {"default": {"Paused": later(60)}})
     cycle = a_cycle({1: told("Poison")}, {("default", HoldReason.PAUSED): NOW})
     assert recalled(cycle, forged) == cycle

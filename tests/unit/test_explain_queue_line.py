@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from dispatcher.admission.last_cycle import LastCycle, Told
-from dispatcher.admission.shares import plan_shares
-from dispatcher.explain.explanation import RowFacts, explain
-from dispatcher.explain.queue_line import NextRow, in_order, next_places, next_rows
+from dispatcher.admission.last_cycle import LastCycle, RowReason
+from dispatcher.admission.snapshot import plan_shares
 from dispatcher.model.history import Start
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import Offer, PodKind
-from dispatcher.model.tasks import IndexedRow, Line, Queue, Status, Task
+from dispatcher.model.tasks import IndexedRow, LinePosition, Queue, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_failed_job, a_job, a_picture, a_queue, a_snapshot, a_task, ago, an_indexed_row
+from dispatcher.views.explanation import RowFacts, explain
+from dispatcher.views.queue import NextRow, in_order, next_places, next_rows
+from tests.rig.builders import NOW, a_failed_job, a_job, a_picture, a_queue, a_snapshot, a_task, ago, an_indexed_row
 from tests.unit.test_explain import Offers
 
 OFFER = Offer("app:1", "small", "default", None)
@@ -23,7 +23,7 @@ def a_cycle(
     told: Mapping[int, HoldReason] = {}, jobs: Sequence[Job] = (), queue: Queue | None = None, **snapshot: object
 ) -> LastCycle:
     picture = a_picture(jobs, offers=Offers(OFFER))
-    holds = {id_: Told("default", 1, Hold(reason), NOW) for id_, reason in told.items()}
+    holds = {id_: RowReason("default", 1, Hold(reason), NOW) for id_, reason in told.items()}
     return LastCycle(
         a_snapshot(queue or a_queue(), **snapshot), picture, holds, frozenset(), {}, {}, leads=True
     )  # fmt: skip
@@ -74,7 +74,7 @@ def test_each_row_is_told_as_explain_tells_it() -> None:
     cycle = a_cycle({row.id: reason for row, reason in zip(rows, reasons, strict=True) if reason})
     starts = [Start(at, is_alike=kind == b"kind") for at, kind in STARTS]
     for before, found in enumerate(rows_of(cycle, rows)):
-        line = Line(before, 5, 10_000, max(0, before - 1))
+        line = LinePosition(before, 5, 10_000, max(0, before - 1))
         told = explain(RowFacts(task_of(found), line, starts), cycle, "jobs")
         assert (found.place, found.reason, found.message, found.since) == (
             told.position, told.reason, told.message, told.since

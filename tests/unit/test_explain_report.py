@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from dispatcher.explain.published import Reasons, reasons_of
-from dispatcher.explain.report import GONE_A_CALL, ROWS_A_CALL, Report, ToldRow, after, plan_report, rows_of
-from dispatcher.explain.status import InstallationStatus
-from tests.builders import NOW, ago, later
+from dispatcher.janitor.tables import GONE_A_CALL, ROWS_A_CALL, ReasonReport, ToldRow, after, plan_report, rows_of
+from dispatcher.views.published import PublishedReasons, reasons_of
+from dispatcher.views.status import InstallationStatus
+from tests.rig.builders import NOW, ago, later
 from tests.unit.test_explain_published import a_cycle, a_status, told
 
 
@@ -34,7 +34,7 @@ def test_rows_of_the_config_map_have_their_messages() -> None:
 
 @pytest.mark.parametrize("at", [-1, 1, 10**9])
 def test_row_that_somebody_else_wrote_may_have_no_message(at: int) -> None:
-    forged = Reasons(NOW, 0, [(1, 1, "Poison", NOW, at)], ["m"], {})
+    forged = PublishedReasons(NOW, 0, [(1, 1, "Poison", NOW, at)], ["m"], {})
     assert rows_of(forged)[1].message == ""
 
 
@@ -94,7 +94,7 @@ def test_many_changes_take_several_calls() -> None:
 
 
 def test_report_is_small_json() -> None:
-    report = Report(NOW, rows=[a_row(7)])
+    report = ReasonReport(NOW, rows=[a_row(7)])
     assert msgspec.json.decode(msgspec.json.encode(report)) == {
         "as_of": "2026-03-14T12:00:00Z", "rows": [[7, 1, "Poison", "2026-03-14T12:00:00Z", "m"]],
     }  # fmt: skip

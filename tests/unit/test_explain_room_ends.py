@@ -4,10 +4,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from dispatcher.explain.nodes import group_nodes
-from dispatcher.explain.room_ends import PodLimit, fits_at, limits_by_node
 from dispatcher.model.jobs import Phase
-from tests.builders import NOW, a_job, a_pod, ago, later
+from dispatcher.views.nodes import PodLimit, fits_at, group_nodes, limits_by_node
+from tests.rig.builders import NOW, a_job, a_pod, ago, later
 from tests.unit.rooms import a_bound_pod, a_node, needs, room
 
 CORE = {"cpu": 1000}

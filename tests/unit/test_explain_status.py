@@ -6,29 +6,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.admission.last_cycle import LastCycle, Told, held_since
+from dispatcher.admission.last_cycle import LastCycle, RowReason, held_since
 from dispatcher.admission.snapshot import ClusterSnapshot, plan_load
-from dispatcher.explain.counting import count_reasons
-from dispatcher.explain.status import (
+from dispatcher.model.jobs import LaunchGroup
+from dispatcher.model.tasks import QueueCount
+from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.views.status import (
     MOST_PARKED,
     Counts,
-    Installation,
+    InstallationIdentity,
     InstallationStatus,
     ParkedRow,
     QueueHold,
     build_status,
+    count_reasons,
 )
-from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.tasks import QueueCount
-from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_picture, a_queue, a_snapshot, ago, later
+from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago, later
 
-OURS = Installation("dispatcher", "1.2.3", "jobs", "pod-1")
+OURS = InstallationIdentity("dispatcher", "1.2.3", "jobs", "pod-1")
 NEVER = Hold(HoldReason.DISPATCHER_NOT_READY, "Forbidden: create jobs")
 
 
 def a_cycle(
-    snapshot: ClusterSnapshot, held: Mapping[tuple[str, HoldReason], int] = {}, told: Mapping[int, Told] = {}
+    snapshot: ClusterSnapshot, held: Mapping[tuple[str, HoldReason], int] = {}, told: Mapping[int, RowReason] = {}
 ) -> LastCycle:
     return LastCycle(snapshot, a_picture(), told, frozenset(), held, held_since(held, snapshot, {}), leads=True)
 
@@ -38,7 +38,7 @@ def reasons(due: int, not_due: int = 0, held: Mapping[str, int] = {}, **snapshot
     queue = snapshot.pop("queue", a_queue())
     by_queue = {("default", HoldReason(reason)): number for reason, number in held.items()}
     counts = [QueueCount("default", due, not_due)]
-    found = count_reasons(counts, a_cycle(a_snapshot(queue, **snapshot), by_queue))
+    found = count_reasons(counts, a_cycle(a_snapshot(queue, **snapshot), by_queue), ago(1))
     return {reason: number for (_, reason), number in found.items()}
 
 
@@ -69,14 +69,37 @@ def test_count_older_than_the_cycle_adds_no_rows_to_a_queue_that_was_read_whole(
     cycle = a_cycle(a_snapshot(a_queue()), {("default", HoldReason.JOB_CAP): 2})
     counts = [QueueCount("default", 6, 1)]
     whole = msgspec.structs.replace(cycle, whole={"default"})
-    assert count_reasons(counts, whole) == {("default", "JobCap"): 2, ("default", "NotDue"): 1}
-    assert count_reasons(counts, cycle)["default", HoldReason.IN_LINE] == 4
+    assert count_reasons(counts, whole, ago(1)) == {("default", "JobCap"): 2, ("default", "NotDue"): 1}
+    assert count_reasons(counts, cycle, ago(1))["default", HoldReason.IN_LINE] == 4
+
+
+def test_count_newer_than_the_cycle_has_all_rows_that_are_not_due() -> None:
+    """The launched row has started since. No row that was not due can have been judged."""
+    cycle = a_cycle(a_snapshot(a_queue()), {("default", HoldReason.LAUNCHED): 1})
+    found = count_reasons([QueueCount("default", 0, 1)], cycle, later(1))
+    assert found == {("default", "Launched"): 1, ("default", "NotDue"): 1}
 
 
 def test_queues_are_counted_apart() -> None:
     held = {("x", HoldReason.POISON): 1, ("gone", HoldReason.POISON): 4}
-    found = count_reasons([QueueCount("x", 3), QueueCount("y", 1)], a_cycle(a_snapshot(), held))
+    declared = a_snapshot(a_queue("x"), a_queue("y"))
+    found = count_reasons([QueueCount("x", 3), QueueCount("y", 1)], a_cycle(declared, held), ago(1))
     assert found == {("x", "Poison"): 1, ("x", "InLine"): 2, ("y", "InLine"): 1}
+
+
+def test_rows_of_an_undeclared_queue_wait_for_its_declaration() -> None:
+    found = count_reasons([QueueCount("nobodys", 3)], a_cycle(a_snapshot()), ago(1))
+    assert found == {("nobodys", "PolicyDenied"): 3}
+
+
+def test_parked_rows_of_a_queue_that_was_declared_after_the_count_are_in_their_number() -> None:
+    told = {3: RowReason("new", 1, Hold(HoldReason.POISON), NOW)}
+    cycle = msgspec.structs.replace(
+        a_cycle(a_snapshot(a_queue(), a_queue("new")), {("new", HoldReason.POISON): 1}), told=told
+    )
+    found = status(cycle, QueueCount("default", 5))
+    assert (found.parked, [one.task for one in found.parked_rows]) == (1, [3])
+    assert [one.queue for one in found.queues] == ["default", "new"]
 
 
 def status(cycle: LastCycle, *counts: QueueCount, unhealthy: Mapping[str, str] = {}) -> InstallationStatus:
@@ -96,15 +119,15 @@ def test_status_tells_of_a_queue_its_rows_its_jobs_and_its_pause() -> None:
 
 
 def test_pause_that_is_over_and_a_queue_without_rows_are_told_as_such() -> None:
-    snapshot = a_snapshot(a_queue("night", paused_until=ago(60)))
-    night, new = status(a_cycle(snapshot), QueueCount("night"), QueueCount("new", 1, oldest=later(5))).queues
+    snapshot = a_snapshot(a_queue("night", paused_until=ago(60)), a_queue("new"))
+    new, night = status(a_cycle(snapshot), QueueCount("night"), QueueCount("new", 1, oldest=later(5))).queues
     assert (night.paused_until, night.paused_since, night.oldest_wait_seconds) == (None, None, None)
     assert (new.weight, new.max_jobs, new.oldest_wait_seconds) == (1, None, 0), "declared after the last cycle"
 
 
 def test_status_tells_the_first_parked_rows_and_their_number() -> None:
-    told = {n: Told("default", 1, Hold(HoldReason.POISON, "bad image"), ago(3)) for n in range(2 * MOST_PARKED)}
-    told[7] = Told("default", 1, Hold(HoldReason.BACKOFF, "5 s"), ago(3))
+    told = {n: RowReason("default", 1, Hold(HoldReason.POISON, "bad image"), ago(3)) for n in range(2 * MOST_PARKED)}
+    told[7] = RowReason("default", 1, Hold(HoldReason.BACKOFF, "5 s"), ago(3))
     cycle = a_cycle(a_snapshot(), {("default", HoldReason.POISON): 300, ("default", HoldReason.BACKOFF): 1}, told)
     found = status(cycle, QueueCount("default", 400))
     assert (found.parked, len(found.parked_rows)) == (300, MOST_PARKED)
@@ -146,3 +169,16 @@ def test_long_texts_and_long_lists_are_cut() -> None:
     found = status(cycle, QueueCount("default", note="n" * 5000), unhealthy={"database": "f" * 5000})
     assert (len(found.slowed), found.slowed[-1]) == (21, "and 70 more")
     assert max(map(len, found.slowed)) == len(found.queues[0].note or "") == len(found.unhealthy["database"]) == 300
+
+
+def test_rows_that_have_started_and_wait_again_are_counted_apart() -> None:
+    hold = Hold(HoldReason.NO_ROOM_NOW)
+    told = {
+        1: RowReason("default", 1, hold, NOW, has_started=True), 2: RowReason("default", 1, hold, NOW),
+        3: RowReason("b", 1, hold, NOW, has_started=True),
+    }  # fmt: skip
+    cycle = msgspec.structs.replace(
+        a_cycle(a_snapshot(a_queue(), a_queue("b")), {("default", hold.reason): 1}), told=told
+    )
+    found = status(cycle, QueueCount("default", 1), QueueCount("b"))
+    assert [(one.queue, one.waiting, one.started) for one in found.queues] == [("b", 0, 1), ("default", 1, 1)]

@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from dispatcher.admission.last_cycle import LastCycle, Told
+from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.admission.room import Room
-from dispatcher.explain.explanation import Explanation, RowFacts, explain
 from dispatcher.model.history import Start
 from dispatcher.model.launches import Offer
-from dispatcher.model.tasks import Line, Task
+from dispatcher.model.tasks import LinePosition, Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_cluster, a_job, a_picture, a_pod, a_running_task, a_snapshot, a_task, ago
+from dispatcher.views.explanation import Explanation, RowFacts, explain
+from tests.rig.builders import NOW, a_cluster, a_job, a_picture, a_pod, a_running_task, a_snapshot, a_task, ago
 from tests.unit.rooms import a_node, needs, room
 from tests.unit.test_explain import Offers
 
@@ -21,12 +21,12 @@ STARTS = [Start(ago(10 * n), is_alike=n % 2 == 0) for n in range(60)]
 def a_cycle(reason: HoldReason | None = None, place: Room | None = None, job: bool = False) -> LastCycle:
     """A cycle that told this reason of row 42. Each row asks for two cores."""
     picture = a_picture([a_job()] if job else [], offers=Offers(Offer("app:1", "small", "default", needs("2"))))
-    told = {42: Told("default", 1, Hold(reason), NOW)} if reason else {}
+    told = {42: RowReason("default", 1, Hold(reason), NOW)} if reason else {}
     return LastCycle(a_snapshot(room=place), picture, told, frozenset(), {}, {}, leads=True)
 
 
 def explained(cycle: LastCycle, task: Task | None = None, before: int = 5, alike: int = 2) -> Explanation:
-    facts = RowFacts(task or a_task(), Line(before, 60, 10_000, alike), STARTS)
+    facts = RowFacts(task or a_task(), LinePosition(before, 60, 10_000, alike), STARTS)
     return explain(facts, cycle, "jobs")
 
 
@@ -45,6 +45,24 @@ def test_row_that_waits_for_nothing_but_time_starts_after_those_before_it(reason
 @pytest.mark.parametrize("reason", [HoldReason.NO_ROOM_NOW, HoldReason.PENDING_PODS])
 def test_row_that_waits_for_room_starts_after_those_of_its_kind(reason: HoldReason) -> None:
     assert starts_in(explained(a_cycle(reason), before=50, alike=2)) == pytest.approx(60, abs=20)
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_told"),
+    [
+        (HoldReason.QUEUE_CAP, True),
+        (HoldReason.IN_LINE, True),
+        (HoldReason.NO_ROOM_NOW, True),
+        (HoldReason.PAUSED, False),
+    ],
+)
+def test_row_that_others_overtake_by_their_priority_is_told_so(reason: HoldReason, is_told: bool) -> None:
+    """A stream of rows of a better priority has no end by itself."""
+    starts = [Start(ago(60 * n), is_alike=True, overtook=n > 2) for n in range(6)]
+    found = explain(RowFacts(a_task(), LinePosition(5, 60, 10_000, 2), starts), a_cycle(reason), "jobs")
+    words = "; rows of a better priority come first: 3 since 11:55:00 UTC"
+    assert found.message.endswith(words) is is_told
+    assert "better priority" not in explained(a_cycle(reason)).message
 
 
 @pytest.mark.parametrize("reason", [HoldReason.PAUSED, HoldReason.POISON, HoldReason.NEVER_FITS, HoldReason.LAUNCHED])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.extender.configuration_check import (
+from dispatcher.extender.configuration import (
     ENOUGH_CALLS,
     FAULTS,
     NO_FILTER,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from dispatcher.extender.node_filter import ClusterFacts, NotListed, unreserved_filter
-from dispatcher.extender.wire import MetaPod, MetaVictims, Pod
-from dispatcher.model.capacity import BoundPod
+from dispatcher.extender.book import UNCERTAIN
+from dispatcher.extender.nodes import ClusterFacts, NotListed, unreserved_filter
+from dispatcher.extender.wire import ExtenderPod, MetaPod, MetaVictims
+from dispatcher.model.cluster import BoundPod
 from dispatcher.model.reservations import Reservation, key_of, keys_of
-from dispatcher.reservations.book import UNCERTAIN
 from tests.unit.a_node_filter import CPU, NODES, a_node_filter, a_pod
 
 TARGETS: dict[str, tuple[str, object]] = {
@@ -49,7 +49,7 @@ def test_owner_that_is_listed_twice_makes_one_key() -> None:
     ids=["of a DaemonSet", "of its node", "critical"],
 )
 @pytest.mark.parametrize("is_certain", [True, False])
-def test_exempt_pod_passes(pod: Pod, is_certain: bool) -> None:
+def test_exempt_pod_passes(pod: ExtenderPod, is_certain: bool) -> None:
     node_filter = a_node_filter(is_certain=is_certain)
     assert node_filter.filter_nodes(pod, NODES) == {}
     assert node_filter.filter_victims(pod, {"a": MetaVictims([])}) == {"a": MetaVictims([])}

@@ -1,10 +1,10 @@
 """Pods that the node filter refused: when they are retried, and which notices say why they wait."""
 
-from dispatcher.extender.node_filter import NodeFilter
+from dispatcher.extender.assumed_pods import PodRequest
+from dispatcher.extender.nodes import NodeFilter
 from dispatcher.extender.wire import MetaPod, MetaVictims
 from dispatcher.model.notices import Notice
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.pod_request import PodRequest
 from tests.unit.a_node_filter import CPU, NODES, ONE_NODE, a_node_filter, a_node_filter_with_clock, a_pod
 
 # Retries

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.extender.score import NODES_BETWEEN_LOOKS, Score, read_preferences, score, score_in_time
-from dispatcher.extender.wire import Pod
-from dispatcher.model.capacity import FreeCapacity
-from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
-from dispatcher.model.quantity import parse_quantity
-from tests.builders import NOW
+from dispatcher.extender.nodes import NODES_BETWEEN_LOOKS, Score, read_preferences, score, score_in_time
+from dispatcher.extender.wire import ExtenderPod
+from dispatcher.model.cluster import FreeCapacity
+from dispatcher.model.launches import HISTORY_NODES, REAL_RESOURCES
+from dispatcher.model.resources import parse_quantity
+from tests.rig.builders import NOW
 
 OLD = NOW - timedelta(days=9)
 ASKED = {"cpu": "1000m", "memory": "1Gi"}
@@ -30,11 +30,11 @@ def container(requests: object = ASKED, limits: object = LIMITS) -> dict[str, ob
     return {"name": "task", "resources": {"requests": requests, "limits": limits}}
 
 
-def read(pod: object) -> Pod:
-    return msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
+def read(pod: object) -> ExtenderPod:
+    return msgspec.json.decode(msgspec.json.encode(pod), type=ExtenderPod)
 
 
-def a_pod(*containers: object, history: Iterable[str] = (), uses: Uses | None = REAL, **more: Any) -> Pod:
+def a_pod(*containers: object, history: Iterable[str] = (), uses: Uses | None = REAL, **more: Any) -> ExtenderPod:
     """`uses`: None for no annotation. `more`: other fields of the metadata."""
     notes = {HISTORY_NODES: json.dumps([*history])}
     if uses is not None:
@@ -47,7 +47,7 @@ def a_node(cpu: str = "5000m", memory: str = "8Gi", created_at: datetime = OLD) 
     return FreeCapacity(milli_cpu, milli_bytes, created_at)
 
 
-def points(pod: Pod, **free: FreeCapacity | None) -> list[int]:
+def points(pod: ExtenderPod, **free: FreeCapacity | None) -> list[int]:
     """The points of each node. A node that is None has unknown capacity."""
     known = {name: node for name, node in free.items() if node is not None}
     return list(score(read_preferences(pod), known, list(free)).totals().values())
@@ -212,7 +212,7 @@ def test_pod_without_creation_time_is_younger_than_every_node(more: dict[str, ob
 # Pods with unreadable annotations
 
 
-def a_noted(**notes: str) -> Pod:
+def a_noted(**notes: str) -> ExtenderPod:
     named = {"history": HISTORY_NODES, "real": REAL_RESOURCES}
     annotations = {named[name]: note for name, note in notes.items()}
     return read({"metadata": {"annotations": annotations}, "spec": {"containers": [container()]}})

@@ -5,7 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.extender.wire import Arguments, FilterResult, Pod, PreemptionArguments, PreemptionResult, Priority, asks
+from dispatcher.extender.wire import (
+    Arguments,
+    ExtenderPod,
+    FilterResult,
+    PreemptionArguments,
+    PreemptionResult,
+    Priority,
+    asks,
+)
 
 Json = dict[str, Any]
 
@@ -84,15 +92,15 @@ def resources(requests: object = None, limits: object = None, **more: object) ->
     return {"name": "task", "resources": {"requests": requests, "limits": limits}, **more}
 
 
-def a_pod(**spec: object) -> Pod:
-    return msgspec.json.decode(msgspec.json.encode({"spec": spec}), type=Pod)
+def a_pod(**spec: object) -> ExtenderPod:
+    return msgspec.json.decode(msgspec.json.encode({"spec": spec}), type=ExtenderPod)
 
 
 @pytest.mark.parametrize(
     "written", [{}, {"metadata": {}, "spec": {}}, {"metadata": {"annotations": None, "creationTimestamp": None}}]
 )
 def test_pod_without_any_field_is_read(written: Json) -> None:
-    pod = msgspec.json.decode(msgspec.json.encode(written), type=Pod)
+    pod = msgspec.json.decode(msgspec.json.encode(written), type=ExtenderPod)
     assert (pod.metadata.uid, pod.metadata.annotations, pod.metadata.creation_timestamp) == ("", None, None)
     assert asks(pod) == {"pods": 1000}
 
@@ -101,7 +109,7 @@ def test_pod_without_any_field_is_read(written: Json) -> None:
 def test_time_without_a_zone_raises(at: str) -> None:
     """Such a time would differ from machine to machine. In the year 1 it could not even be converted."""
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(msgspec.json.encode({"metadata": {"creationTimestamp": at}}), type=Pod)
+        msgspec.json.decode(msgspec.json.encode({"metadata": {"creationTimestamp": at}}), type=ExtenderPod)
 
 
 def test_pod_asks_for_containers_init_containers_and_overhead() -> None:

@@ -2,15 +2,18 @@
 
 from datetime import timedelta
 
-from dispatcher.admission.last_cycle import LastCycle, Told
-from dispatcher.explain import failures
-from dispatcher.explain.failures import (
+from dispatcher.admission.last_cycle import LastCycle, RowReason
+from dispatcher.model.history import MOST_FAILED, FailedTask, JobSource
+from dispatcher.model.launches import Offer
+from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.views import failures
+from dispatcher.views.failures import (
     EXAMPLES,
     HOURS,
     MOST_GROUPS,
     SILENT,
     Failure,
-    Groups,
+    FailureGroups,
     by_hour,
     failed_since,
     failures_of,
@@ -18,10 +21,7 @@ from dispatcher.explain.failures import (
     parked_of,
     rows_of,
 )
-from dispatcher.model.history import MOST_FAILED, FailedTask, Source
-from dispatcher.model.launches import Offer
-from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_picture, a_snapshot, ago
+from tests.rig.builders import NOW, a_picture, a_snapshot, ago
 from tests.unit.test_explain import Offers
 
 HELD = Hold(HoldReason.UNKNOWN_TEMPLATE)
@@ -40,7 +40,7 @@ def a_failure(task: int = 1, message: str = "no file 1", seconds: float = 0, **c
 
 
 def groups_of(*rows: Failure) -> list[failures.FailureGroup]:
-    groups = Groups(NOW)
+    groups = FailureGroups(NOW)
     groups.add(rows)
     return groups.largest()[0]
 
@@ -55,8 +55,8 @@ def test_rows_with_one_cause_are_a_group_with_count_times_and_newest_rows() -> N
 
 
 def test_template_image_and_reason_keep_rows_apart() -> None:
-    told = {1: Told("q", 1, Hold(HoldReason.POISON, "x"), NOW)}
-    parked = list(parked_of([Source(1, "default", b"k", None)], told, KNOWN))
+    told = {1: RowReason("q", 1, Hold(HoldReason.POISON, "x"), NOW)}
+    parked = list(parked_of([JobSource(1, "default", b"k", None)], told, KNOWN))
     apart = groups_of(a_failure(), a_failure(template="other"), a_failure(image="app:2"), *parked)
     assert [(group.status, group.count) for group in apart].count(("failed", 1)) == 3
     (found,) = [group for group in apart if group.status == "parked"]
@@ -67,7 +67,7 @@ def test_template_image_and_reason_keep_rows_apart() -> None:
 def test_key_of_a_group_finds_its_rows_alone_and_is_the_same_on_every_replica() -> None:
     parked = Failure(5, "default", "app:1", HoldReason.POISON, "no file 5", NOW)
     failed = [a_failure(1), a_failure(2, message="no disk"), a_failure(3, template="other"), a_failure(4, image="b:1")]
-    groups, again = Groups(NOW), Groups(NOW)
+    groups, again = FailureGroups(NOW), FailureGroups(NOW)
     groups.add([*failed, a_failure(6, message="no file 6"), parked])
     again.add([parked, *failed[::-1]])
     told = {tuple(sorted(rows_of(one.key, groups.rows()))) for one in groups.largest()[0]}
@@ -76,7 +76,7 @@ def test_key_of_a_group_finds_its_rows_alone_and_is_the_same_on_every_replica() 
 
 
 def test_key_from_before_the_image_was_known_finds_the_rows_of_every_image() -> None:
-    before, now = Groups(NOW), Groups(NOW)
+    before, now = FailureGroups(NOW), FailureGroups(NOW)
     before.add([a_failure(1, image=""), a_failure(2, image=""), a_failure(3, message="no disk", image="")])
     now.add([a_failure(1, image="a:1"), a_failure(2, image="b:1"), a_failure(3, message="no disk", image="a:1")])
     found = [rows_of(key, now.rows()) for key in before.rows()]
@@ -85,7 +85,7 @@ def test_key_from_before_the_image_was_known_finds_the_rows_of_every_image() -> 
 
 
 def test_the_largest_groups_are_told_and_the_others_counted() -> None:
-    groups = Groups(NOW)
+    groups = FailureGroups(NOW)
     groups.add(a_failure(number, message=chr(0x4E00 + number)) for number in range(MOST_GROUPS + 7))
     groups.add([a_failure(0, message=chr(0x4E00 + 50))])
     found, left_out = groups.largest()
@@ -122,6 +122,6 @@ def test_failures_are_complete_since_a_day_or_since_the_oldest_row_that_was_read
 
 def test_parked_rows_are_those_that_the_last_cycle_told_the_newest_first() -> None:
     reasons = {1: HoldReason.POISON, 2: HoldReason.QUEUE_CAP, 3: HoldReason.UNKNOWN_TEMPLATE}
-    told = {id_: Told("q", 1, Hold(reason), NOW) for id_, reason in reasons.items()}
+    told = {id_: RowReason("q", 1, Hold(reason), NOW) for id_, reason in reasons.items()}
     cycle = LastCycle(a_snapshot(), a_picture(), told, frozenset(), {}, {}, leads=True)
     assert parked_ids(cycle) == [3, 1]

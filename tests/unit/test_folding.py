@@ -4,9 +4,8 @@ import time
 
 import pytest
 
-from dispatcher.explain.failures import MOST_PARKED
-from dispatcher.explain.folding import LONGEST, fold, remembered, telling_line
 from dispatcher.model.history import MOST_FAILED
+from dispatcher.views.failures import LONGEST, MOST_PARKED, fold, remembered, telling_line
 
 ALIKE = [
     ("no row 17 in 3.5s", "no row 4711 in 12s", "no row <number> in <number>s"),

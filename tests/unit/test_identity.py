@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model import identity as ids
+from dispatcher.model import launches as ids
 from dispatcher.model.launches import Launch
-from tests.builders import DATABASE_ID, OTHER_DATABASE, a_task, an_order
+from tests.rig.builders import DATABASE_ID, OTHER_DATABASE, a_task, an_order
 
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -104,7 +104,8 @@ def test_an_order_has_the_identity_of_its_row() -> None:
 
 
 def test_selectors_find_an_installation_or_one_task_of_it() -> None:
-    ours = "app.kubernetes.io/managed-by=dispatcher,dispatcher.internal/installation=blue"
+    """By our own label alone: policies of clusters and other tools set those of app.kubernetes.io."""
+    ours = "dispatcher.internal/installation=blue"
     assert ids.job_selector("blue") == ours
     assert ids.job_selector("blue", 42) == f"{ours},dispatcher.internal/task-id=42"
 

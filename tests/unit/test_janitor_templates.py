@@ -1,13 +1,12 @@
 """The table of templates follows the files: at once if one changes, and deletes only what has been gone for a while."""
 
-import json
 from pathlib import Path
 
 import pytest
 
+from dispatcher.janitor.tables import LOOK_SECONDS, WRITE_SECONDS, KeepingTemplates, Offered
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.model.errors import DatabaseAway
-from dispatcher.programs.janitor_templates import LOOK_SECONDS, WRITE_SECONDS, KeepingTemplates
 from dispatcher.settings.definition import JobSettings
 
 MANIFEST = """
@@ -26,11 +25,11 @@ class Kept:
         catalog = Catalog(JobSettings(templates_dir=str(folder)), frozenset())
         self.keeping = KeepingTemplates(catalog, 600, self, lambda: self.time)
 
-    async def templates(self, offered: str, *, are_all: bool) -> int:
+    async def templates(self, offered: Offered, *, are_all: bool) -> tuple[int, Offered]:
         if self.is_away:
             raise DatabaseAway("no answer")
-        self.writes.append(([one["name"] for one in json.loads(offered)], are_all))
-        return 1
+        self.writes.append(([one.name for one in offered], are_all))
+        return 1, []
 
     async def round(self, time: float) -> list[tuple[list[str], bool]]:
         """The writes of a round at this time."""

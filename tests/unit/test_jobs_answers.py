@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.jobs.refusals import Meaning, read_create
 from dispatcher.model.jobs import ApiAnswer
 
 QUOTA = 'jobs.batch "x" is forbidden: exceeded quota: team, requested: count/jobs.batch=1, used: 5, limited: 5'
@@ -13,6 +13,7 @@ RBAC = 'jobs.batch is forbidden: User "system:serviceaccount:a:b" cannot create 
 ENDING = 'jobs.batch "x" is forbidden: unable to create new content in namespace a because it is being terminated'
 WEBHOOK = 'admission webhook "policy.example" denied the request: image is not signed'
 POD_SECURITY = 'jobs.batch "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
+BY_POLICY = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not on Fridays"
 
 TABLE = [
     (ApiAnswer(201), Meaning.CREATED),
@@ -35,6 +36,10 @@ TABLE = [
     (ApiAnswer(400, "BadRequest", "json: cannot unmarshal"), Meaning.POISON),
     (ApiAnswer(413, "RequestEntityTooLarge"), Meaning.POISON),
     (ApiAnswer(422, "Invalid", 'Job.batch "x" is invalid'), Meaning.POISON),
+    (ApiAnswer(422, "Invalid", f'jobs.batch "x" is forbidden: {BY_POLICY}'), Meaning.DENIED),
+    (ApiAnswer(422, "Invalid", f"pods is forbidden: {BY_POLICY}"), Meaning.POISON),
+    (ApiAnswer(422, "Invalid", f'Job.batch "x" is invalid: command: Invalid value: "{BY_POLICY}"'), Meaning.POISON),
+    (ApiAnswer(400, "BadRequest", 'admission webhook "a.b.c" denied the request: no'), Meaning.DENIED),
     (ApiAnswer(429, "TooManyRequests", retry_after=3), Meaning.UNKNOWN),
     (ApiAnswer(500, "InternalError", "failed calling webhook"), Meaning.UNKNOWN),
     (ApiAnswer(502, "", "Bad Gateway"), Meaning.UNKNOWN),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.jobs.breaker import LONGEST_PAUSE_SECONDS, Breaker
+from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, Breaker
 from dispatcher.model.verdicts import Hold, HoldReason
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled")

@@ -7,11 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.jobs.env import CONTRACT, FIELDS, build_env, check_env_names, is_closed, literal, pass_env
+from dispatcher.jobs.env import (
+    CONTRACT,
+    FIELDS,
+    FROM_THE_CLUSTER,
+    build_env,
+    check_env_names,
+    is_closed,
+    is_dispatchers,
+    literal,
+    pass_env,
+)
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.policy import check_job
-from tests.builders import SITE, a_template, an_order
 from tests.property.kubelet import expand
+from tests.rig.builders import SITE, a_template, an_order
 
 NOTHING: frozenset[str] = frozenset()
 ENV = frozenset({"env"})
@@ -129,9 +139,60 @@ def test_template_variables_keep_their_order_if_pass_env_sets_one_of_them() -> N
 
 def test_template_variable_is_copied_unchanged() -> None:
     secret = {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
-    env = build_env({}, [secret], {}, {})
-    assert env[0] == secret
-    assert env[0] is not secret
+    *_, last = build_env({}, [secret], {}, {})
+    assert last == secret
+    assert last is not secret
+
+
+def test_contract_comes_first_so_that_others_may_refer_to_it() -> None:
+    own: list[dict[str, Any]] = [
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "A", "value": "$(POD_NAME)"},
+    ]
+    env = build_env({"P": "p"}, own, {"R": "r"}, {"TASK_ID": "1"})
+    assert [one["name"] for one in env] == [
+        "TASK_ID",
+        "JOB_UID",
+        "NODE_NAME",
+        "POD_NAME",
+        "POD_NAMESPACE",
+        "P",
+        "A",
+        "R",
+    ]
+    assert env[3] == FROM_THE_CLUSTER["POD_NAME"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "is_theirs"),
+    [
+        ({"name": "TASK_X", "value": "1"}, True),
+        ({"name": "TASK_DATABASE_URL", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, False),
+        ({"name": "KUBERNETES_SERVICE_HOST", "value": "1"}, True),
+        ({"name": "LD_LIBRARY_PATH", "value": "/usr/lib/nvidia"}, False),
+        ({"name": "A"}, False),
+        ({"name": "POD_NAME", "value": "x"}, True),
+        ({"name": "POD_NAME", "valueFrom": "x"}, True),
+        ({"name": "POD_NAME", "valueFrom": {"fieldRef": "x"}}, True),
+        ({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}, "secretKeyRef": {}}}, True),
+        ({"name": "POD_NAME"}, True),
+        ({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, False),
+        (
+            {
+                "name": "POD_NAME",
+                "value": None,
+                "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}},
+            },
+            False,
+        ),
+        ({"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v2", "fieldPath": "metadata.name"}}}, True),
+        ({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}, True),
+        ({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, True),
+        ({"name": "NODE_NAME", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}, True),
+    ],
+)
+def test_template_may_name_what_the_dispatcher_would_set(variable: dict[str, Any], is_theirs: bool) -> None:
+    assert is_dispatchers(variable) == is_theirs
 
 
 # PASS_ENV
@@ -219,7 +280,7 @@ def test_second_check_finds_a_trusted_name_unless_it_is_opened(name: str) -> Non
 
 @pytest.mark.parametrize(
     "name",
-    ["PATHS", "HOMEPAGE", "USERNAME", "ENVIRONMENT", "path", "MY_PGHOST", "PROXY", "HTTP_PROXY_URL", "GCONV_PATHS"],
+    ["PATHS", "HOMEPAGE", "USERNAME", "ENVIRONMENT", "MY_PGHOST", "PROXY", "HTTP_PROXY_URL", "GCONV_PATHS"],
 )
 def test_names_that_only_resemble_trusted_ones_are_open(name: str) -> None:
     assert check_env_names([name], ENV, NOTHING) == ""

@@ -2,10 +2,13 @@
 
 import pytest
 
-from dispatcher.jobs.launch_ends import LaunchEnd, launch_end, span
+from dispatcher.jobs.observed import LaunchEnd, launch_end, span
 from dispatcher.model.cluster import PodEnd
 from dispatcher.model.jobs import Job
-from tests.builders import NOW, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod
+from tests.rig.builders import NOW, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod, ago, an_exited_pod
+
+RAN = {"had_run": True, "had_begun": True}
+PREPARED = {"had_begun": True, "had_prepared": True}
 
 
 def reason_of(end: PodEnd, job: Job | None = None) -> str:
@@ -42,7 +45,24 @@ def test_the_reason_names_what_ended_the_launch(end: PodEnd, reason: str) -> Non
 )  # fmt: skip
 def test_a_run_over_its_limit_names_the_limit(seconds: int, words: str) -> None:
     end = PodEnd(reason="DeadlineExceeded", message="Pod was active on the node longer", exit_code=143)
-    assert reason_of(end, a_failed_job(limit_seconds=seconds)) == f"ran over {words}"
+    job = a_failed_job(limit_seconds=seconds)
+    for what, facts in (("ran", RAN), ("its init containers ran", PREPARED), ("its image was pulled", {})):
+        found = launch_end(job, [a_pod(job, phase="Failed", end=end, **facts)])
+        assert found is not None
+        assert found.reason == f"{what} over {words}"
+
+
+def test_end_by_exit_code_is_that_of_the_tasks_container() -> None:
+    """A sidecar that is killed later says nothing about the task."""
+    job = a_failed_job(report="exit-code")
+    pod = an_exited_pod(job, phase="Failed", end=PodEnd(container="proxy", exit_code=137))
+    assert launch_end(job, [pod]) == LaunchEnd(
+        reason="exit code 0", exit_code=0, pod_name=pod.name, node_name=pod.node_name, started_at=ago(300),
+        ended_at=ago(60),
+    )  # fmt: skip
+    assert launch_end(a_failed_job(), [pod]) == LaunchEnd(
+        reason="container proxy: exit code 137 (SIGKILL)", exit_code=137, pod_name=pod.name, node_name=pod.node_name
+    )
 
 
 def test_an_end_has_what_its_container_said_and_where_it_ran() -> None:
@@ -88,3 +108,15 @@ def test_launch_whose_pod_is_gone_has_no_cause(job: Job) -> None:
 
 def test_a_span_has_the_largest_whole_unit() -> None:
     assert [span(number) for number in (1, 60, 61, 3600, 86_400)] == ["1 s", "1 min", "61 s", "1 h", "1 d"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(1, "ran for 1 s, after its image and its init containers, over"), (58, "ran over")]
+)
+def test_container_that_began_late_tells_how_long_it_ran(seconds: float, words: str) -> None:
+    """Both times are by the clock of its node, which may be wrong."""
+    end = PodEnd(reason="DeadlineExceeded", exit_code=143, started_at=ago(seconds - 300), ended_at=ago(-300))
+    job = a_failed_job(limit_seconds=60)
+    found = launch_end(job, [a_pod(job, phase="Failed", end=end, **RAN)])
+    assert found is not None
+    assert found.reason == f"{words} its limit of 1 min"

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.launch_groups import failing_groups, has_started
+from dispatcher.jobs.picture import failing_groups, has_started
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, LaunchGroup, Phase
 from dispatcher.model.tasks import Task
-from tests.builders import (
+from tests.rig.builders import (
     IMAGE,
     a_cluster,
     a_complete_job,

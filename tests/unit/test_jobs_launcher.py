@@ -7,12 +7,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from dispatcher.jobs.catalog import Catalog
-from dispatcher.jobs.launcher import Launcher
-from dispatcher.jobs.manifest import Site
+from dispatcher.jobs.manifest import JobSite
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.picture import JobsPicture
-from dispatcher.jobs.submit import Submitter
+from dispatcher.jobs.submit import Launcher, Submitter
 from dispatcher.model.cluster import Pod, PodRefusal
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
 from dispatcher.model.launches import InFlight, JobsVerdict, Launch, Offer, PodKind
@@ -21,15 +20,18 @@ from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.settings.definition import PlacementSettings
 from dispatcher.settings.loading import load
-from tests.builders import DATABASE_ID, NOW, a_complete_job, a_job, a_pod, a_task
+from tests.rig.builders import DATABASE_ID, NOW, a_complete_job, a_job, a_pod, a_task
 
-SITE = Site("dispatcher", "work", 3600, PlacementSettings(), {})
+SITE = JobSite("dispatcher", "work", 3600, PlacementSettings(), {})
 
 
 class Silence:
     """A cluster that never answers."""
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
+        return ApiAnswer(0)
+
+    async def try_create(self, manifest: Manifest) -> ApiAnswer:
         return ApiAnswer(0)
 
     async def get(self, name: str) -> ApiAnswer:

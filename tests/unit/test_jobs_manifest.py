@@ -6,22 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.jobs.manifest import Site, build_job, run_limit
+from dispatcher.jobs.manifest import JobSite, build_job, run_limit
 from dispatcher.jobs.templates import Template, judge_template
-from dispatcher.model import identity as ids
+from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Manifest
-from dispatcher.model.launches import Launch, Order
+from dispatcher.model.launches import Launch, LaunchSpec
 from dispatcher.model.tasks import Task
 from dispatcher.settings.definition import PlacementSettings
-from tests.builders import (
-    DATABASE_ID,
-    SITE,
-    START_KEY,
-    a_manifest,
-    a_task,
-    a_template,
-    an_order,
-)
+from tests.rig.builders import DATABASE_ID, SITE, START_KEY, a_manifest, a_task, a_template, an_order
 
 OPEN = a_template(
     opens="env,image,command,args,cpu,memory", bounds={"images": "*", "max-cpu": "8", "max-memory": "8Gi"}
@@ -29,11 +21,11 @@ OPEN = a_template(
 DOMAIN = "dispatcher.internal"
 
 
-def a_site(**changes: Any) -> Site:
+def a_site(**changes: Any) -> JobSite:
     return msgspec.structs.replace(SITE, **changes)
 
 
-def rendered(order: Order | None = None, template: Template | None = None, site: Site = SITE) -> Manifest:
+def rendered(order: LaunchSpec | None = None, template: Template | None = None, site: JobSite = SITE) -> Manifest:
     template = template or a_template()
     return build_job(order or an_order(template), template, site)
 
@@ -73,8 +65,13 @@ def test_job_annotations_carry_identity_and_counts() -> None:
     assert rendered(order)["metadata"]["annotations"] == {
         f"{DOMAIN}/identity": ids.identity_of(order), f"{DOMAIN}/database-id": DATABASE_ID,
         f"{DOMAIN}/submitted-by": "team_a", f"{DOMAIN}/unstarted": "1", f"{DOMAIN}/disrupted": "2",
-        f"{DOMAIN}/report": "sql",
+        f"{DOMAIN}/report": "sql", f"{DOMAIN}/image": order.offer.image,
     }  # fmt: skip
+
+
+def test_final_codes_of_the_template_are_an_annotation_of_the_job() -> None:
+    job = rendered(template=a_template(bounds={"report": "exit-code", "final-codes": "2,64-68"}))
+    assert job["metadata"]["annotations"][f"{DOMAIN}/final-codes"] == "2,64-68"
 
 
 def test_report_mode_of_the_template_is_an_annotation_of_the_job() -> None:
@@ -84,7 +81,9 @@ def test_report_mode_of_the_template_is_an_annotation_of_the_job() -> None:
 
 def test_the_pod_carries_its_shape_and_the_cache_key_of_its_row() -> None:
     order = an_order()
-    assert rendered(order)["spec"]["template"]["metadata"]["annotations"] == {f"{DOMAIN}/shape": order.offer.shape}
+    assert rendered(order)["spec"]["template"]["metadata"]["annotations"] == {
+        f"{DOMAIN}/shape": order.offer.shape, f"{DOMAIN}/container": "task",
+    }  # fmt: skip
     keyed = an_order(cache_key="model/7")
     assert rendered(keyed)["spec"]["template"]["metadata"]["annotations"][f"{DOMAIN}/cache-key"] == "model/7"
 

@@ -2,23 +2,22 @@
 
 import pytest
 
-from dispatcher.jobs.answers import Meaning
-from dispatcher.jobs.memory import CreateResult, Memory
-from dispatcher.model.identity import identity_of, name_of
+from dispatcher.jobs.memory import DENIED_SECONDS, CreateResult, Memory
+from dispatcher.jobs.refusals import Meaning
 from dispatcher.model.jobs import ApiAnswer
-from dispatcher.model.launches import Offer, Order
-from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_job, a_task, an_order
+from dispatcher.model.launches import LaunchSpec, Offer, identity_of, name_of
+from dispatcher.model.verdicts import BY_POLICY, Hold, HoldReason
+from tests.rig.builders import a_job, a_task, an_order
 
 FULL = ApiAnswer(403, message="exceeded quota")
 REFUSED = ApiAnswer(422, message="no such field")
 
 
-def result(order: Order, meaning: Meaning, answer: ApiAnswer = REFUSED) -> CreateResult:
+def result(order: LaunchSpec, meaning: Meaning, answer: ApiAnswer = REFUSED) -> CreateResult:
     return CreateResult(order, name_of(order, "dispatcher"), meaning, answer)
 
 
-def a_success(order: Order) -> CreateResult:
+def a_success(order: LaunchSpec) -> CreateResult:
     made = a_job(uid="made", identity=identity_of(order), task_id=order.task.id)
     return CreateResult(order, name_of(order, "dispatcher"), Meaning.CREATED, ApiAnswer(201), made)
 
@@ -66,6 +65,13 @@ def test_result_parks_its_row_only_if_it_is_about_the_row(meaning: Meaning, reas
     memory.learn(result(order, meaning), 0)
     hold = memory.known(0).refused.hold(order.task, 0)
     assert (hold and hold.reason) == reason
+
+
+def test_row_that_a_policy_refused_is_tried_again_after_five_minutes() -> None:
+    memory, order = Memory(), an_order()
+    memory.learn(result(order, Meaning.DENIED), 0)
+    holds = [memory.known(now).refused.hold(order.task, now) for now in (0, DENIED_SECONDS - 1, DENIED_SECONDS)]
+    assert holds == [Hold(HoldReason.POISON, f"{BY_POLICY}: 422 no such field")] * 2 + [None]
 
 
 def test_copy_of_the_memory_does_not_change() -> None:

@@ -9,7 +9,7 @@ from dispatcher.model.cluster import Pod, PodRefusal
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Stage
-from tests.builders import (
+from tests.rig.builders import (
     NOW,
     a_cluster,
     a_complete_job,

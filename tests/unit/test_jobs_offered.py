@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dispatcher.jobs.offered import MOST_TOLD, differences, offered_templates, without_brackets
 from dispatcher.jobs.templates import Template, judge_template
-from dispatcher.model.templates import OfferedTemplate
-from tests.builders import a_manifest, a_template
+from dispatcher.model.tasks import OfferedTemplate
+from tests.rig.builders import a_manifest, a_template
 
 TRAIN = a_template(
     "train",

@@ -14,8 +14,8 @@ from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import End, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import Status, Task
-from dispatcher.model.verdicts import HoldReason
-from tests.builders import (
+from dispatcher.model.verdicts import Hold, HoldReason
+from tests.rig.builders import (
     a_complete_job,
     a_disrupted_job,
     a_failed_job,
@@ -208,6 +208,26 @@ def test_job_on_a_lost_node_stays_unless_its_row_remembers_the_launch(task: Task
 
 
 @pytest.mark.parametrize(
+    ("task", "reason"),
+    [
+        (a_running_task(cancel_requested_at=ago(600)), HoldReason.NODE_LOST),
+        (a_task(attempt=2), HoldReason.NODE_LOST),
+        (a_running_task(2), HoldReason.NODE_LOST),
+        (a_task(status=Status.CANCELLED, finished_at=ago(600)), None),
+    ],
+    ids=["cancelled", "an older attempt", "superseded", "terminal"],
+)
+def test_job_on_a_lost_node_is_freed_whatever_its_row_wants(task: Task, reason: HoldReason | None) -> None:
+    """These lines stand before `node_lost`, and only ask its kubelet to end the container."""
+    seen, job = dict[str, datetime](), a_job(deleting=True)
+    for seconds in (0, 300):
+        cluster: dict[str, Any] = {"rules": Rules(node_lost_seconds=300), "seen": seen, "at": later(seconds)}
+        found = judged(task, job, pods=[LOST_POD], nodes=[LOST_NODE], **cluster)
+        assert (found.verdict and reason_of(found)) is reason
+    assert [(end.kind, end.uid, end.grace_seconds) for end in found.ends] == [("pods", LOST_POD.uid, 0)]
+
+
+@pytest.mark.parametrize(
     ("job", "pod", "nodes"),
     [
         (FAILING, LOST_POD, [a_node()]),
@@ -233,3 +253,21 @@ def test_job_that_is_there_is_waited_for(task: Task, job: Job) -> None:
     found = judged(task, job, pods=[a_pod(job, phase="Running", had_run=True)])
     assert reason_of(found) is HoldReason.LAUNCHED
     assert removed(found) == []
+
+
+def test_job_whose_labels_somebody_changed_says_so() -> None:
+    found = judged(a_task(), a_job(lacks="app.kubernetes.io/managed-by"), pods=[])
+    assert isinstance(found.verdict, Hold)
+    assert found.verdict.detail.endswith(
+        "; somebody changed labels or annotations of its Job: app.kubernetes.io/managed-by"
+    )
+
+
+def test_suspended_job_tells_why_in_the_words_of_who_suspends_it() -> None:
+    job, other = a_job(suspended=True, suspended_by="Kueue"), a_job(uid="another", suspended=True)
+    said = {job.uid: "1 cpu too few"}
+    for one, detail in ((job, 'Suspended: by Kueue: "1 cpu too few"'), (other, "Suspended"), (a_job(), "Starting")):
+        found = judged(a_task(), one, pods=[], suspensions=said).verdict
+        assert isinstance(found, Hold)
+        assert found.detail.startswith(detail)
+        assert ("too few" in found.detail) == (one is job)

@@ -8,16 +8,18 @@ from hypothesis import strategies as st
 
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.outcome import backoff
+from dispatcher.model.cluster import PodEnd
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import Ask, Launch
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import (
+from tests.rig.builders import (
     NOW,
     a_complete_job,
     a_disrupted_job,
     a_failed_job,
     a_job,
+    a_pod,
     a_running_task,
     a_task,
     ago,
@@ -65,6 +67,19 @@ def test_ended_launch_counts_as_unstarted_disrupted_or_failed(
 
 
 @pytest.mark.parametrize(
+    ("task", "code", "counts"),
+    [(a_task(), 75, (0, 1)), (a_task(), 1, (1, 0)), (a_running_task(), 75, (0, 0))],
+    ids=["the database took no start", "the image is faulty", "CMD ended with 75"],
+)
+def test_launch_whose_start_the_database_did_not_take_counts_as_disrupted(
+    task: Task, code: int, counts: tuple[int, int]
+) -> None:
+    job = a_failed_job()
+    launch = next_launch(task, job, pods=[a_pod(job, phase="Failed", end=PodEnd(container="task", exit_code=code))])
+    assert (launch.unstarted, launch.disrupted) == counts
+
+
+@pytest.mark.parametrize(
     ("job", "task", "counts"),
     [
         (a_failed_job(is_unplaced=True), a_task(), (0, 0, 1)),
@@ -98,7 +113,7 @@ def test_counts_go_on_from_those_of_the_newest_job() -> None:
 def test_launches_whose_job_is_missing_count_as_disrupted() -> None:
     assert next_launch(a_running_task(2)) == Launch(3, 0, 2, Ask.THAT_JOB)
     older = a_disrupted_job(1, 2, unstarted=1)
-    assert next_launch(a_running_task(5), older) == Launch(6, 1, 4, Ask.THAT_JOB)
+    assert next_launch(a_running_task(5), older) == Launch(6, 1, 4, Ask.THAT_JOB, disrupted_since=older.ended_at)
 
 
 def test_missing_job_is_asked_for_and_a_seen_job_is_not() -> None:
@@ -120,6 +135,21 @@ def test_launches_that_never_started_are_bounded_by_max_launches(most: int) -> N
     assert f"{most} launches never started" in hold.detail
 
 
+@pytest.mark.parametrize(
+    ("seconds", "pods", "detail"),
+    [
+        (100, (), "1 launches never started"),
+        (1800, (), "the start deadline passed: 1 launches never started"),
+        (1800, ("",), "1 launches never started"),
+        (60, ("DeadlineExceeded",), "the run limit passed before task_start: 1 launches never started"),
+    ],
+)
+def test_slow_beginning_is_told_apart_from_a_bad_image(seconds: float, pods: tuple[str, ...], detail: str) -> None:
+    job = a_failed_job(1, 1, created_at=ago(seconds + 100), ended_at=ago(100))
+    made = [a_pod(job, phase="Failed", end=PodEnd(reason=reason)) for reason in pods]
+    assert hold_of(a_task(), job, pods=made, rules=Rules(max_launches=1)).detail == detail
+
+
 def test_runs_that_did_not_report_are_bounded_by_max_failures() -> None:
     next_launch(a_running_task(1, max_failures=2), a_failed_job())
     hold = hold_of(a_running_task(2, max_failures=2), a_failed_job(1, 2))
@@ -135,13 +165,40 @@ def test_failures_of_earlier_attempts_count_with_those_of_this_one() -> None:
 def test_disruptions_are_no_failures_and_have_a_bound_of_20() -> None:
     next_launch(a_running_task(19, max_failures=2), a_disrupted_job(1, 19, disrupted=18))
     hold = hold_of(a_running_task(21, max_failures=2), a_disrupted_job(1, 21, disrupted=20))
-    assert hold.reason is HoldReason.LAUNCHES_EXHAUSTED
-    assert "21 of them disrupted" in hold.detail
+    assert hold.reason is HoldReason.DISRUPTED_TOO_OFTEN
+    assert "21 of them disrupted within a day" in hold.detail
 
 
 def test_deleted_jobs_count_toward_the_bound_of_disruptions() -> None:
     next_launch(a_running_task(19))
-    assert hold_of(a_running_task(21)).reason is HoldReason.LAUNCHES_EXHAUSTED
+    assert hold_of(a_running_task(21)).reason is HoldReason.DISRUPTED_TOO_OFTEN
+
+
+DAY = 86_400
+
+
+def test_disruptions_of_more_than_a_day_ago_count_no_more() -> None:
+    """A spot pool that takes each Pod once an hour ends no work of a week."""
+    task = a_running_task(21, max_failures=2)
+    within = a_disrupted_job(1, 21, disrupted=20, disrupted_since=ago(DAY - 1))
+    assert hold_of(task, within).reason is HoldReason.DISRUPTED_TOO_OFTEN
+    found = next_launch(task, a_disrupted_job(1, 21, disrupted=20, disrupted_since=ago(DAY)))
+    assert (found.number, found.disrupted, found.unplaced, found.disrupted_since) == (22, 1, 20, ago(3600))
+
+
+def test_day_of_disruptions_begins_with_the_first_one() -> None:
+    first = next_launch(a_running_task(), a_disrupted_job(ended_at=ago(7200)))
+    assert (first.disrupted, first.disrupted_since) == (1, ago(7200))
+    then = a_disrupted_job(1, 2, disrupted=1, disrupted_since=ago(7200))
+    assert next_launch(a_running_task(2), then).disrupted_since == ago(7200)
+
+
+@pytest.mark.parametrize(("ran", "pause"), [(79, 80), (80, 10), (90_000, 10)])
+def test_pause_grows_only_for_runs_that_were_shorter(ran: int, pause: int) -> None:
+    task = a_running_task(4, max_failures=9, started_at=ago(ran), heartbeat_at=NOW)
+    for ended, is_over in ((pause - 1, False), (pause, True)):
+        job = a_disrupted_job(1, 4, disrupted=3, ended_at=ago(ended))
+        assert isinstance(judged(task, job).verdict, Launch) is is_over
 
 
 def test_launch_that_never_started_is_no_failure_when_the_job_after_it_is_deleted() -> None:
@@ -181,8 +238,8 @@ def test_row_is_parked_for_the_budget_that_is_used_up(lives: list[str], max_fail
     if hold.reason is HoldReason.FAILURES_EXHAUSTED:
         assert task.max_failures in {failed, 1}
     else:
-        assert hold.reason is HoldReason.LAUNCHES_EXHAUSTED
-        assert unstarted == 3 or disrupted in {20, 21}
+        of_both = {HoldReason.LAUNCHES_EXHAUSTED: unstarted == 3, HoldReason.DISRUPTED_TOO_OFTEN: disrupted in {20, 21}}
+        assert of_both[hold.reason]
 
 
 # Backoff

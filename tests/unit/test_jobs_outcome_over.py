@@ -1,22 +1,31 @@
 """The table of docs/protocol.md, section 6, line by line: rows whose newest Job is finished or gone."""
 
+from datetime import datetime
+from typing import Any
+
 import pytest
 
-from dispatcher.model.jobs import Job
-from dispatcher.model.launches import JobsVerdict, Launch
+from dispatcher.jobs.observed import TaskWithJobs
+from dispatcher.model.cluster import Pod, PodEnd
+from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import Task
-from dispatcher.model.verdicts import HoldReason
-from tests.builders import (
+from dispatcher.model.verdicts import Hold, HoldReason, Stage
+from tests.rig.builders import (
     NOW,
+    a_cluster,
     a_complete_job,
     a_disrupted_job,
     a_failed_job,
+    a_job,
     a_pod,
     a_running_task,
     a_task,
     ago,
+    an_exited_pod,
+    later,
 )
-from tests.unit.judging import detail_of, judged, reason_of, removed
+from tests.unit.judging import detail_of, judged, next_launch, reason_of, removed
 
 # processing, max_failures 1, has started | J finished or gone | park
 
@@ -42,15 +51,85 @@ def judged_with_exit_code(job: Job, *, had_run: bool = True, task: Task | None =
     return judged(task or a_task(), job, pods=[a_pod(job, phase="Failed", had_run=had_run)])
 
 
-def test_failed_container_with_report_exit_code_is_parked() -> None:
-    found = judged_with_exit_code(a_failed_job(report="exit-code"))
-    assert reason_of(found) is HoldReason.EXITED_WITHOUT_REPORT
+BY_CODE: dict[str, Any] = {"report": "exit-code"}
+SIDECAR_KILLED = PodEnd(container="proxy", exit_code=137)
 
 
-def test_exit_0_with_report_exit_code_is_parked_as_exit_0() -> None:
-    found = judged_with_exit_code(a_complete_job(report="exit-code"))
-    assert reason_of(found) is HoldReason.EXITED_WITHOUT_REPORT
-    assert "ended with 0" in detail_of(found)
+@pytest.mark.parametrize(
+    ("job", "pod", "succeeded"),
+    [
+        (a_complete_job(**BY_CODE), an_exited_pod(), True),
+        (a_failed_job(**BY_CODE), an_exited_pod(None, 3), False),
+        (a_failed_job(**BY_CODE), a_pod(phase="Failed", had_run=True), False),
+        (a_job(**BY_CODE), an_exited_pod(phase="Running"), True),
+        (a_job(**BY_CODE), an_exited_pod(None, 3, phase="Running", end=None), False),
+        (a_failed_job(**BY_CODE), an_exited_pod(phase="Failed", end=SIDECAR_KILLED), True),
+        (a_failed_job(**BY_CODE),
+         an_exited_pod(None, 0, was_told=True, phase="Failed", end=PodEnd(reason="DeadlineExceeded")), False),
+        (a_job(phase=Phase.FAILING, **BY_CODE), an_exited_pod(None, 3), None),
+        (a_job(**BY_CODE), a_pod(phase="Running", had_run=True), None),
+        (a_complete_job(**BY_CODE), an_exited_pod(was_told=True), None),
+        (a_failed_job(**BY_CODE), an_exited_pod(None, 143, was_told=True), None),
+        (a_complete_job(), an_exited_pod(), None),
+    ],
+    ids=["0", "3", "nobody knows the code", "0 beside a sidecar that runs", "3 beside a sidecar that runs",
+         "0, then its sidecar was killed", "told to stop at its run limit", "its Pod is being disrupted", "runs",
+         "0 after it was told to stop", "143 after it was told to stop", "another report"],
+)  # fmt: skip
+def test_exit_code_of_the_tasks_container_is_the_outcome(job: Job, pod: Pod, succeeded: bool | None) -> None:
+    assert TaskWithJobs(a_task(), [job], a_cluster([pod])).has_succeeded is succeeded
+    held = judged(a_task(), job, pods=[pod]).verdict
+    assert (isinstance(held, Hold) and held.detail == Stage.EXIT_CODE) is (succeeded is not None)
+
+
+# waiting or processing | J Complete, and nothing proves that its container ended by itself | launch N + 1
+
+
+@pytest.mark.parametrize("report", ["sql", "exit-code"])
+@pytest.mark.parametrize("pods", [[], [an_exited_pod(was_told=True)]], ids=["its Pod is gone", "it was told to stop"])
+@pytest.mark.parametrize("task", [a_task(), a_running_task()], ids=["not started", "started"])
+def test_exit_0_after_it_was_told_to_stop_is_a_disruption(task: Task, pods: list[Pod], report: str) -> None:
+    found = next_launch(task, a_complete_job(report=report), pods=pods)
+    assert (found.number, found.unstarted, found.disrupted) == (2, 0, 1)
+
+
+def test_exit_0_of_another_pod_than_the_one_that_started_is_a_disruption() -> None:
+    """The Job was suspended and resumed: its second Pod is refused, and ends with 0."""
+    job = a_complete_job()
+    found = next_launch(a_running_task(pod_name="before"), job, pods=[an_exited_pod(job, name="after")])
+    assert (found.number, found.disrupted) == (2, 1)
+    held = judged(a_running_task(pod_name="after"), job, pods=[an_exited_pod(job, name="after")])
+    assert reason_of(held) is HoldReason.EXITED_WITHOUT_REPORT
+
+
+# any | a Job under deletion whose Pods have ended | it is over, however long finalizers keep it
+
+ENDED_BUT_KEPT: dict[str, Any] = {"deleting": True, "kept_by": ("backup.example/keep",)}
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+def test_job_that_a_finalizer_keeps_is_over_when_its_pods_have_ended(phase: str) -> None:
+    job = a_job(deleting=True)
+    pods = [a_pod(job, phase=phase, **ENDED_BUT_KEPT)]
+    found = next_launch(a_running_task(), job, pods=pods)
+    assert (found.number, found.disrupted, found.ask) == (2, 1, Ask.NOTHING)
+    later_attempt = next_launch(a_task(attempt=2), job, pods=pods)
+    assert (later_attempt.number, later_attempt.left) == (1, (job.uid,))
+    again = a_job(1, 2)
+    assert detail_of(judged(a_running_task(2), job, again, pods=[*pods, a_pod(again)])).startswith("Starting")
+
+
+def test_job_under_deletion_without_a_pod_is_over_after_a_minute() -> None:
+    seen, task, job = dict[str, datetime](), a_running_task(), a_job(deleting=True)
+    found = [judged(task, job, seen=seen, at=later(seconds)).verdict for seconds in (0, 59, 60)]
+    assert [isinstance(one, Launch) for one in found] == [False, False, True]
+
+
+@pytest.mark.parametrize("phase", ["Running", "Pending"])
+def test_job_under_deletion_counts_while_its_pod_runs(phase: str) -> None:
+    job = a_job(deleting=True)
+    found = judged(a_running_task(), job, pods=[a_pod(job, phase=phase, **ENDED_BUT_KEPT)])
+    assert reason_of(found) is HoldReason.LAUNCHED
 
 
 @pytest.mark.parametrize(
@@ -103,7 +182,7 @@ def test_complete_job_without_end_time_ended_at_its_creation() -> None:
 @pytest.mark.fault(13)
 def test_exit_0_of_a_refused_container_is_no_success() -> None:
     found = judged(a_running_task(job_uid="its name's first owner"), a_complete_job())
-    assert found.verdict == Launch(2, disrupted=1)
+    assert found.verdict == Launch(2, disrupted=1, disrupted_since=ago(3600))
 
 
 def test_refused_containers_job_has_a_backoff() -> None:

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.needs import NOT_PLACED, plan_needs
-from dispatcher.jobs.overrides import check_amount, check_image, judge_kind, plan_shape
+from dispatcher.jobs.manifest import NOT_PLACED, plan_needs
+from dispatcher.jobs.row_check import check_amount, check_image, judge_kind, plan_shape
 from dispatcher.jobs.templates import Template
 from dispatcher.model.launches import Offer
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import IMAGE, a_kind, a_template
+from tests.rig.builders import IMAGE, a_kind, a_template
+
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
 
 OPEN = a_template(
     opens="env,image,command,args,cpu,memory,env.MODE",
@@ -64,7 +66,7 @@ def test_a_row_gets_what_is_opened_inside_the_bounds() -> None:
 
 
 def test_template_without_an_image_offers_an_empty_one() -> None:
-    offer = judge(a_template(container={"image": ""}))
+    offer = judge(a_template(opens="image", bounds={"images": "a/*"}, container={"image": ""}))
     assert isinstance(offer, Offer)
     assert offer.image == ""
 
@@ -153,9 +155,9 @@ def test_pods_that_need_the_same_have_one_shape() -> None:
         {"pod": {"tolerations": [{"key": "gpu"}]}},
         {"pod": {"affinity": {"podAntiAffinity": {}}}},
         {"pod": {"schedulerName": "mine"}},
-        {"pod": {"topologySpreadConstraints": [{"maxSkew": 1}]}},
+        {"pod": {"topologySpreadConstraints": [SPREAD]}},
         {"pod": {"priorityClassName": "high"}},
-        {"pod": {"initContainers": [{"name": "i", "resources": {"requests": {"memory": "64Gi"}}}]}},
+        {"pod": {"initContainers": [{"name": "i", "image": "i", "resources": {"requests": {"memory": "64Gi"}}}]}},
         {"pod": {"resources": {"requests": {"cpu": "8"}}}},
         {"pod": {"runtimeClassName": "kata"}},
         {"pod": {"nodeName": "node-7"}},

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.memory import KnownCreates, TemplateBrake
+from dispatcher.jobs.memory import KnownCreates, TemplateBrake, Unseen
 from dispatcher.jobs.picture import with_jobs
 from dispatcher.jobs.refusals import RefusedRows
-from dispatcher.jobs.unseen import Unseen
 from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.jobs import Phase
-from dispatcher.model.launches import Launch, Offer, PodKind, Run
+from dispatcher.model.launches import Launch, Offer, PodKind, PodRun
 from dispatcher.model.needs import PodNeeds
+from dispatcher.model.tasks import Kind
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task, ago, later
+from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task, ago, later
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
 POISON = Hold(HoldReason.POISON, "422")
@@ -61,6 +61,9 @@ def test_rows_with_a_stuck_pod_or_several_jobs_do_not_rest() -> None:
     stuck = a_cluster([a_pod(job, waiting_reason="ImagePullBackOff")])
     for picture in (a_picture([job], stuck), a_picture([job, a_failed_job(1, 2)]), a_picture()):
         assert picture.carry([(task, picture.judge_row(task))]).resting == {}
+    for told in ({"suspensions": {job.uid: "no quota"}}, {"refusals": {job.uid: PodRefusal(NOW, "no")}}):
+        picture = a_picture([job], a_cluster(**told))
+        assert picture.carry([(task, picture.judge_row(task))]).resting == {}
     quiet = a_picture([job])
     assert quiet.carry([(task, quiet.judge_row(task))]).resting.keys() == {42}
 
@@ -104,6 +107,48 @@ def test_refused_pod_needs_no_node() -> None:
     assert a_picture([made], a_cluster(refusals={made.uid: PodRefusal(NOW, "no")})).in_flight().unplaced == {}
 
 
+@pytest.mark.parametrize(
+    ("job", "is_refused", "is_held"),
+    [({}, False, False), ({"suspended": True}, False, True), ({}, True, True), ({"phase": Phase.FAILED}, True, False)],
+)
+def test_job_that_somebody_keeps_from_running_is_held(job: dict[str, Any], is_refused: bool, is_held: bool) -> None:
+    made = a_job(shape="small", needs=NEEDS, **job)
+    found = a_picture([made], a_cluster(refusals={made.uid: PodRefusal(NOW, "no")} if is_refused else {})).in_flight()
+    kind = PodKind("default", "team_a", "small", NEEDS)
+    assert found.held == ({kind: 1} if is_held else {})
+    assert found.with_room == ({} if is_held or made.is_finished else {kind: 1})
+
+
+def test_launches_are_counted_by_what_the_api_server_makes_of_their_pods() -> None:
+    """Two templates of one shape differ in what they say, and their Pods are made alike."""
+    jobs = [a_job(task_id=n, uid=f"j-{n}", shape="small", needs=needs) for n, needs in enumerate([NEEDS, None])]
+    made = PodNeeds((("cpu", 3000),))
+    found = a_picture(jobs, a_cluster(made={"small": made})).in_flight()
+    assert found.every == found.unplaced == {PodKind("default", "team_a", "small", made): 2}
+
+
+class OneOffer:
+    """A template that allows each kind of row."""
+
+    def __init__(self, answer: Offer | Hold) -> None:
+        self.answer = answer
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        return self.answer
+
+    def known_offer(self, digest: bytes) -> Offer | Hold | None:
+        return self.answer
+
+
+def test_offer_tells_what_the_api_server_makes_of_its_pods() -> None:
+    made, offer = PodNeeds((("cpu", 3000),)), Offer("app:1", "small", "default", NEEDS)
+    picture = a_picture(cluster=a_cluster(made={"small": made}), offers=OneOffer(offer))
+    assert picture.known_offer(b"kind") == Offer("app:1", "small", "default", made)
+    assert picture.known_offer(b"kind") is picture.known_offer(b"kind")
+    assert a_picture(cluster=a_cluster(made={"other": made}), offers=OneOffer(offer)).known_offer(b"kind") is offer
+    assert a_picture(cluster=a_cluster(made={"small": made}), offers=OneOffer(STOP)).known_offer(b"kind") is STOP
+
+
 def test_unseen_create_is_unplaced_until_its_pod_has_a_node() -> None:
     creates, made = KnownCreates(unseen={7: OTHER_CREATE}), a_job()
     both = a_picture([made, a_job(launch=2)], creates=creates).in_flight().unplaced
@@ -130,4 +175,4 @@ def test_runs_are_our_pods_on_nodes_until_their_run_limit() -> None:
     placed = a_pod(job, node_name="n1", scheduled_at=ago(20))
     jobs = [job, a_job(launch=2, uid="over", phase=Phase.FAILED, needs=needs), a_job(launch=3, uid="unknown")]
     pods = [placed, a_pod(jobs[1]), a_pod(jobs[2]), a_pod(job, node_name="", name="waits")]
-    assert list(a_picture(jobs, a_cluster(pods)).runs()) == [Run("n1", {"cpu": 1000}, later(40))]
+    assert list(a_picture(jobs, a_cluster(pods)).runs()) == [PodRun("n1", {"cpu": 1000}, later(40))]

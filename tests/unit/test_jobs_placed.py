@@ -7,22 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.jobs.manifest import Site, build_job
-from dispatcher.jobs.overrides import judge_kind
+from dispatcher.jobs.manifest import JobSite, build_job
 from dispatcher.jobs.policy import check_job
+from dispatcher.jobs.row_check import judge_kind
 from dispatcher.jobs.templates import Template
-from dispatcher.model.identity import HISTORY_NODES
+from dispatcher.model.caches import Placement, Pool
 from dispatcher.model.jobs import Manifest
-from dispatcher.model.launches import Offer, Order
-from dispatcher.model.placement import Placement, Pool
+from dispatcher.model.launches import HISTORY_NODES, LaunchSpec, Offer
 from dispatcher.model.verdicts import Hold
 from dispatcher.settings.definition import PlacementSettings
-from tests.builders import SITE, a_kind, a_template, an_order
+from tests.rig.builders import SITE, a_kind, a_template, an_order
 
 ROOT = "/var/cache/tasks"
 SETTINGS = PlacementSettings(cache_root=ROOT, private_machine_label="mine", special_machine_label="gpu")
-PLACED: Site = msgspec.structs.replace(SITE, placement=SETTINGS)
-SELECTING: Site = msgspec.structs.replace(SITE, placement=PlacementSettings(node_selector="pool=batch"))
+PLACED: JobSite = msgspec.structs.replace(SITE, placement=SETTINGS)
+SELECTING: JobSite = msgspec.structs.replace(SITE, placement=PlacementSettings(node_selector="pool=batch"))
 CACHES = f"{ROOT}/{SITE.installation}"
 CACHE = f"{CACHES}/{'0a' * 20}"
 WARM = Placement(preferred=("n1", "n2"), notes={HISTORY_NODES: '["n1","n2"]'}, cache_path=CACHE)
@@ -52,7 +51,7 @@ OWN_PLACE = {
 }  # fmt: skip
 
 
-def pod_of(placement: Placement, template: Template = OPEN, site: Site = PLACED, **asked: Any) -> Manifest:
+def pod_of(placement: Placement, template: Template = OPEN, site: JobSite = PLACED, **asked: Any) -> Manifest:
     """The Pod's spec in the Job, after the second check has passed it."""
     order = an_order(template, placement=placement, **asked)
     job = build_job(order, template, site)
@@ -188,7 +187,7 @@ def test_invalid_node_name_in_a_preference_is_found(node: str) -> None:
 
 
 def violation_after(change: Callable[[Manifest], None], template: Template = OPEN, **asked: Any) -> str:
-    order: Order = an_order(template, placement=asked.pop("placement", WARM), **asked)
+    order: LaunchSpec = an_order(template, placement=asked.pop("placement", WARM), **asked)
     job = copy.deepcopy(build_job(order, template, PLACED))
     change(job["spec"]["template"]["spec"])
     return check_job(job, order, template, PLACED)

@@ -3,14 +3,15 @@
 import copy
 from typing import Any
 
+import msgspec
 import pytest
 
-from dispatcher.jobs.manifest import Site, build_job
+from dispatcher.jobs.manifest import JobSite, build_job
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model.jobs import Manifest
-from dispatcher.model.launches import Launch, Order
-from tests.builders import SITE, a_manifest, a_task, an_order
+from dispatcher.model.launches import Launch, LaunchSpec
+from tests.rig.builders import SITE, a_manifest, a_task, an_order
 from tests.unit.rendered import ASKED, CLOSED, OPEN, SECRET, SITE_WITH_ENV, a_template_with_metadata
 
 TASK = ("spec", "template", "spec", "containers", 1)
@@ -46,7 +47,9 @@ def with_value(name: str, **value: Any) -> Any:
     return lambda env: [{"name": name, **value} if one["name"] == name else one for one in env]
 
 
-def check(template: Template, order: Order, path: Path = (), value: Any = None, site: Site = SITE_WITH_ENV) -> str:
+def check(
+    template: Template, order: LaunchSpec, path: Path = (), value: Any = None, site: JobSite = SITE_WITH_ENV
+) -> str:
     job = build_job(order, template, site)
     return check_job(changed(job, path, value) if path else job, order, template, site)
 
@@ -67,13 +70,40 @@ def test_run_limit_is_at_most_that_of_the_template(seconds: int, fine: bool) -> 
     assert (check(OPEN, an_order(OPEN, task=a_task(timeout_seconds=seconds))) == "") is fine
 
 
+@pytest.mark.parametrize(
+    ("env", "spec", "is_fine"),
+    [
+        ({"DATE": "x" * 1020}, {}, True),
+        ({"DATE": "x" * 1021}, {}, False),
+        ({"DATE": "$" * 510}, {}, True),
+        ({"DATE": "$" * 511}, {}, False),
+        ({"DATE": "\u20ac" * 341}, {}, False),
+        ({"DATE": "x" * 500}, {"args": ["y" * 520]}, True),
+        ({"DATE": "x" * 500}, {"args": ["y" * 521]}, False),
+        ({"DATE": "x" * 500}, {"args": ["y" * 300], "command": ["z" * 300]}, False),
+    ],
+)
+def test_text_of_a_row_is_bounded_as_it_stands_in_the_job(
+    env: dict[str, str], spec: dict[str, Any], is_fine: bool
+) -> None:
+    bounded = msgspec.structs.replace(OPEN, max_bytes=1024)
+    found = check(bounded, an_order(bounded, env=env, spec=spec))
+    assert found == "" if is_fine else "more than 1024: put large input into payload" in found
+
+
+def test_text_of_template_and_installation_is_not_the_rows() -> None:
+    site = msgspec.structs.replace(SITE_WITH_ENV, passed={"SITE_WIDE": "x" * 5000})
+    bounded = msgspec.structs.replace(OPEN, max_bytes=1024)
+    assert check(bounded, an_order(bounded), site=site) == ""
+
+
 def test_minimal_template_passes() -> None:
     bare = judge_template("default", a_manifest(container={"resources": None}) | {"metadata": None})
     assert check(bare, an_order(bare, env={"A": "1"}, cache_key="k")) == ""
 
 
 @pytest.mark.parametrize("site", [SITE, SITE_WITH_ENV], ids=["its own scheduler", "that of the installation"])
-def test_metadata_and_scheduler_of_the_template_pass(site: Site) -> None:
+def test_metadata_and_scheduler_of_the_template_pass(site: JobSite) -> None:
     template = a_template_with_metadata()
     assert check(template, an_order(template), site=site) == ""
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from dispatcher.jobs.refusals import MOST_REMEMBERED, Refusals
-from dispatcher.model.launches import Order
-from dispatcher.model.placement import Placement, Pool
+from dispatcher.model.caches import Placement, Pool
+from dispatcher.model.launches import LaunchSpec
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_task, an_indexed_row, an_order
+from tests.rig.builders import a_task, an_indexed_row, an_order
 
 POISON = Hold(HoldReason.POISON, "422")
 NINTH = an_order(task=a_task(id=9))
@@ -43,7 +43,7 @@ def test_rows_are_held_after_three_refusals_of_similar_rows() -> None:
     ],
     ids=["submitter", "kind", "cache key", "history", "machine"],
 )
-def test_refusals_hold_no_rows_that_differ(other: Order) -> None:
+def test_refusals_hold_no_rows_that_differ(other: LaunchSpec) -> None:
     refusals = refused(5)
     assert not refusals.rests(other, 0)
     assert refusals.rows().hold(a_task(id=9), 0) is None
@@ -134,3 +134,12 @@ def test_refusals_forget_the_oldest_of_too_many_parked_rows() -> None:
     refusals.park(a_task(id=MOST_REMEMBERED), hold)
     assert refusals.rows().hold(task, 0) is None
     assert refusals.rows().hold(a_task(id=1), 0) == refusals.rows().hold(a_task(id=MOST_REMEMBERED), 0) == hold
+
+
+def test_rests_that_are_over_are_forgotten() -> None:
+    refusals = Refusals()
+    for number in range(100):
+        refusals.rest(a_task(id=number), POISON, number)
+    assert len(refusals.rows(50).resting) == 49
+    assert refusals.rows(50).hold(a_task(id=60), 50) == POISON
+    assert len(refusals.rows(1000).resting) == 0

@@ -2,11 +2,11 @@
 
 import pytest
 
-from dispatcher.jobs.resting import REST_SECONDS, may_rest, plan_rest, still_resting
+from dispatcher.jobs.picture import REST_SECONDS, may_rest, plan_rest, still_resting
 from dispatcher.model.jobs import Phase
 from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_job, a_pod, a_task
+from tests.rig.builders import a_job, a_pod, a_task
 
 LAUNCHED = JobsVerdict(Hold(HoldReason.LAUNCHED, "Running"))
 JOB = a_job(resource_version="7")

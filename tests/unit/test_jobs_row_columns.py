@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.row_columns import column_faults
+from dispatcher.jobs.row_check import column_faults
 
 
 @pytest.mark.parametrize(

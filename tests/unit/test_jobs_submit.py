@@ -1,25 +1,24 @@
 """The results of creates, by the answers of a cluster that gives exactly these answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
-from dispatcher.jobs.answers import Meaning
-from dispatcher.jobs.manifest import Site
+from dispatcher.jobs.manifest import JobSite
 from dispatcher.jobs.memory import Memory
-from dispatcher.jobs.submit import Submitter
+from dispatcher.jobs.refusals import Meaning
+from dispatcher.jobs.submit import TRIES, Submitter
 from dispatcher.model.errors import ClusterAway
-from dispatcher.model.identity import identity_of, name_of
-from dispatcher.model.jobs import ApiAnswer, Job, Manifest
-from dispatcher.model.launches import Ask, Launch, Order
+from dispatcher.model.jobs import ApiAnswer, Job, Manifest, Phase
+from dispatcher.model.launches import Ask, Launch, LaunchSpec, identity_of, name_of
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.runtime.clock import elapsed
 from dispatcher.settings.definition import PlacementSettings
-from tests.builders import a_job, a_task, a_template, an_order
+from tests.rig.builders import a_job, a_task, a_template, an_order
 
-SITE = Site("dispatcher", "work", 3600, PlacementSettings(), {})
+SITE = JobSite("dispatcher", "work", 3600, PlacementSettings(), {})
 ABSENT = ApiAnswer(404, "NotFound")
 LOST = ApiAnswer(0, message="timeout")
 FOREIGN = a_job(identity="0" * 64)  # of another database: the same number, another identity
@@ -38,11 +37,17 @@ class Cluster:
     ) -> None:
         self.created: list[str] = []
         self.asked: list[str] = []
+        self.tried: list[str] = []
+        self.trial = ApiAnswer(201)
         self._creates, self._gets, self._jobs = list(creates), list(gets), jobs
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
         self.created.append(manifest["metadata"]["name"])
         return self._creates.pop(0) if len(self._creates) > 1 else self._creates[0]
+
+    async def try_create(self, manifest: Manifest) -> ApiAnswer:
+        self.tried.append(manifest["metadata"]["name"])
+        return self.trial
 
     async def get(self, name: str) -> ApiAnswer:
         self.asked.append(name)
@@ -54,7 +59,7 @@ class Cluster:
         return list(self._jobs)
 
 
-def made(order: Order, launch: int = 1) -> Job:
+def made(order: LaunchSpec, launch: int = 1) -> Job:
     """The Job of an order, as the API server shows it."""
     attempt = order.task.attempt
     return msgspec.structs.replace(
@@ -62,7 +67,7 @@ def made(order: Order, launch: int = 1) -> Job:
     )
 
 
-async def submitted(cluster: Cluster, order: Order, memory: Memory | None = None) -> Memory:
+async def submitted(cluster: Cluster, order: LaunchSpec, memory: Memory | None = None) -> Memory:
     memory = memory or Memory()
     templates: Mapping[str, object] = {"default": a_template()}
     submitter = Submitter(cluster, SITE, memory, lambda: None)
@@ -71,7 +76,7 @@ async def submitted(cluster: Cluster, order: Order, memory: Memory | None = None
     return memory
 
 
-def parked(memory: Memory, order: Order) -> Hold | None:
+def parked(memory: Memory, order: LaunchSpec) -> Hold | None:
     return memory.refusals.rows().hold(order.task, elapsed())
 
 
@@ -119,6 +124,82 @@ async def test_success_without_our_job_is_unknown() -> None:
     memory = await submitted(Cluster([ApiAnswer(200)]), an_order())
     assert [unseen.is_answered for unseen in memory.creates.by_name.values()] == [False]
     assert memory.api.is_probing
+
+
+CHANGED = ("spec.ttlSecondsAfterFinished is 20, not absent",)
+
+
+async def test_template_whose_job_came_back_changed_is_held_until_a_dry_run_comes_back_as_sent() -> None:
+    order, memory = an_order(), Memory()
+    cluster = Cluster([ApiAnswer(201, job=made(order), changes=CHANGED)])
+    await submitted(cluster, order, memory)
+    now = elapsed()
+    hold = memory.known(now).why_wait(order.task, now)
+    assert hold == Hold(HoldReason.JOB_CHANGED, CHANGED[0])
+    assert memory.known(now + 31).why_wait(order.task, now + 31) is None
+    cluster.trial = ApiAnswer(201, changes=CHANGED)
+    await submitted(cluster, order, memory)
+    assert (len(cluster.created), len(cluster.tried)) == (1, 1)
+    cluster.trial = ApiAnswer(201)
+    cluster._creates = [ApiAnswer(201, job=made(order))]
+    await submitted(cluster, order, memory)
+    await submitted(cluster, order, memory)
+    assert (len(cluster.created), len(cluster.tried)) == (3, 2)
+    assert memory.known(now).why_wait(order.task, now) is None
+
+
+async def test_job_whose_labels_were_changed_is_found_by_its_name_and_followed() -> None:
+    order, memory = an_order(), Memory()
+    stray = msgspec.structs.replace(made(order), lacks="app.kubernetes.io/managed-by")
+    cluster = Cluster([EXISTS], [ApiAnswer(200, job=stray)])
+    await submitted(cluster, order, memory)
+    assert memory.strays == {stray.name: stray}
+    submitter = Submitter(cluster, SITE, memory, lambda: None)
+    ended = msgspec.structs.replace(stray, phase=Phase.COMPLETE)
+    for answer, found in (
+        (LOST, {stray.name: stray}), (ApiAnswer(200, job=ended), {stray.name: ended}), (ABSENT, {}),
+    ):  # fmt: skip
+        cluster._gets = [answer]
+        await submitter.follow()
+        assert memory.strays == found
+
+
+TOO_MANY = ApiAnswer(429, "TooManyRequests", retry_after=1)
+
+
+async def test_create_that_is_asked_to_wait_is_sent_again_by_itself() -> None:
+    """Others go on meanwhile, and nothing is paused: the server answers."""
+    order, memory = an_order(), Memory()
+    cluster = Cluster([TOO_MANY, TOO_MANY, ApiAnswer(201, job=made(order))])
+    submitter, waits = Submitter(cluster, SITE, memory, lambda: None), list[float]()
+    submitter.sleep = waited(waits)
+    await submitter.submit([order], {"default": a_template()})
+    await submitter.drain()
+    assert len(cluster.created) == 3
+    assert all(1 <= wait <= 1.3 for wait in waits)
+    assert (len(waits), memory.api.is_probing, memory.api.hold(elapsed())) == (2, False, None)
+
+
+async def test_create_that_is_asked_to_wait_again_and_again_pauses_all_creates() -> None:
+    cluster, memory = Cluster([TOO_MANY] * 99), Memory()
+    submitter = Submitter(cluster, SITE, memory, lambda: None)
+    submitter.sleep = waited([])
+    await submitter.submit([an_order()], {"default": a_template()})
+    await submitter.drain()
+    assert (len(cluster.created), memory.api.is_probing) == (TRIES, True)
+
+
+async def test_long_pause_is_a_pause_of_all_creates() -> None:
+    cluster = Cluster([ApiAnswer(429, "TooManyRequests", retry_after=30)])
+    memory = await submitted(cluster, an_order())
+    assert (len(cluster.created), memory.api.is_probing) == (1, True)
+
+
+def waited(waits: list[float]) -> Callable[[float], Coroutine[None, None, None]]:
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    return sleep
 
 
 async def test_500_pauses_its_template_alone() -> None:

@@ -1,12 +1,17 @@
 """The text of a template: what is read, where it breaks, and the line of each part."""
 
+from typing import Any
+
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dispatcher.jobs import template_text as here
-from dispatcher.jobs.template_text import line_of, read_manifest
+from dispatcher.jobs.fields import POD
+from dispatcher.jobs.template_text import line_of, read_manifest, write_document
 from dispatcher.jobs.templates import parse_template
-from dispatcher.model.errors import Fault, TemplateError
+from dispatcher.model.errors import TemplateError, TemplateFault
 
 TEXT = """\
 kind: Job
@@ -30,7 +35,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
-def fault_of(text: str) -> Fault:
+def fault_of(text: str) -> TemplateFault:
     with pytest.raises(TemplateError) as raised:
         read_manifest(text)
     (fault,) = raised.value.faults
@@ -65,7 +70,7 @@ def test_line_is_that_of_the_part_or_of_the_innermost_one_that_is_there(path: he
         ("", 1, "the document is not an object"),
         ("# nothing\n", 1, "the document is not an object"),
         ("\n\n- a\n", 3, "the document is not an object"),
-        ("a: 1\n---\nb: 2\n", 2, "not one YAML document, line 2, column 1"),
+        ("a: 1\n---\nb: 2\n", 3, "not one YAML document: line 3 begins another one"),
         ("a:\n\tb: 1\n", 2, "(a tab: YAML indents by spaces)"),
         ("a: 1\nb: [\n", 3, "not one YAML document, line 3, column 1"),
         ("a: 'x\n", 2, "not one YAML document"),
@@ -78,14 +83,86 @@ def test_line_is_that_of_the_part_or_of_the_innermost_one_that_is_there(path: he
         ("a: " + "[" * 101, 1, "more than 100 levels"),
         ("a: " + "{a: " * 50_000, 1, "more than 100 levels"),
         ("a: " + "x" * (256 << 10), 1, "the text has more than 256 KiB"),
-        ("a: 2020-99-99\n", 1, "the values cannot be read"),
-        ("a: !!python/object:os.system x\n", 1, "the values cannot be read"),
-        ("? [a]\n: 1\n", 1, "the values cannot be read"),
+        ("a:\n  !!python/object:os.system x\n", 2, "the tag '!!python/object:os.system' cannot be read here, with 'x'"),
+        ("a: !ours 3\n", 1, "the tag '!ours' cannot be read here"),
+        ("b: 1\na: !!int x\n", 2, "the tag '!!int' cannot be read here, with 'x'"),
+        ("a: !!binary '%'\n", 1, "!!binary is no text in base64"),
+        ("a: !!binary /w==\n", 1, "!!binary is no text in base64"),
+        ("a: -.inf\n", 1, "-.inf is no number that JSON can hold"),
+        ("? [a]\n: 1\n", 1, "a key must be a text, a number, true or false"),
+        ("a: 1\n~: 2\n", 2, "a key must be a text, a number, true or false"),
+        ("a: 1\nb: 2\n'a': 3\n", 3, "the key 'a' stands twice in one object: lines 1 and 3"),
+        ("on: 1\nyes: 2\n", 2, "the key 'true' stands twice in one object: lines 1 and 2"),
+        ("<<: 3\n", 1, "<< merges objects alone"),
+        ("<<: [{a: 1}, 3]\n", 1, "<< merges objects alone"),
     ],
 )
 def test_text_that_is_no_manifest_has_the_line_where_it_breaks(text: str, line: int, words: str) -> None:
     fault = fault_of(text)
     assert (fault.line, words in fault.words) == (line, True), fault
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2024-01-01 00:00:00", "2024-01-01 00:00:00"), ("2024-13-45", "2024-13-45"), ("22:22", "22:22"),
+        ("!!timestamp 2024-01-01", "2024-01-01"),
+        ("!!binary aGk=", "hi"), ("!!str 5", "5"), ("'5'", "5"), ("|-\n  5", "5"),
+        ("y", True), ("N", False), ("On", True), ("off", False), ("'y'", "y"), ("yEs", "yEs"),
+        ("", None), ("~", None), ("null", None), ("nULL", "nULL"), ("!!null x", None),
+        ("0o644", 420), ("0644", 420), ("08", 8), ("0x1F", 31), ("-0b11", -3), ("1_000", 1000), ("+5", 5), ("0", 0),
+        ("1e3", 1000), ("1.0", 1), (".5", 0.5), ("1.10", 1.1), ("-1.5e-3", -0.0015), ("1e400", "1e400"),
+        ("1e21", 1e21),
+        ("18446744073709551615", 2**64 - 1), ("18446744073709551616", 2**64), ("1.2.3", "1.2.3"), ("+", "+"),
+        ("0x", "0x"),
+        ("._5", "._5"), ("!!float 1", 1), ("!!int 0o7", 7), ("!!bool n", False),
+        ("{1: a, 2.5: b, on: c, true: d}", None), ("!!set {a, b}", {"a": None, "b": None}), ("!!seq [1]", [1]),
+    ],
+)  # fmt: skip
+def test_value_is_that_of_kubectl(text: str, value: object) -> None:
+    """The test of the real kubectl is tests/contract/test_job_fields.py."""
+    if text.startswith("!!null"):
+        assert "the tag" in fault_of(f"a: {text}\n").words
+    elif text.startswith("{1"):
+        assert fault_of(f"a: {text}\n").words.startswith("the key 'true' stands twice")
+    else:
+        found = read_manifest(f"a: {text}\n")["a"]
+        assert (found, type(found)) == (value, type(value))
+
+
+TEXTS = st.one_of(
+    st.text(),
+    st.sampled_from(
+        ["y", "1e3", "0o17", "22:22", "2024-01-01", "08", "<<", "~", "", ".inf", "-.INF", "=", "1_0", "+1"]
+    ),
+    st.from_regex(r"[-+.0-9eExob_:]{1,8}", fullmatch=True),
+)
+
+
+@given(
+    st.dictionaries(
+        TEXTS, st.one_of(TEXTS, st.lists(TEXTS), st.integers(-(2**53), 2**53), st.booleans(), st.none()), min_size=1
+    )
+)
+def test_what_is_written_is_read_again(value: dict[str, Any]) -> None:
+    assert read_manifest(write_document(value)) == value
+
+
+def test_keys_are_texts() -> None:
+    assert read_manifest("1: a\n2.5: b\nno: c\n'x': d\n") == {"1": "a", "2.5": "b", "false": "c", "x": "d"}
+
+
+def test_own_keys_win_against_merged_ones_and_of_those_the_first() -> None:
+    text = "a: &a {x: 1, w: 1}\nb: &b {w: 2, z: 2}\nc: {z: 3, <<: [*a, *b]}\nd: {<<: *b}\n'e': {'<<': 4}\n"
+    found = read_manifest(text)
+    assert (found["c"], found["d"], found["e"]) == ({"x": 1, "w": 1, "z": 3}, {"w": 2, "z": 2}, {"<<": 4})
+
+
+@pytest.mark.parametrize(
+    "text", ["---\na: 1\n---\n", "a: 1\n---\n# nothing\n", "# words\n---\n---\na: 1\n...\n", "a: 1\n---\nnull\n"]
+)
+def test_empty_documents_do_not_count(text: str) -> None:
+    assert read_manifest(text) == {"a": 1}
 
 
 def test_aliases_of_bounded_size_are_written_out() -> None:
@@ -106,11 +183,11 @@ def test_fault_of_yaml_without_a_place_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 def test_all_faults_are_found_at_once() -> None:
     with pytest.raises(TemplateError) as raised:
-        parse_template("Bad", TEXT.replace("1: one", "").replace("kind: Job", "kind: Pod"))
+        parse_template("Bad", TEXT.replace("1: one", "").replace("kind: Other", "").replace("kind: Job", "kind: Pod"))
     paths = [fault.path for fault in raised.value.faults]
-    assert paths == [(), ("apiVersion",), ("kind",)]
+    assert paths == [(), ("apiVersion",), ("kind",), (*POD, "containers", 0, "image")]
     assert str(raised.value).startswith("template Bad: its name is 'Bad'")
-    assert str(raised.value).count("; ") == 2
+    assert str(raised.value).count("; ") == 3
 
 
 def test_message_names_five_faults_and_counts_the_others() -> None:
@@ -118,3 +195,10 @@ def test_message_names_five_faults_and_counts_the_others() -> None:
         parse_template("x", "metadata: {labels: {" + ", ".join(f"dispatcher.internal/{n}: a" for n in range(9)) + "}}")
     assert len(raised.value.faults) == 12
     assert str(raised.value).endswith("; and 7 more")
+
+
+def test_documents_of_a_text_have_their_lines_and_those_of_a_list_stand_alone() -> None:
+    text = "# a\n---\nkind: Job\n---\n---\nkind: List\nitems: [{kind: Pod}, 3, {kind: Job}]\n---\nkind: List\nitems:\n"
+    assert here.read_documents(text) == [(3, {"kind": "Job"}), (6, {"kind": "Pod"}), (6, {"kind": "Job"})]
+    with pytest.raises(TemplateError, match="the document is not an object: a manifest is"):
+        here.read_documents("kind: Job\n---\n- a\n")

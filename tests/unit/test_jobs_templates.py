@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.jobs.template_checks import OPENABLE
-from dispatcher.jobs.templates import Template, judge_template, parse_template
+from dispatcher.jobs.templates import OPENABLE, Template, judge_template, parse_template
 from dispatcher.model.errors import TemplateError
-from tests.builders import IMAGE, a_manifest, a_template
+from tests.rig.builders import IMAGE, a_manifest, a_template
 
 TEXT = """
 apiVersion: batch/v1
@@ -110,6 +109,57 @@ def test_the_run_limit_of_rows_is_a_week_or_less() -> None:
     assert opening(max_seconds="604800").max_seconds == 604800
 
 
+def test_the_template_has_a_run_limit_of_its_own() -> None:
+    assert opening().timeout_seconds == 0
+    assert opening(timeout_seconds="7200").timeout_seconds == 7200
+    assert opening(timeout_seconds="60", max_seconds="60").timeout_seconds == 60
+    assert (opening().max_failures, opening(max_failures="1").max_failures) == (0, 1)
+
+
+HELPERS = [{"name": "proxy", "image": "p"}, {"name": "work", "image": "w"}]
+
+
+@pytest.mark.parametrize(
+    ("containers", "annotations", "index"),
+    [
+        (HELPERS, {}, 0),
+        ([*HELPERS, {"name": "task", "image": "t"}], {}, 2),
+        ([*HELPERS, {"name": "task", "image": "t"}], {"container": "work"}, 1),
+        (HELPERS, {"container": "work"}, 1),
+    ],
+)
+def test_the_tasks_container_is_the_named_one_or_task_or_the_first(
+    containers: list[Any], annotations: dict[str, str], index: int
+) -> None:
+    assert a_template(pod={"containers": containers}, bounds=annotations).container == index
+
+
+LOGIN = {"env": [{"name": "TASK_DATABASE_URL", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}
+UNREPORTED = (
+    "nothing in this template reports: add TASK_DATABASE_URL and a report, or dispatcher.internal/report: exit-code"
+)
+
+
+@pytest.mark.parametrize(
+    ("parts", "passed", "told"),
+    [
+        ({}, [], [UNREPORTED]),
+        ({}, ["TASK_DATABASE_URL"], []),
+        ({"container": LOGIN}, [], []),
+        ({"container": {"envFrom": [{"secretRef": {"name": "s"}}]}}, [], []),
+        ({"bounds": {"report": "exit-code"}}, [], []),
+        ({"bounds": {"report": "exit-code", "container": "work"}, "pod": {"containers": HELPERS}}, [], []),
+        (
+            {"bounds": {"report": "exit-code"}, "pod": {"containers": HELPERS}},
+            [],
+            ["of the containers proxy, work, proxy is taken as the task's: name it by dispatcher.internal/container"],
+        ),
+    ],
+)
+def test_what_the_author_may_not_have_meant_is_told(parts: dict[str, Any], passed: list[str], told: list[str]) -> None:
+    assert list(a_template(**parts).doubts(passed)) == told
+
+
 def test_a_template_may_report_by_exit_code() -> None:
     assert opening(report="exit-code").report == "exit-code"
 
@@ -136,7 +186,17 @@ def test_field_that_the_dispatcher_sets_is_a_fault(field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "only", "wrong"), [("parallelism", 1, 2), ("completions", 1, None), ("backoffLimit", 0, 6)]
+    "spec",
+    [{"suspend": False, "completionMode": "NonIndexed", "manualSelector": False, "podReplacementPolicy": "Failed"},
+     dict.fromkeys(["suspend", "backoffLimit", "completions", "selector", "ttlSecondsAfterFinished"])],
+    ids=["what holds anyway", "null"],
+)  # fmt: skip
+def test_field_that_says_what_holds_without_it_is_no_fault(spec: dict[str, Any]) -> None:
+    assert isinstance(a_template(spec=spec, pod={"restartPolicy": None, "activeDeadlineSeconds": None}), Template)
+
+
+@pytest.mark.parametrize(
+    ("field", "only", "wrong"), [("parallelism", 1, 2), ("completions", 1, 0), ("backoffLimit", 0, 6)]
 )
 def test_field_against_one_pod_per_launch_is_a_fault(field: str, only: int, wrong: object) -> None:
     assert f"spec.{field} is '{wrong}': must be {only}" in fault_of(spec={field: wrong})
@@ -147,7 +207,6 @@ def test_field_against_one_pod_per_launch_is_a_fault(field: str, only: int, wron
     ("pod", "said"),
     [
         ({"restartPolicy": "OnFailure"}, "restartPolicy is 'OnFailure': must be Never"),
-        ({"restartPolicy": None}, "restartPolicy is 'None': must be Never"),
         ({"activeDeadlineSeconds": 5}, "the Pod's activeDeadlineSeconds is '': use the annotation dispatcher.internal"),
         ({"containers": []}, "containers is '[]': a task needs one"),
     ],
@@ -174,7 +233,27 @@ def test_pod_must_run_once_and_have_a_container(pod: dict[str, Any], said: str) 
         ({"row-may-set": "memory", "max-memory": "-1Gi"}, "max-memory is '-1Gi': must be above 0"),
         ({"max-seconds": "0"}, "dispatcher.internal/max-seconds is '0': 1..604800"),
         ({"max-seconds": "604801"}, "1..604800"),
+        ({"timeout-seconds": "1h"}, "dispatcher.internal/timeout-seconds is '1h': a whole number"),
+        ({"timeout-seconds": "61", "max-seconds": "60"}, "dispatcher.internal/timeout-seconds is '61': 1..60"),
+        ({"max-failures": "0"}, "dispatcher.internal/max-failures is '0': 1..100"),
+        ({"max-failures": "some"}, "dispatcher.internal/max-failures is 'some': a whole number"),
+        ({"container": "work"}, "dispatcher.internal/container is 'work': the containers are"),
+        ({"max-bytes": "1"}, "dispatcher.internal/max-bytes is '1': 1Ki to 256Ki"),
+        ({"max-bytes": "257Ki"}, "1Ki to 256Ki"),
+        ({"max-bytes": "much"}, "max-bytes: "),
         ({"report": "sometimes"}, "dispatcher.internal/report is 'sometimes': sql or exit-code"),
+        (
+            {"final-codes": "3"},
+            "dispatcher.internal/final-codes is '3': it needs dispatcher.internal/report: exit-code",
+        ),
+        (
+            {"final-codes": "0", "report": "exit-code"},
+            "'0': exit statuses from 1 to 255, such as 2,64-68",
+        ),
+        ({"final-codes": "64-256", "report": "exit-code"}, "final-codes is '64-256': exit statuses from 1 to 255"),
+        ({"final-codes": "1,x", "report": "exit-code"}, "final-codes is '1,x': exit statuses from 1 to 255"),
+        ({"final-codes": "", "report": "exit-code"}, "final-codes is '': exit statuses from 1 to 255"),
+        ({"final-codes": 3, "report": "exit-code"}, "dispatcher.internal/final-codes is '3': annotations are strings"),
         ({"identity": "x"}, "an annotation is 'dispatcher.internal/identity': known are"),
         ({"max-cpus": "4"}, "an annotation is 'dispatcher.internal/max-cpus'"),
         ({"max-cpu": 4}, "dispatcher.internal/max-cpu is '4': annotations are strings: quote it"),

@@ -6,14 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from dispatcher.janitor.rows import Trial
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.templates import Template
-from dispatcher.jobs.trial import Trial
-from dispatcher.model.identity import identity_of, name_of
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
-from dispatcher.model.launches import Launch, Order
-from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import SITE, a_job, a_task, a_template, an_order
+from dispatcher.model.launches import Launch, LaunchSpec, identity_of, name_of
+from dispatcher.model.verdicts import BY_POLICY, Hold, HoldReason
+from tests.rig.builders import SITE, a_job, a_task, a_template, an_order
 
 ABSENT = ApiAnswer(404, "NotFound")
 ACCEPTED = ApiAnswer(201)
@@ -37,12 +36,12 @@ class Cluster:
         return self._create
 
 
-async def refusal(cluster: Cluster, order: Order | None = None, template: Template | None = None) -> Hold | None:
+async def refusal(cluster: Cluster, order: LaunchSpec | None = None, template: Template | None = None) -> Hold | None:
     templates: Mapping[str, Template | str] = {"default": template or a_template(), "broken": "no container"}
     return await Trial(cluster, SITE).refusal(order or an_order(), templates)
 
 
-def found(order: Order, **changes: Any) -> ApiAnswer:
+def found(order: LaunchSpec, **changes: Any) -> ApiAnswer:
     """The answer of the API server with the Job of this order."""
     attempt, number = order.task.attempt, order.launch.number
     made: Job = msgspec.structs.replace(a_job(attempt, number), identity=identity_of(order))
@@ -69,7 +68,7 @@ async def test_invalid_job_is_poison_with_the_message_of_the_server(status: int)
 
 async def test_denied_admission_is_poison() -> None:
     hold = await refusal(Cluster(create=ApiAnswer(403, "Forbidden", "denied by policy no-gpus")))
-    assert hold == Hold(HoldReason.POISON, "403 denied by policy no-gpus")
+    assert hold == Hold(HoldReason.POISON, f"{BY_POLICY}: 403 denied by policy no-gpus")
 
 
 UNCLEAR = [

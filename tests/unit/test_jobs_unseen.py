@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.unseen import Unseen, UnseenCreates, plan_create
+from dispatcher.jobs.memory import Unseen, UnseenCreates, plan_create
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Launch, Offer
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_job, a_task
+from tests.rig.builders import NOW, a_job, a_task
 
 GROUP = LaunchGroup("q", "default", "app:1")
 OFFER = Offer("app:1", "small", "default")

@@ -10,15 +10,7 @@ from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.jobs import End
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import (
-    NOW,
-    a_job,
-    a_pod,
-    a_running_task,
-    a_task,
-    ago,
-    later,
-)
+from tests.rig.builders import NOW, a_job, a_pod, a_running_task, a_task, ago, later
 from tests.unit.judging import detail_of, judged, reason_of, removed
 
 

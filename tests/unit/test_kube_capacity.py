@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from dispatcher.kube.objects import pod_reader, read_bound_pod, read_pod
-from dispatcher.model.identity import LABEL_INSTALLATION, MANAGED_BY, MANAGER
+from dispatcher.kube.pods import MOST_NAMES
+from dispatcher.model.launches import LABEL_INSTALLATION, MANAGED_BY, MANAGER
 
 
 def a_pod(status: dict[str, Any], **spec: Any) -> bytes:
@@ -29,7 +30,7 @@ def told(**given: Any) -> dict[str, Any]:
         (told(allocatedResources={"cpu": "2"}, resources={"requests": {"cpu": "3"}}), 3000),
         (told(allocatedResources={"cpu": "0.5"}, resources={}), 500),
         (told(allocatedResources={"cpu": "100m"}), 500),
-        (told(allocatedResources={"cpu": "much"}), 500),
+        (told(allocatedResources={"cpu": "much"}), (2**63 - 1) * 1000),  # another server may know more suffixes
         ({"containerStatuses": [{"name": "another", "allocatedResources": {"cpu": "8"}}]}, 500),
     ],
     ids=str,
@@ -80,7 +81,7 @@ OURS = {MANAGED_BY: MANAGER, LABEL_INSTALLATION: "prod"}
         ("jobs", OURS | {"more": "labels"}, True),
         ("elsewhere", OURS, False),
         ("jobs", OURS | {LABEL_INSTALLATION: "another"}, False),
-        ("jobs", {LABEL_INSTALLATION: "prod"}, False),
+        ("jobs", {LABEL_INSTALLATION: "prod"}, True),
         ("jobs", {}, False),
     ],
 )
@@ -106,3 +107,12 @@ def test_reader_of_all_pods_keeps_ours_and_those_that_use_room(
     assert pod is not None
     assert (pod.name, pod.node) == (f"{namespace}/p", "a" if uses_room else "")
     assert pod.own == (read_pod(raw) if is_own else None)
+
+
+def test_cpu_behind_a_thousand_other_names_is_counted() -> None:
+    """Names are sorted where they are written."""
+    names = {f"a.b/{number:04}": "1" for number in range(3000)} | {"cpu": "60"}
+    bound = read_bound_pod(a_pod({}, containers=[{"name": "task", "resources": {"requests": names}}]))
+    assert bound is not None
+    assert bound.asks["cpu"] == 60_000
+    assert len(bound.asks) == MOST_NAMES + 1

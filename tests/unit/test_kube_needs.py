@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.kube.needs import needs_of_manifest
-from dispatcher.model.needs import PodNeeds, Requirement, Term, Toleration
+from dispatcher.kube.pods import needs_of_manifest
+from dispatcher.model.needs import PodNeeds, Requirement, SelectorTerm, Toleration
 
 ONE_POD = ("pods", 1000)
 
@@ -68,8 +68,8 @@ def test_constraints_are_read() -> None:
         selector=(("a", "y"), ("b", "x")),
         tolerations=(Toleration("k", "Equal", "v"), Toleration("", "Exists", "", "NoExecute")),
         terms=(
-            Term((Requirement("a", "In", ("1", "2")),)),
-            Term((), (Requirement("metadata.name", "NotIn", ("n1",)),)),
+            SelectorTerm((Requirement("a", "In", ("1", "2")),)),
+            SelectorTerm((), (Requirement("metadata.name", "NotIn", ("n1",)),)),
         ),
         priority_class="high",
         never_preempts=True,

@@ -8,10 +8,10 @@ import pytest
 
 from dispatcher.jobs.manifest import build_job
 from dispatcher.kube.objects import encode, read_job, read_phase, read_status
-from dispatcher.kube.wire import Event, Meta, Page, full_name
+from dispatcher.kube.wire import Event, ListPage, Meta, full_name
 from dispatcher.model.jobs import Job, LaunchCache, Phase
-from dispatcher.model.launches import Launch
-from tests.builders import DATABASE_ID, IMAGE, SITE, a_task, a_template, an_order
+from dispatcher.model.launches import Launch, is_same
+from tests.rig.builders import DATABASE_ID, IMAGE, SITE, a_task, a_template, an_order
 from tests.unit.wire import AT, DOMAIN, THEN, a_condition, written
 
 
@@ -68,6 +68,7 @@ def test_job_says_where_its_cache_was_if_it_has_one() -> None:
 @pytest.mark.parametrize("value", [None, "", "x", "1.5", "9" * 60 + "x"])
 def test_a_job_without_our_numbers_is_not_ours(label: str, value: str | None) -> None:
     wire = a_wire_job()
+    wire["metadata"]["name"] = "named-by-somebody"
     labels = wire["metadata"]["labels"]
     del labels[f"{DOMAIN}/{label}"]
     if value is not None:
@@ -75,9 +76,10 @@ def test_a_job_without_our_numbers_is_not_ours(label: str, value: str | None) ->
     assert read_job(written(wire)) is None
 
 
-@pytest.mark.parametrize("number", ["0", "-1", str(2**63)])
+@pytest.mark.parametrize("number", ["0", str(2**63)])
 def test_a_job_with_an_impossible_row_id_is_not_ours(number: str) -> None:
     wire = a_wire_job()
+    wire["metadata"]["name"] = f"dispatcher-{number}-0123abcd-1"
     wire["metadata"]["labels"][f"{DOMAIN}/task-id"] = number
     assert read_job(written(wire)) is None
 
@@ -85,16 +87,83 @@ def test_a_job_with_an_impossible_row_id_is_not_ours(number: str) -> None:
 @pytest.mark.parametrize("number", [1, 2**63 - 1])
 def test_a_job_with_any_possible_row_id_is_ours(number: int) -> None:
     wire = a_wire_job()
-    wire["metadata"]["labels"][f"{DOMAIN}/task-id"] = str(number)
-    assert job_of(wire).task_id == number
+    wire["metadata"]["name"] = f"dispatcher-{number}-0123abcd-7r12"
+    job = job_of(wire)
+    assert (job.task_id, job.attempt, job.launch) == (number, 7, 12)
+
+
+@pytest.mark.parametrize(
+    ("label", "value"),
+    [("app.kubernetes.io/managed-by", "argocd"), (f"{DOMAIN}/installation", "other"), (f"{DOMAIN}/launch", "9"),
+     (f"{DOMAIN}/task-id", None)],
+)  # fmt: skip
+def test_a_job_whose_labels_were_changed_is_known_by_its_name(label: str, value: str | None) -> None:
+    wire = a_wire_job()
+    before = job_of(wire)
+    assert before.lacks == ""
+    wire["metadata"]["labels"] |= {label: value}
+    if value is None:
+        del wire["metadata"]["labels"][label]
+    assert msgspec.structs.replace(job_of(wire), lacks="") == before
+    assert job_of(wire).lacks == f"{label} is {'gone' if value is None else repr(value)}"
+
+
+@pytest.mark.parametrize(("letters", "is_told"), [(100, False), (6000, False), (8300, True), (200_000, True)])
+def test_size_is_that_of_much_text_alone(letters: int, is_told: bool) -> None:
+    """A list leaves out apiVersion and kind, and a Job must be the same there as in a watch."""
+    wire = a_wire_job()
+    wire["spec"]["template"]["spec"]["containers"][0]["args"] = ["x" * letters]
+    listed = {key: value for key, value in wire.items() if key not in {"apiVersion", "kind"}}
+    assert job_of(listed) == job_of(wire)
+    assert (job_of(wire).size > letters) is is_told
+
+
+def test_job_of_another_name_is_known_by_its_labels_and_lacks_none() -> None:
+    wire = a_wire_job()
+    wire["metadata"]["name"] = "named-by-somebody"
+    job = job_of(wire)
+    assert (job.task_id, job.attempt, job.launch, job.lacks) == (42, 2, 3, "")
+
+
+@pytest.mark.parametrize(
+    ("note", "since"), [(AT, THEN), (None, None), ("", None), ("yesterday", None), ("2026-01-01T00:00:00", None)]
+)
+def test_time_of_the_first_disruption_is_read_if_it_is_one_of_ours(note: str | None, since: object) -> None:
+    wire = a_wire_job()
+    wire["metadata"]["annotations"] |= {f"{DOMAIN}/disrupted-since": note} if note is not None else {}
+    assert job_of(wire).disrupted_since == since
 
 
 @pytest.mark.fault(51)
-@pytest.mark.parametrize("annotation", ["identity", "database-id"])
-def test_a_job_without_our_identity_is_not_ours_despite_its_labels(annotation: str) -> None:
+def test_a_job_without_our_identity_is_not_ours_despite_its_labels() -> None:
     wire = a_wire_job()
-    del wire["metadata"]["annotations"][f"{DOMAIN}/{annotation}"]
+    wire["metadata"]["name"] = "named-by-somebody"
+    del wire["metadata"]["annotations"][f"{DOMAIN}/identity"]
     assert read_job(written(wire)) is None
+    squatting = a_wire_job()
+    squatting["metadata"] |= {"annotations": {}, "labels": {}}
+    assert read_job(written(squatting)) is None
+
+
+@pytest.mark.parametrize("notes", [{}, None])
+def test_a_job_whose_annotations_somebody_removed_is_known_by_its_name(notes: dict[str, str] | None) -> None:
+    wire = a_wire_job()
+    before = job_of(wire)
+    wire["metadata"]["annotations"] = notes
+    job = job_of(wire)
+    assert (job.task_id, job.attempt, job.launch) == (before.task_id, before.attempt, before.launch)
+    assert is_same(job.identity, before.identity)
+    assert not is_same(job.identity, "0" * 64)
+    assert job.lacks == f"{DOMAIN}/identity is gone"
+
+
+def test_a_job_whose_identity_somebody_changed_is_known_by_its_name() -> None:
+    wire = a_wire_job()
+    before = job_of(wire)
+    wire["metadata"]["annotations"][f"{DOMAIN}/identity"] = "x"
+    job = job_of(wire)
+    assert is_same(job.identity, before.identity)
+    assert job.lacks == f"{DOMAIN}/identity is another"
 
 
 def test_a_foreign_object_is_not_ours() -> None:
@@ -110,6 +179,16 @@ def test_an_unreadable_count_is_zero(value: str) -> None:
     wire["metadata"]["annotations"] |= {f"{DOMAIN}/unstarted": value, f"{DOMAIN}/disrupted": value}
     job = job_of(wire)
     assert (job.unstarted, job.disrupted) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("written", "codes"), [("2,64-66", {2, 64, 65, 66}), (None, set()), ("x", set()), ("0", set()), ("1-999", set())]
+)
+def test_final_codes_that_somebody_has_spoilt_end_no_row(written: str | None, codes: set[int]) -> None:
+    wire = a_wire_job()
+    if written is not None:
+        wire["metadata"]["annotations"][f"{DOMAIN}/final-codes"] = written
+    assert job_of(wire).final_codes == codes
 
 
 def test_fields_that_an_older_version_did_not_write_have_defaults() -> None:
@@ -160,6 +239,8 @@ def test_a_deleted_or_suspended_job_is_read_as_such() -> None:
     assert job_of(a_wire_job(metadata__deletionTimestamp=AT)).deleting
     assert job_of(a_wire_job(spec__suspend=True)).suspended
     assert not job_of(a_wire_job(spec__suspend=None)).suspended
+    assert job_of(a_wire_job(spec__parallelism=0)).suspended
+    assert not job_of(a_wire_job(spec__parallelism=1)).suspended
 
 
 @pytest.mark.parametrize(
@@ -171,8 +252,11 @@ def test_a_deleted_or_suspended_job_is_read_as_such() -> None:
         ([], ""),
     ],
 )
-def test_the_image_comes_from_the_container_task(containers: list[dict[str, str]], image: str) -> None:
-    assert job_of(a_wire_job(spec__template={"spec": {"containers": containers}})).image == image
+def test_the_image_is_the_one_that_was_asked_for(containers: list[dict[str, str]], image: str) -> None:
+    job = a_wire_job(spec__template={"spec": {"containers": containers}})
+    assert job_of(job).image == IMAGE
+    del job["metadata"]["annotations"][f"{DOMAIN}/image"]  # of an older version
+    assert job_of(job).image == image
 
 
 # Lists, events, failures
@@ -183,11 +267,13 @@ def test_the_image_comes_from_the_container_task(containers: list[dict[str, str]
 )
 def test_a_list_without_its_version_is_a_fault(body: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(body, type=Page)
+        msgspec.json.decode(body, type=ListPage)
 
 
 def test_a_page_has_its_version_and_its_continue_token() -> None:
-    page = msgspec.json.decode(b'{"metadata": {"resourceVersion": "7", "continue": "next"}, "items": [{}]}', type=Page)
+    page = msgspec.json.decode(
+        b'{"metadata": {"resourceVersion": "7", "continue": "next"}, "items": [{}]}', type=ListPage
+    )
     assert (page.metadata.resource_version, page.metadata.continue_, len(page.items)) == ("7", "next", 1)
 
 

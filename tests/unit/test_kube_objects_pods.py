@@ -19,7 +19,9 @@ def pod_of(status: dict[str, Any] | None = None, **metadata: Any) -> Pod:
         "name": "p", "uid": "pod-uid", "creationTimestamp": AT, "ownerReferences": owners,
         "labels": {f"{DOMAIN}/queue": "q"}, "annotations": {f"{DOMAIN}/shape": "small"},
     }  # fmt: skip
-    pod = read_pod(written({"metadata": meta | metadata, "spec": {"nodeName": "node-1"}, "status": status or {}}))
+    names = [one["name"] for one in (status or {}).get("containerStatuses", ())]
+    spec = {"nodeName": "node-1", "containers": [{"name": name} for name in names]}
+    pod = read_pod(written({"metadata": meta | metadata, "spec": spec, "status": status or {}}))
     assert pod is not None
     return pod
 

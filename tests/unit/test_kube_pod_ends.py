@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dispatcher.kube.objects import read_pod
-from dispatcher.kube.pod_ends import MOST_OUTPUT
+from dispatcher.kube.pods import MOST_OUTPUT
 from dispatcher.model.cluster import Pod, PodEnd
 from tests.unit.wire import AT, THEN, written
 
@@ -111,3 +111,30 @@ def test_long_output_keeps_its_end_and_a_long_reason_its_beginning() -> None:
 )
 def test_a_pending_pod_says_what_it_waits_for(status: dict[str, Any], message: str) -> None:
     assert pod_of(status).waiting_message == message
+
+
+CONDITION = {"type": "DisruptionTarget", "status": "True"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "status", "told"),
+    [
+        ({}, {}, False),
+        ({"deletionTimestamp": "2026-07-01T12:00:30Z", "deletionGracePeriodSeconds": 30}, {}, True),
+        ({"deletionTimestamp": "2026-07-01T12:00:31Z", "deletionGracePeriodSeconds": 30}, {}, False),
+        ({"deletionTimestamp": "2026-07-01T12:00:01Z"}, {}, False),
+        ({}, {"reason": "DeadlineExceeded"}, True),
+        ({}, {"conditions": [CONDITION | {"lastTransitionTime": "2026-07-01T11:59:59Z"}]}, True),
+        ({}, {"conditions": [CONDITION | {"lastTransitionTime": "2026-07-01T12:00:01Z"}]}, False),
+        ({}, {"conditions": [CONDITION]}, True),
+    ],
+    ids=["never", "deleted at its end", "deleted after its end", "without grace, after its end", "kubelet", "disrupted",
+         "disrupted after its end", "disrupted at an unknown time"],
+)  # fmt: skip
+def test_container_was_told_to_stop_if_that_came_before_its_end(
+    metadata: dict[str, Any], status: dict[str, Any], told: bool
+) -> None:
+    ended = {"exitCode": 0, "finishedAt": "2026-07-01T12:00:00Z"}
+    statuses = {"phase": "Succeeded", "containerStatuses": [{"name": "task", "state": {"terminated": ended}}]}
+    pod = read_pod(written({"metadata": {"name": "p", **metadata}, "spec": {}, "status": statuses | status}))
+    assert (pod.exit is not None and pod.exit.was_told) == told

@@ -5,12 +5,19 @@ from typing import Any
 
 import pytest
 
-from dispatcher.kube.pod_refusals import LONGEST_MESSAGE, MOST_JOBS, WireEvent, jobs_without_pod, next_jobs, refusal_of
-from dispatcher.kube.wire import Meta
+from dispatcher.kube.events import (  # fmt: skip
+    LONGEST_MESSAGE,
+    MOST_JOBS,
+    cause_of,
+    jobs_without_pod,
+    next_jobs,
+    refusal_of,
+)
+from dispatcher.kube.wire import Meta, WireEvent
 from dispatcher.model.cluster import LONG_AGO, PodRefusal
 from dispatcher.model.jobs import Job
 from dispatcher.model.snapshot import ClusterView
-from tests.builders import NOW, a_failed_job, a_job, a_pod, ago
+from tests.rig.builders import NOW, a_failed_job, a_job, a_pod, ago
 
 
 def an_event(first: float | None, last: float | None = None, message: str = "no") -> WireEvent:
@@ -27,12 +34,12 @@ def test_job_without_events_is_not_refused() -> None:
 
 def test_refusal_began_with_the_first_event_and_has_the_words_of_the_last() -> None:
     events = [an_event(20, 5, "newest"), an_event(60, 50, "oldest"), an_event(30, 10, "between")]
-    assert refusal_of(events) == PodRefusal(ago(60), "newest", False)
+    assert refusal_of(events) == PodRefusal(ago(60), "newest", is_outage=True)
 
 
 def test_event_without_times_counts_from_its_creation() -> None:
-    assert refusal_of([WireEvent(Meta(creation_timestamp=ago(7)))]) == PodRefusal(ago(7), "", False)
-    assert refusal_of([WireEvent()]) == PodRefusal(LONG_AGO, "", False)
+    assert refusal_of([WireEvent(Meta(creation_timestamp=ago(7)))]) == PodRefusal(ago(7), "", is_outage=True)
+    assert refusal_of([WireEvent()]) == PodRefusal(LONG_AGO, "", is_outage=True)
 
 
 def test_quota_is_told_from_other_refusals() -> None:
@@ -40,6 +47,37 @@ def test_quota_is_told_from_other_refusals() -> None:
     found = refusal_of([an_event(1, 1, words)])
     assert found is not None
     assert found.is_quota
+
+
+BY_A_RULE = [
+    'Error creating: pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true',
+    'Error creating: pods "a" is forbidden: error looking up service account jobs/x: serviceaccount "x" not found',
+    'Error creating: admission webhook "validate.example" denied the request: no team label',
+    "Error creating: pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+    'Error creating: Pod "a" is invalid: spec.containers[0].image: Required value',
+]
+OF_NOBODY = [
+    'Error creating: Internal error occurred: failed calling webhook "w.example": Post "https://w": connection refused',
+    'Error creating: Internal error occurred: failed calling webhook "w.example": context deadline exceeded',
+    "Error creating: etcdserver: request timed out",
+    "Error creating: the server is currently unable to handle the request",
+    "Error creating: Timeout: request did not complete within requested timeout - context deadline exceeded",
+    "Error creating: the server has received too many requests and has asked us to try again later",
+]
+
+
+@pytest.mark.parametrize("words", BY_A_RULE)
+def test_refusal_by_a_rule_is_about_the_pod(words: str) -> None:
+    found = refusal_of([an_event(1, 1, words)])
+    assert found is not None
+    assert (found.is_outage, cause_of(found)) == (False, "refused")
+
+
+@pytest.mark.parametrize("words", OF_NOBODY)
+def test_server_that_does_not_answer_refuses_no_pod(words: str) -> None:
+    found = refusal_of([an_event(1, 1, words)])
+    assert found is not None
+    assert (found.is_outage, cause_of(found)) == (True, "outage")
 
 
 def test_long_message_of_a_server_is_cut() -> None:

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
-from dispatcher.kube.needs import needs_of_manifest
-from dispatcher.kube.quotas import read_quota
-from dispatcher.model.quotas import Quota, Scope
+from dispatcher.kube.capacity import read_quota
+from dispatcher.kube.pods import needs_of_manifest
+from dispatcher.model.cluster import Quota, Scope
 from tests.unit.rooms import amounts_of
 
 
@@ -35,7 +35,7 @@ def unreadable() -> float:
     return REGISTRY.get_sample_value("dispatcher_unreadable_amounts_total", {"resource": "resourcequotas"}) or 0
 
 
-@pytest.mark.parametrize("amount", ["", "lots", "1e999999", "--1", "1.5.2", "٣"])
+@pytest.mark.parametrize("amount", ["", "lots", "1e3e3", "--1", "1.5.2", "٣"])
 def test_unreadable_amount_holds_nothing(amount: str) -> None:
     before = unreadable()
     assert read(status={"hard": {"pods": amount, "cpu": "2"}, "used": {"pods": "1"}}).hard == amounts_of({"cpu": "2"})

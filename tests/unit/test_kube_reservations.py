@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.kube.reservations import Waiting, read_reservation, read_waiting
+from dispatcher.kube.reservations import PodWithoutNode, read_reservation, read_waiting
 
 META = {"name": "r", "namespace": "team", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
 SPEC = {"nodeName": "a", "resources": {"cpu": "2", "memory": 5}, "target": {"taskId": 7}, "ttlSeconds": 60}
@@ -37,7 +37,7 @@ def test_an_unreadable_reservation_holds_nothing_and_is_logged(spec: dict[str, A
     assert [(line["name"], line["log_level"]) for line in told] == [("team/r", "warning")]
 
 
-@pytest.mark.parametrize("amount", ["1e1000", "much", "-1", "0"])
+@pytest.mark.parametrize("amount", ["1e", "much", "-1", "0"])
 def test_an_invalid_amount_is_not_held(amount: str) -> None:
     one = read_reservation(kept(resources={"cpu": amount, "memory": "1"}))
     assert one is not None
@@ -51,4 +51,4 @@ def test_a_waiting_pod_has_the_message_of_kube_scheduler() -> None:
     ]
     for told, why in ((conditions, "0/1 nodes"), ([], "")):
         raw = msgspec.json.encode({"metadata": META, "status": {"conditions": told}})
-        assert read_waiting(raw) == Waiting("team/r", "u", why)
+        assert read_waiting(raw) == PodWithoutNode("team/r", "u", why)

@@ -5,7 +5,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from dispatcher.kube.server_clock import ServerClock
+from dispatcher.kube.client import ServerClock
 
 SERVER = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

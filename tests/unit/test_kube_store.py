@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from dispatcher.kube.store import Store
+from dispatcher.kube.reflector import Store
 from dispatcher.model.cluster import Node
-from tests.builders import a_node
+from tests.rig.builders import a_node
 
 
 def a_store(*nodes: Node, version: str = "100", now: float = 50) -> Store[Node]:

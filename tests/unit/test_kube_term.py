@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.kube.term import RELEASED_SECONDS, Record, Sight, look_again, margin, pause, trusted_until
+from dispatcher.kube.lease import RELEASED_SECONDS, Record, Sight, look_again, margin, pause, trusted_until
 
 NEVER = float("-inf")
 Changes = dict[str, Any]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from dispatcher.local.environment import CreateContainerConfigFault, expand, field, references, resolve
+from dispatcher_demo.node.containers import CreateContainerConfigFault, expand, field, references, resolve
 from tests.controlplane.api import Json
 from tests.controlplane.player import played_container
 from tests.controlplane.programs import TaskCalls, play_task

@@ -7,15 +7,21 @@ from typing import Any
 
 import pytest
 
-from dispatcher.local.containers import build_order, why_refused, why_too_big
-from dispatcher.local.facts import Order, Seen
-from dispatcher.local.statuses import DEADLINE, Reasons, build_refusal, build_status
-from dispatcher.local.syncing import Step, plan_step
+from dispatcher_demo.node.containers import build_order, why_refused, why_too_big
+from dispatcher_demo.node.kubelet import PodRound, plan_step
+from dispatcher_demo.node.statuses import (
+    DEADLINE,
+    ContainerReasons,
+    ProcessOrder,
+    ProcessState,
+    build_refusal,
+    build_status,
+)
 
 Json = dict[str, Any]
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC).timestamp()
-UP, FINE = Seen(started_at=NOW - 5), Seen(started_at=NOW - 5, ended_at=NOW - 1, exit_code=0)
-BAD = Seen(started_at=NOW - 5, ended_at=NOW - 1, exit_code=3, tail="boom\n")
+UP, FINE = ProcessState(started_at=NOW - 5), ProcessState(started_at=NOW - 5, ended_at=NOW - 1, exit_code=0)
+BAD = ProcessState(started_at=NOW - 5, ended_at=NOW - 1, exit_code=3, tail="boom\n")
 
 
 def a_container(name: str = "task", **fields: Any) -> Json:
@@ -77,17 +83,17 @@ class TestOrders:
 
     def test_bare_container_gets_a_path_and_works_in_the_root_folder(self) -> None:
         order = build_order(a_container(), a_pod(), {}, {})
-        assert isinstance(order, Order)
+        assert isinstance(order, ProcessOrder)
         assert (order.argv, order.cwd, list(order.env)) == (["work"], "/", ["PATH"])
 
 
-def step(pod: Json, seen: Seen | None, ending: Mapping[str, Any] | None = None) -> Step:
+def step(pod: Json, seen: ProcessState | None, ending: Mapping[str, Any] | None = None) -> PodRound:
     return plan_step(pod, {"task": seen}, dict(ending or {}), NOW)
 
 
 class TestSteps:
     def test_bound_pod_is_started_and_one_deleted_before_that_is_removed(self) -> None:
-        assert step(a_pod(), None) == Step(start=True)
+        assert step(a_pod(), None) == PodRound(start=True)
         gone = step(a_pod(meta=DELETED), None)
         assert gone.delete
         assert gone.status is not None
@@ -102,18 +108,23 @@ class TestSteps:
 
     def test_half_started_pod_is_started_further_or_ended(self) -> None:
         half = {"a": UP, "b": None}
-        assert plan_step(a_pod(a_container("a"), a_container("b")), half, {}, NOW) == Step(start=True)
+        assert plan_step(a_pod(a_container("a"), a_container("b")), half, {}, NOW) == PodRound(start=True)
         going = a_pod(a_container("a"), a_container("b"), meta=DELETED)
         assert plan_step(going, half, {}, NOW).end_as == ""
         assert plan_step(going, {"a": BAD, "b": None}, {"at": NOW, "reason": ""}, NOW).delete
 
     def test_order_stays_open_until_its_container_starts_or_ends(self) -> None:
-        assert [one.is_ordered for one in (Seen(), UP, FINE, Seen(is_gone=True))] == [True, False, False, False]
+        assert [one.is_ordered for one in (ProcessState(), UP, FINE, ProcessState(is_gone=True))] == [
+            True,
+            False,
+            False,
+            False,
+        ]
 
     def test_status_is_written_once_for_each_change(self) -> None:
         status = step(a_pod(), UP).status
         assert status is not None
-        assert step(a_pod(status=status), UP) == Step()
+        assert step(a_pod(status=status), UP) == PodRound()
 
     def test_deleted_pod_is_terminated_killed_after_its_grace_and_then_removed(self) -> None:
         running = a_pod(meta=DELETED)
@@ -124,10 +135,10 @@ class TestSteps:
         over = step(running, BAD, {"at": NOW - 5, "reason": ""})
         assert over.delete
         assert over.status is not None
-        assert step(a_pod(meta=DELETED, status=over.status), BAD) == Step(delete=True)
+        assert step(a_pod(meta=DELETED, status=over.status), BAD) == PodRound(delete=True)
 
     def test_ended_pod_stays_as_it_is(self) -> None:
-        assert step(a_pod(status={"phase": "Failed"}), BAD) == Step()
+        assert step(a_pod(status={"phase": "Failed"}), BAD) == PodRound()
 
     @pytest.mark.parametrize(("began", "is_late"), [("2026-05-01T11:59:50Z", True), ("2026-05-01T11:59:51Z", False)])
     def test_an_active_deadline_counts_from_the_pods_start(self, began: str, is_late: bool) -> None:
@@ -143,9 +154,11 @@ class TestSteps:
         assert (status["phase"], status["reason"], status["message"]) == ("Failed", *DEADLINE)
 
 
-def status_of(seen: Mapping[str, Seen | None], reasons: Reasons | None = None, **container: Any) -> Json:
+def status_of(
+    seen: Mapping[str, ProcessState | None], reasons: ContainerReasons | None = None, **container: Any
+) -> Json:
     pod = a_pod(*(a_container(name, **container) for name in seen))
-    return build_status(pod, seen, reasons or Reasons(), NOW)
+    return build_status(pod, seen, reasons or ContainerReasons(), NOW)
 
 
 class TestStatuses:
@@ -153,16 +166,18 @@ class TestStatuses:
         ("seen", "phase"),
         [
             ({"a": None, "b": None}, "Pending"),
-            ({"a": Seen(), "b": None}, "Pending"),
+            ({"a": ProcessState(), "b": None}, "Pending"),
             ({"a": UP, "b": None}, "Running"),
             ({"a": FINE, "b": UP}, "Running"),
             ({"a": BAD, "b": UP}, "Running"),
             ({"a": FINE, "b": FINE}, "Succeeded"),
             ({"a": FINE, "b": BAD}, "Failed"),
-            ({"a": FINE, "b": Seen(is_gone=True)}, "Failed"),
+            ({"a": FINE, "b": ProcessState(is_gone=True)}, "Failed"),
         ],
     )
-    def test_the_phase_is_that_of_all_containers_together(self, seen: dict[str, Seen | None], phase: str) -> None:
+    def test_the_phase_is_that_of_all_containers_together(
+        self, seen: dict[str, ProcessState | None], phase: str
+    ) -> None:
         assert status_of(seen)["phase"] == phase
 
     def test_pod_is_ready_while_all_its_containers_run(self) -> None:
@@ -178,15 +193,15 @@ class TestStatuses:
             {"type": "Initialized", "status": "False", "lastTransitionTime": since},
             {"type": "PodScheduled", "status": "True"},
         ]
-        status = build_status(a_pod(status={"conditions": before}), {"task": UP}, Reasons(), NOW)
+        status = build_status(a_pod(status={"conditions": before}), {"task": UP}, ContainerReasons(), NOW)
         times = {one["type"]: one.get("lastTransitionTime") for one in status["conditions"]}
         assert (times["Ready"], times["Initialized"], times["PodScheduled"]) == (since, "2026-05-01T12:00:00Z", None)
 
     def test_status_names_what_keeps_a_container_waiting(self) -> None:
-        reasons = Reasons(waiting=("CreateContainerConfigError", "no such secret"))
+        reasons = ContainerReasons(waiting=("CreateContainerConfigError", "no such secret"))
         (container,) = status_of({"task": None}, reasons)["containerStatuses"]
         assert container["state"] == {"waiting": {"reason": "CreateContainerConfigError", "message": "no such secret"}}
-        (container,) = status_of({"task": Seen()})["containerStatuses"]
+        (container,) = status_of({"task": ProcessState()})["containerStatuses"]
         assert container["state"] == {"waiting": {"reason": "ContainerCreating"}}
 
     def test_status_of_a_failure_has_the_log_if_the_container_asks_for_it(self) -> None:
@@ -196,7 +211,7 @@ class TestStatuses:
         assert "message" not in status_of({"task": BAD})["containerStatuses"][0]["state"]["terminated"]
 
     def test_container_that_could_not_start_began_in_1970_as_with_the_real_kubelet(self) -> None:
-        never = Seen(ended_at=NOW, fault="no such file")
+        never = ProcessState(ended_at=NOW, fault="no such file")
         ended = status_of({"task": never})["containerStatuses"][0]["state"]["terminated"]
         assert (ended["exitCode"], ended["reason"], ended["startedAt"]) == (128, "StartError", "1970-01-01T00:00:00Z")
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.explain.launches import LaunchFacts
-from dispatcher.programs.logs import LONGEST_PIECE, Wanted, is_to_come, texts_of, what_is_left
-from tests.builders import NOW
+from dispatcher.commands.logs import LONGEST_PIECE, LogSelection, is_to_come, texts_of, what_is_left
+from dispatcher.views.launches import LaunchFacts
+from tests.rig.builders import NOW
 from tests.unit.test_explain_command import an_explanation
 
 OPEN = LaunchFacts(attempt=2, launch=1, pod="p", logs="kubectl logs p")
@@ -62,7 +62,7 @@ def test_container_that_may_still_start_is_waited_for(
     wanted: dict[str, Any], status: str, launches: list[LaunchFacts], waits: bool
 ) -> None:
     found = an_explanation(status=status, attempt=2, launches=launches)
-    assert is_to_come(found, Wanted(7, follow=True, **wanted)) is waits
+    assert is_to_come(found, LogSelection(7, follow=True, **wanted)) is waits
 
 
 @pytest.mark.parametrize(

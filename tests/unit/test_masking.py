@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.dashboard.masking import HIDDEN, masked
-from tests.builders import a_manifest
+from dispatcher.views.row_page import HIDDEN, masked
+from tests.rig.builders import a_manifest
 
 SECRET = "planted-secret-91cd"
 KEY = {"secretKeyRef": {"name": "db", "key": "password"}}

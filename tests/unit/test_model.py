@@ -6,12 +6,12 @@ import pytest
 from dispatcher.model.jobs import LaunchGroup, Phase
 from dispatcher.model.tasks import TERMINAL, Status
 from dispatcher.model.verdicts import PARKED, HoldReason
-from tests.builders import IMAGE, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod, a_snapshot, a_task
+from tests.rig.builders import IMAGE, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod, a_snapshot, a_task
 
 ORDER_OF_THE_GATES = [
     "UnknownTemplate", "InvalidTemplate", "PolicyDenied", "NotDue", "Paused",
-    "NameCollision", "Poison", "ExitedWithoutReport", "LaunchesExhausted", "FailuresExhausted", "Finishing", "Backoff",
-    "TemplateFailing",
+    "NameCollision", "Poison", "ExitedWithoutReport", "LaunchesExhausted", "DisruptedTooOften",
+    "FailuresExhausted", "Finishing", "Backoff", "JobChanged", "TemplateFailing",
     "DispatcherNotReady",
     "NeverFits",
     "SubmitterCap", "QueueCap", "JobCap", "QuotaExceeded", "PendingPods", "NoRoomNow", "RateLimited", "NextCycle",
@@ -20,15 +20,15 @@ ORDER_OF_THE_GATES = [
 
 
 def test_hold_reasons_are_declared_in_the_order_of_the_gates() -> None:
-    launched_already = {"Launched", "NodeLost"}
-    assert [reason for reason in HoldReason if reason not in launched_already] == ORDER_OF_THE_GATES
+    told_by_no_gate = {"Launched", "NodeLost", "Unjudged"}
+    assert [reason for reason in HoldReason if reason not in told_by_no_gate] == ORDER_OF_THE_GATES
 
 
 def test_parked_reasons_are_those_that_the_janitor_may_end() -> None:
     """docs/protocol.md, section 6, the list under the table."""
     assert {str(reason) for reason in PARKED} == {
         "UnknownTemplate", "InvalidTemplate", "PolicyDenied", "NameCollision", "Poison", "ExitedWithoutReport",
-        "LaunchesExhausted", "FailuresExhausted",
+        "LaunchesExhausted", "DisruptedTooOften", "FailuresExhausted",
     }  # fmt: skip
 
 

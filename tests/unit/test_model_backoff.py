@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.model.backoff import doubled
+from dispatcher.model.errors import doubled
 
 
 @pytest.mark.parametrize(("times", "pause"), [(0, 0.5), (1, 1), (4, 8), (5, 15), (10**6, 15)])

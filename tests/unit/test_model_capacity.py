@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.amounts import Amounts
-from dispatcher.model.capacity import BoundPod, FreeCapacity, NodeCapacities
-from dispatcher.model.cluster import Node
-from tests.builders import NOW, later
+from dispatcher.model.cluster import BoundPod, FreeCapacity, Node, NodeCapacities
+from dispatcher.model.resources import Amounts
+from tests.rig.builders import NOW, later
 
 LARGE = {"cpu": 8000, "memory": 1000, "pods": 110_000}
 SMALL = {"cpu": 1000, "memory": 100, "pods": 1000}

@@ -2,8 +2,8 @@
 
 import pytest
 
+from dispatcher.model.cluster import JOBS, Quota, Quotas, Scope, is_full_of_objects
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.quotas import JOBS, Quota, Quotas, Scope
 from tests.unit.rooms import amounts_of, needs
 
 LIMITED = needs("1", "1Gi", limits=tuple(amounts_of({"cpu": "2", "memory": "1Gi"}).items()))
@@ -39,6 +39,15 @@ def test_quota_counts_each_resource_by_its_name(name: str, hard: str, enough: st
     enough_left = Quotas((a_quota({name: hard}, {name: enough}),))
     assert [enough_left.why_not(wanted) for _ in range(2)] == ["", ""]
     assert name in Quotas((a_quota({name: hard}, {name: too_much}),)).why_not(wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "used", "is_full"),
+    [(JOBS, "9", False), (JOBS, "10", True), ("count/pods", "10", True), ("pods", "10", False), ("cpu", "10", False)],
+)
+def test_quota_that_counts_finished_objects_can_be_full_of_them(name: str, used: str, is_full: bool) -> None:
+    assert is_full_of_objects([a_quota({name: "10"}, {name: used})]) is is_full
+    assert not is_full_of_objects([])
 
 
 def test_quota_tells_what_is_asked_used_and_allowed() -> None:

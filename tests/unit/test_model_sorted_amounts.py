@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.sorted_amounts import SortedAmounts
+from dispatcher.admission.room_view import SortedAmounts
 
 NAMES = st.sampled_from("abcdef")
 AMOUNTS = st.integers(-3, 3)

@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.dashboard.addresses import ADDRESSES, API
-from dispatcher.dashboard.openapi import openapi
-from dispatcher.dashboard.server import Dashboard
-from dispatcher.explain.explanation import Explanation
-from dispatcher.model.history import Wanted
+from dispatcher.model.history import RowFilter
+from dispatcher.views.answers import ADDRESSES, API, openapi
+from dispatcher.views.explanation import Explanation
+from dispatcher.views.server import Dashboard
 
 FOUND = openapi("1.2.3")
 
@@ -51,7 +50,7 @@ def test_parameters_of_a_path_are_those_in_its_braces() -> None:
 def test_filters_are_those_of_the_list_of_rows() -> None:
     (rows,) = [described for path, described in FOUND["paths"].items() if path.endswith("/tasks")]
     by_name = {one["name"]: one["schema"] for one in rows["get"]["parameters"]}
-    assert set(by_name) == set(Wanted.__struct_fields__)
+    assert set(by_name) == set(RowFilter.__struct_fields__)
     assert not list(references(list(by_name.values())))
     assert by_name["limit"] == {"type": "integer", "minimum": 1, "maximum": 500, "default": 100}
 
@@ -73,3 +72,33 @@ def test_the_version_is_told_and_all_is_json() -> None:
 def test_no_answer_has_a_field_for_what_a_row_keeps_to_itself(name: str) -> None:
     schemas = FOUND["components"]["schemas"].values()
     assert not [schema for schema in schemas if name in schema.get("properties", {})]
+
+
+def test_every_operation_has_a_name_of_its_own() -> None:
+    names = [described["get"]["operationId"] for described in FOUND["paths"].values()]
+    assert len(set(names)) == len(names) == len(ADDRESSES)
+    assert all(re.fullmatch("get[A-Z][A-Za-z]+", name) for name in names)
+
+
+def test_every_status_that_any_address_may_send_is_described() -> None:
+    fault = {"schema": {"$ref": "#/components/schemas/ApiRefusal"}}
+    for path, described in FOUND["paths"].items():
+        told = described["get"]["responses"]
+        assert {"200", "400", "403", "429", "503"} <= set(told), path
+        assert all(one["content"]["application/json"] == fault for status, one in told.items() if status != "200")
+
+
+def test_parameters_tell_what_they_take() -> None:
+    by_path = {path.removeprefix(API): one["get"].get("parameters", ()) for path, one in FOUND["paths"].items()}
+    schemas = {path: {one["name"]: one["schema"] for one in given} for path, given in by_path.items()}
+    assert schemas["/tasks/{id}"]["id"] == {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}
+    label = schemas["/tasks"]["label"]["anyOf"][0]["pattern"].replace("\\u0000", "\x00")
+    assert [bool(re.search(label, one)) for one in ("a=b", "a=", "=b", "a", "a=\0")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    text = schemas["/batches"]["batch"]["anyOf"][0]["pattern"].replace("\\u0000", "\x00")
+    assert [bool(re.search(text, one)) for one in ("", "nightly 5", "a\0")] == [True, True, False]

@@ -1,23 +1,24 @@
 """The waiting rows are counted every 30 s at most, and the gauges show the last cycle on the leader."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
-from dispatcher.admission.last_cycle import LastCycle, Told
-from dispatcher.dashboard.asking import NotYet
-from dispatcher.dashboard.overview import COUNT_SECONDS, Overview
-from dispatcher.dashboard.view import EstimateRecord
-from dispatcher.explain.status import Installation
+from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.model.errors import DatabaseAway
-from dispatcher.model.tasks import QueueCount
+from dispatcher.model.tasks import EndCount, QueueCount
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_picture, a_queue, a_snapshot, ago
+from dispatcher.views.counting import COUNT_SECONDS, Overview
+from dispatcher.views.first_page import EstimateRecord
+from dispatcher.views.reads import NotYet
+from dispatcher.views.status import InstallationIdentity
+from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago
 
 WAITING, OLDEST = "dispatcher_waiting_tasks", "dispatcher_oldest_wait_seconds"
 
@@ -30,7 +31,9 @@ class Rows:
     def __init__(self) -> None:
         self.found = [QueueCount("default", 9, 2, ago(60))]
         self.reads = 0
-        self.is_away = False
+        self.ended: list[tuple[str, str, datetime]] = []
+        self.asked: list[tuple[datetime, datetime]] = []
+        self.is_away = self.has_no_ends = False
         self.takes = 0.0
         self.tick: Callable[[float], None] = lambda _: None
 
@@ -41,6 +44,17 @@ class Rows:
         if self.is_away:
             raise DatabaseAway("canceling statement due to statement timeout")
         return self.found
+
+    async def ends(self, since: datetime, until: datetime) -> list[EndCount]:
+        self.asked.append((since, until))
+        if self.has_no_ends:
+            raise DatabaseAway("canceling statement due to statement timeout")
+        return [
+            EndCount(*key, number)
+            for key, number in Counter(
+                (queue, status) for queue, status, at in self.ended if since <= at < until
+            ).items()
+        ]
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["Rows"]:
@@ -53,7 +67,7 @@ class Seen:
     def __init__(self) -> None:
         self.rows, self.time, self.leads = Rows(), 0.0, True
         self.overview = Overview(
-            Installation("dispatcher", "1", "jobs", "me"), self.rows.opened, lambda: {"access": "none"},
+            InstallationIdentity("dispatcher", "1", "jobs", "me"), self.rows.opened, lambda: {"access": "none"},
             lambda: self.leads, lambda: self.time,
         )  # fmt: skip
         self.rows.tick = self.pass_time
@@ -69,6 +83,63 @@ def a_cycle(queues: Sequence[str] = ("default",)) -> LastCycle:
 
 def gauge(name: str, **labels: str) -> float | None:
     return REGISTRY.get_sample_value(name, labels)
+
+
+def ended(queue: str, status: str) -> float:
+    return gauge("dispatcher_tasks_ended_total", queue=queue, status=status) or 0
+
+
+async def test_leader_counts_each_end_once() -> None:
+    seen = Seen()
+    seen.rows.found = [QueueCount("night")]
+    seen.rows.ended = [("night", "failed", NOW + timedelta(seconds=second)) for second in (-40, -31, -30, 0, 1)]
+    await seen.overview.run_once()
+    assert ended("night", "failed") == 0, "the ends of before are those of another leader"
+    assert gauge("dispatcher_tasks_ended_total", queue="night", status="cancelled") == 0, "a series begins with 0"
+    for seconds, counted in ((10, 1), (31, 2), (31, 2), (61, 3), (40, 3), (90, 3)):
+        seen.rows.now = NOW + timedelta(seconds=seconds)
+        seen.pass_time(COUNT_SECONDS)
+        await seen.overview.run_once()
+        assert ended("night", "failed") == counted, seconds
+
+
+async def test_replica_that_does_not_lead_counts_no_end() -> None:
+    seen = Seen()
+    await seen.overview.run_once()
+    seen.leads = False
+    await seen.overview.run_once()
+    seen.rows.ended = [("other", "failed", NOW)]
+    seen.rows.now = NOW + timedelta(seconds=60)
+    await seen.overview.counts(0)
+    seen.leads = True
+    seen.pass_time(COUNT_SECONDS)
+    await seen.overview.run_once()
+    assert (seen.rows.asked, ended("other", "failed")) == ([], 0)
+
+
+async def test_ends_of_a_long_time_are_not_read_at_once() -> None:
+    seen = Seen()
+    await seen.overview.run_once()
+    seen.rows.now = NOW + timedelta(hours=5)
+    seen.pass_time(COUNT_SECONDS)
+    await seen.overview.run_once()
+    until = seen.rows.now - timedelta(seconds=30)
+    assert seen.rows.asked == [(until - timedelta(minutes=10), until)]
+
+
+async def test_ends_that_could_not_be_read_are_counted_later() -> None:
+    seen = Seen()
+    await seen.overview.run_once()
+    seen.rows.ended = [("late", "succeeded", NOW)]
+    seen.rows.now = NOW + timedelta(seconds=40)
+    seen.rows.has_no_ends = True
+    seen.pass_time(COUNT_SECONDS)
+    await seen.overview.run_once()
+    seen.rows.has_no_ends = False
+    seen.rows.now = NOW + timedelta(seconds=80)
+    seen.pass_time(COUNT_SECONDS)
+    await seen.overview.run_once()
+    assert ended("late", "succeeded") == 1
 
 
 async def test_there_is_no_status_before_the_first_cycle() -> None:
@@ -226,7 +297,7 @@ async def test_age_of_cycle_and_counts_is_told_and_only_the_leader_has_to_count(
 
 def test_parked_row_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
     def parked(*rows: int, attempt: int = 1) -> LastCycle:
-        told = {id_: Told("default", attempt, Hold(HoldReason.POISON, "bad"), NOW) for id_ in rows}
+        told = {id_: RowReason("default", attempt, Hold(HoldReason.POISON, "bad"), NOW) for id_ in rows}
         return msgspec.structs.replace(a_cycle(), told=told)
 
     seen = Seen()

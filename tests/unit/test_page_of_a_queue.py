@@ -6,20 +6,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.dashboard.answers import Asked
-from dispatcher.dashboard.last_hour import QueueHour
-from dispatcher.dashboard.pages import Pages
-from dispatcher.dashboard.queue_view import EndedTask, QueuePage, QueueSettings, QueueTimes
-from dispatcher.explain.estimate import Estimate
-from dispatcher.explain.queue_line import NextRow
-from dispatcher.explain.reasons import ADVICE, Turn
-from dispatcher.explain.status import Installation, QueueHold
 from dispatcher.model.history import Percentiles
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import ago, later
+from dispatcher.views.answers import ApiRequest
+from dispatcher.views.estimate import Estimate
+from dispatcher.views.first_page import QueueHour
+from dispatcher.views.queue import EndedTask, NextRow, QueuePage, QueueSettings, QueueTimes
+from dispatcher.views.reasons import ADVICE, Turn
+from dispatcher.views.server import Pages
+from dispatcher.views.status import InstallationIdentity, QueueHold
+from tests.rig.builders import ago, later
 from tests.unit.page_tree import Element, read
 
-PAGES = Pages(Installation("dispatcher", "1", "jobs", "me"), "/proxy")
+PAGES = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "/proxy")
 SETTINGS = QueueSettings(
     weight=9, max_jobs=5678, max_jobs_per_submitter=1100, max_pending=2200, paused_until=later(60), owner_role="owners",
     submit_role="team_a", max_waiting_per_submitter=3300, fair_submitters=True, note="maps of the night",
@@ -45,7 +44,7 @@ FULL = QueuePage(
 
 
 def shown(**changes: Any) -> Element:
-    return read(PAGES.write("queue.html", replace(FULL, **changes), Asked("nightly"), "/api/v1/queues/nightly"))
+    return read(PAGES.write("queue.html", replace(FULL, **changes), ApiRequest("nightly"), "/api/v1/queues/nightly"))
 
 
 def test_parts_of_the_page_have_their_headings() -> None:
@@ -136,7 +135,7 @@ def test_next_row_is_told_with_its_place_and_why_it_waits() -> None:
 
 
 def test_estimate_of_a_next_row_is_a_range_from_now_on() -> None:
-    now = datetime.now(UTC)
+    now = datetime.now(UTC).replace(microsecond=0)
     estimate = Estimate(now + SOON, now + SOMETIME, 40)
     (row,) = shown(next=[replace(ROW, estimate=estimate)]).section("next").rows()
     told = row["Start"].the("time")

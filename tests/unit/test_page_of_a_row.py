@@ -6,29 +6,28 @@ import pytest
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from dispatcher.dashboard.answers import Asked
-from dispatcher.dashboard.pages import Pages
-from dispatcher.dashboard.row_page import Command, PreviewedJob, RowPage
-from dispatcher.dashboard.timeline import Span, Step
-from dispatcher.explain.caches import CacheNow
-from dispatcher.explain.estimate import Estimate
-from dispatcher.explain.explanation import Explanation
-from dispatcher.explain.launches import LaunchFacts
-from dispatcher.explain.nodes import NodeGroup
-from dispatcher.explain.reasons import ADVICE, Cause, Turn
-from dispatcher.explain.status import Installation
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import NOW, a_manifest, ago, later
+from dispatcher.views.answers import ApiRequest
+from dispatcher.views.estimate import Estimate
+from dispatcher.views.explanation import Explanation
+from dispatcher.views.launches import CacheNow, LaunchFacts
+from dispatcher.views.nodes import NodeGroup
+from dispatcher.views.reasons import ADVICE, ReasonInWords, Turn
+from dispatcher.views.row_page import CopyCommand, PreviewedJob, RowPage, Span, TimeKind
+from dispatcher.views.server import Pages
+from dispatcher.views.status import InstallationIdentity
+from tests.rig.builders import NOW, a_manifest, ago, later
 from tests.unit.page_tree import Element, read
 
-PAGES = Pages(Installation("dispatcher", "1", "jobs", "me"), "/proxy")
+PAGES = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "/proxy")
 WHY = Explanation(
     task=42, status=Status.WAITING, queue="nightly", attempt=2, reason=HoldReason.NO_ROOM_NOW,
     message="the nodes are full: of cpu", since=ago(600), as_of=NOW, whose_turn=Turn.CLUSTER, next_step="add a node",
     position=1234, position_of=5678, before={HoldReason.QUEUE_CAP: 3, HoldReason.NO_ROOM_NOW: 1200},
     nodes=[NodeGroup(1500, "full: cpu 1 < 2", ["n1", "n2"], later(300)), NodeGroup(2, "cordoned", ["n3"])],
-    also=[Cause(HoldReason.JOB_CAP, "500 of 500 Jobs"), Cause(HoldReason.QUOTA_EXCEEDED, "quota q is used up")],
+    also=[ReasonInWords(HoldReason.JOB_CAP, "500 of 500 Jobs"), ReasonInWords(HoldReason.QUOTA_EXCEEDED,
+    "quota q is used up")],
     estimate=Estimate(later(60), later(120), 1040),
     cache=CacheNow(message="warm on 2 nodes (12 GiB)", nodes=("n7", "n9"), bytes=12 * 2**30),
     launches=[
@@ -46,17 +45,18 @@ FULL = RowPage(
     max_failures=3, launches_used=3, max_launches=5, timeout_seconds=7200, created_at=ago(3600), run_at=ago(3000),
     started_at=ago(690), heartbeat_at=ago(620), finished_at=ago(5), cancel_requested_at=ago(9), error="the same",
     explain=WHY, preview=PreviewedJob(a_manifest()),
-    commands=[Command("its log", "dispatcher logs 42"), Command("cancel it", "SELECT dispatch.task_cancel(42);")],
+    commands=[CopyCommand("its log", "dispatcher logs 42"), CopyCommand("cancel it",
+    "SELECT dispatch.task_cancel(42);")],
     timeline=[
-        Span(step=Step.STARTING, began=ago(700), ended=ago(690), seconds=10, attempt=2, launch=3),
-        Span(step=Step.RUNNING, began=ago(690), ended=ago(610), seconds=80, attempt=2, launch=3, outcome="retry"),
-        Span(step=Step.WAITING, began=ago(610), ended=None, seconds=610, reason=HoldReason.NO_ROOM_NOW),
+        Span(step=TimeKind.STARTING, began=ago(700), ended=ago(690), seconds=10, attempt=2, launch=3),
+        Span(step=TimeKind.RUNNING, began=ago(690), ended=ago(610), seconds=80, attempt=2, launch=3, outcome="retry"),
+        Span(step=TimeKind.WAITING, began=ago(610), ended=None, seconds=610, reason=HoldReason.NO_ROOM_NOW),
     ],
 )  # fmt: skip
 
 
 def html(page: RowPage) -> str:
-    return PAGES.write("task.html", page, Asked("42"), "/api/v1/tasks/42")
+    return PAGES.write("task.html", page, ApiRequest("42"), "/api/v1/tasks/42")
 
 
 def shown(**changes: Any) -> Element:
@@ -277,8 +277,8 @@ def test_hostile_name_of_env_in_the_job_is_text() -> None:
 
 @pytest.mark.parametrize("reason", HoldReason)
 def test_each_reason_is_told_with_its_meaning_wherever_it_stands(reason: HoldReason) -> None:
-    span = Span(step=Step.WAITING, began=ago(5), ended=None, seconds=5, reason=reason)
-    found = replace(WHY, reason=reason, also=[Cause(reason, "next")], before={reason: 3})
+    span = Span(step=TimeKind.WAITING, began=ago(5), ended=None, seconds=5, reason=reason)
+    found = replace(WHY, reason=reason, also=[ReasonInWords(reason, "next")], before={reason: 3})
     page = shown(explain=found, timeline=[span])
     part = page.section("why")
     told = (part.the("p"), part.facts()["Would hold it next"], page.section("timeline").rows()[0]["Step"])

@@ -5,16 +5,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.dashboard.answers import Asked
-from dispatcher.dashboard.last_hour import QueueHour
-from dispatcher.dashboard.pages import Pages
-from dispatcher.dashboard.view import NodeCell, OverviewPage, Problem
-from dispatcher.explain.status import Installation, QueueStatus
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import NOW, ago, later
+from dispatcher.views.answers import ApiRequest
+from dispatcher.views.first_page import NodeCell, OverviewPage, Problem, QueueHour
+from dispatcher.views.server import Pages
+from dispatcher.views.status import InstallationIdentity, QueueStatus
+from tests.rig.builders import NOW, ago, later
 from tests.unit.page_tree import Element, read
 
-PAGES = Pages(Installation("dispatcher", "1", "jobs", "me"), "/proxy")
+PAGES = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "/proxy")
 NIGHTLY = QueueStatus(
     queue="nightly", waiting=1300, reasons={HoldReason.QUEUE_CAP: 325, HoldReason.NO_ROOM_NOW: 975},
     oldest_wait_seconds=7384, in_flight=1234, max_jobs=5678, weight=9, share=0.37, paused_until=later(60),
@@ -37,7 +36,7 @@ FULL = OverviewPage(
 
 
 def shown(**changes: Any) -> Element:
-    return read(PAGES.write("overview.html", replace(FULL, **changes), Asked(), "/api/v1/status"))
+    return read(PAGES.write("overview.html", replace(FULL, **changes), ApiRequest(), "/api/v1/status"))
 
 
 def nightly(**changes: Any) -> dict[str, Element]:

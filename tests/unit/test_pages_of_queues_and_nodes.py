@@ -7,26 +7,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.dashboard.answers import Asked
-from dispatcher.dashboard.last_hour import QueueHour
-from dispatcher.dashboard.pages import Pages
-from dispatcher.dashboard.queue_view import EndedTask, QueuePage, QueueSettings, QueueTimes
-from dispatcher.explain.estimate import Estimate
-from dispatcher.explain.fitting import Fits, NodeFit
-from dispatcher.explain.node_room import HeldRoom, KeptCaches, NodesPage, NodeStatus
-from dispatcher.explain.nodes import NodeGroup
-from dispatcher.explain.queue_line import NextRow
-from dispatcher.explain.reasons import Turn
-from dispatcher.explain.status import Installation, QueueHold
 from dispatcher.model.history import Percentiles
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import NOW, ago, later
+from dispatcher.views.answers import ApiRequest
+from dispatcher.views.estimate import Estimate
+from dispatcher.views.first_page import QueueHour
+from dispatcher.views.node_room import HeldRoom, KeptCaches, NodeRoom, NodesPage
+from dispatcher.views.nodes import Fits, NodeFit, NodeGroup
+from dispatcher.views.queue import EndedTask, NextRow, QueuePage, QueueSettings, QueueTimes
+from dispatcher.views.reasons import Turn
+from dispatcher.views.server import Pages
+from dispatcher.views.status import InstallationIdentity, QueueHold, ShapeDemand
+from tests.rig.builders import NOW, ago, later
 from tests.unit.page_tree import read
 
 HOSTILE = "</bdi><script>alert(1)</script>\u202e\U0001f600\"'{{ 7 * 7 }}&lt;" + "w" * 300
 SHOWN = HOSTILE.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("'", "&#39;")
 SHOWN = SHOWN.replace('"', "&#34;")
-PAGES = Pages(Installation("dispatcher", "1", "jobs", "me"), "/proxy")
+PAGES = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "/proxy")
 SETTINGS = QueueSettings(
     weight=1, max_jobs=None, max_jobs_per_submitter=None, max_pending=1, paused_until=None, owner_role=None,
     submit_role=None, max_waiting_per_submitter=None, fair_submitters=False, note=None, inherited=(),
@@ -45,12 +43,13 @@ ROW = NextRow(
 ENDED = EndedTask(
     task=7, outcome="succeeded", attempt=1, submitted_by=HOSTILE, finished_at=NOW, run_seconds=2.5, node=HOSTILE
 )
-NODE = NodeStatus(
+NODE = NodeRoom(
     name=HOSTILE, ready=False, cordoned=True, taints=(HOSTILE,), size={"cpu": "4", "memory": "8Gi", HOSTILE: "10"},
     others={"cpu": "1"}, ours={"cpu": "500m", HOSTILE: "2"}, coming={"cpu": "500m"}, reserved={"cpu": "1"},
-    free={"cpu": "1", "memory": "8Gi", HOSTILE: "10"}, kept_for=2**62,
+    free={"cpu": "1", "memory": "8Gi", HOSTILE: "10"}, kept_for=2**62, rejects="",
     reservations=(HeldRoom(HOSTILE, HOSTILE, {"cpu": "1"}, later(60)),), warm={"maps": 3}, fits=2,
 )  # fmt: skip
+ASKED = ShapeDemand(asks=HOSTILE, pods=2**62, has_grown=True, since=ago(60), answer=HOSTILE)
 NODES = NodesPage(
     as_of=NOW, total=1, nodes=(NODE,), next_after=None, fits=None, reservations_are_watched=True, warm_ends=2000
 )
@@ -61,11 +60,11 @@ FITS = Fits(
 
 
 def queue(**changes: Any) -> str:
-    return PAGES.write("queue.html", replace(EMPTY, **changes), Asked("default"), "/api/v1/queues/default")
+    return PAGES.write("queue.html", replace(EMPTY, **changes), ApiRequest("default"), "/api/v1/queues/default")
 
 
 def nodes(page: NodesPage, query: Mapping[str, str] = {}) -> str:
-    return PAGES.write("nodes.html", page, Asked("", query), "/api/v1/nodes")
+    return PAGES.write("nodes.html", page, ApiRequest("", query), "/api/v1/nodes")
 
 
 def check_text(page: str) -> None:
@@ -91,7 +90,7 @@ def test_hostile_text_of_a_queue_stays_text() -> None:
 
 
 def test_hostile_text_of_nodes_stays_text() -> None:
-    page = nodes(replace(NODES, fits=FITS), {"cpu": HOSTILE})
+    page = nodes(replace(NODES, fits=FITS, demand=[ASKED]), {"cpu": HOSTILE})
     check_text(page)
     assert page.count(SHOWN) >= 8
     assert f"{2**62:,}" in page
@@ -121,6 +120,7 @@ def test_empty_queue_says_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("page", "query", "told"),
     [
+        (replace(NODES, demand=[replace(ASKED, asks="cpu 1", answer="")]), {}, "nothing yet"),
         (replace(NODES, nodes=(), total=0), {}, "The cluster has no node"),
         (replace(NODES, nodes=()), {"after": "z"}, "No node has a name behind this one"),
         (replace(NODES, warm_ends=None), {}, "the database cannot be read"),

@@ -8,18 +8,17 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.dashboard.answers import Asked
-from dispatcher.dashboard.pages import Pages
-from dispatcher.explain.batches import BatchesPage, BatchStatus
-from dispatcher.explain.failures import FailureGroup, FailuresPage
-from dispatcher.explain.listing import ListedRow, Page
-from dispatcher.explain.reasons import ADVICE
-from dispatcher.explain.status import Installation
 from dispatcher.model.verdicts import PARKED, HoldReason
-from tests.builders import NOW, ago
+from dispatcher.views.answers import ApiRequest
+from dispatcher.views.failures import FailureGroup, FailuresPage
+from dispatcher.views.reasons import ADVICE
+from dispatcher.views.rows import BatchesPage, BatchStatus, ListedRow, RowsPage
+from dispatcher.views.server import Pages
+from dispatcher.views.status import InstallationIdentity
+from tests.rig.builders import NOW, ago
 from tests.unit.page_tree import Element, read
 
-PAGES = Pages(Installation("dispatcher", "1", "jobs", "me"), "/proxy")
+PAGES = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "/proxy")
 ROW = ListedRow(
     task=77, queue="nightly", status="waiting", attempt=2, priority=-7, template="tiles", submitted_by="team_b",
     created_at=ago(90), run_at=None, started_at=None, finished_at=ago(30), reason=HoldReason.NO_ROOM_NOW,
@@ -39,11 +38,11 @@ BATCH = BatchStatus(
 
 
 def shown(template: str, page: Struct, query: Mapping[str, str] = {}) -> Element:
-    return read(PAGES.write(template, page, Asked(query=query), "/api/v1/twin"))
+    return read(PAGES.write(template, page, ApiRequest(query=query), "/api/v1/twin"))
 
 
 def tasks(query: Mapping[str, str] = {}, **changes: Any) -> Element:
-    return shown("tasks.html", replace(Page(NOW, NOW, [ROW], None, 1), **changes), query)
+    return shown("tasks.html", replace(RowsPage(NOW, NOW, [ROW], None, 1), **changes), query)
 
 
 @pytest.mark.parametrize(

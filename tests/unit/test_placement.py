@@ -5,16 +5,22 @@ import re
 
 import pytest
 
-from dispatcher.model.cache_history import CacheHistory, Use
-from dispatcher.model.identity import COLD_NODES, HISTORY_NODES, REAL_RESOURCES
-from dispatcher.model.placement import Placement, Pool
-from dispatcher.placement.cache import cache_digest, cache_path
-from dispatcher.placement.history import history_points, read_history, write_history
-from dispatcher.placement.placing import Placing
-from dispatcher.placement.pools import choose_pool
-from dispatcher.placement.usage import Needs, read_needs, write_uses
+from dispatcher.model.caches import CacheHistory, Placement, Pool, Use
+from dispatcher.model.launches import COLD_NODES, HISTORY_NODES, REAL_RESOURCES
+from dispatcher.placement.placing import (
+    Needs,
+    Placing,
+    cache_digest,
+    cache_path,
+    choose_pool,
+    history_points,
+    read_history,
+    read_needs,
+    write_history,
+    write_uses,
+)
 from dispatcher.settings.definition import PlacementSettings
-from tests.builders import a_request
+from tests.rig.builders import a_request
 
 PLAIN = PlacementSettings()
 SELECTING = PlacementSettings(node_selector="pool=batch", special_machine_label="gpu")

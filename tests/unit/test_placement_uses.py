@@ -5,24 +5,24 @@ from datetime import timedelta
 
 import pytest
 
-from dispatcher.model.cache_history import Run, Use
+from dispatcher.model.caches import CacheRun, Use
 from dispatcher.model.errors import DispatcherError
 from dispatcher.placement import uses
 from dispatcher.placement.uses import Key, Uses
-from tests.builders import NOW
+from tests.rig.builders import NOW
 
 MAIN: Key = ("builds", "main")
 
 
-def a_run(number: int) -> Run:
-    return Run(f"pod-{number}", NOW + timedelta(minutes=number), NOW + timedelta(minutes=number, seconds=9))
+def a_run(number: int) -> CacheRun:
+    return CacheRun(f"pod-{number}", NOW + timedelta(minutes=number), NOW + timedelta(minutes=number, seconds=9))
 
 
 class Lookups:
     """Runs of keys, and a Prometheus that knows all runs but those in `unknown`."""
 
     def __init__(self) -> None:
-        self.of: dict[Key, list[Run]] = {MAIN: [a_run(2), a_run(1)]}
+        self.of: dict[Key, list[CacheRun]] = {MAIN: [a_run(2), a_run(1)]}
         self.asked: list[str] = []
         self.unknown: set[str] = set()
         self.fault: DispatcherError | None = None
@@ -30,10 +30,10 @@ class Lookups:
         self.wakes = 0
         self.uses = Uses(self.runs, self.ask, self.wake, lambda: self.now)
 
-    async def runs(self, keys: Sequence[Key]) -> Mapping[Key, Sequence[Run]]:
+    async def runs(self, keys: Sequence[Key]) -> Mapping[Key, Sequence[CacheRun]]:
         return {key: self.of.get(key, []) for key in keys}
 
-    async def ask(self, run: Run) -> Use | None:
+    async def ask(self, run: CacheRun) -> Use | None:
         self.asked.append(run.pod)
         if self.fault:
             raise self.fault

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dispatcher.runtime.precedence import Precedence
+from dispatcher.runtime.rounds import Precedence
 
 
 async def began(precedence: Precedence, seconds: float = 60) -> "asyncio.Task[None]":

@@ -2,20 +2,21 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import msgspec
 import pytest
 
-from dispatcher.admission.last_cycle import LastCycle, Told
-from dispatcher.dashboard.overview import Overview
-from dispatcher.dashboard.publishing import Publishing
-from dispatcher.explain.published import reasons_json
-from dispatcher.explain.status import Installation
+from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.model.errors import ClusterAway
-from dispatcher.model.tasks import QueueCount
+from dispatcher.model.tasks import EndCount, QueueCount
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_picture, a_queue, a_snapshot, ago
+from dispatcher.views.counting import Overview
+from dispatcher.views.published import reasons_json
+from dispatcher.views.status import InstallationIdentity
+from dispatcher.views.surfaces import Publishing
+from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago
 
 
 class Maps:
@@ -44,13 +45,16 @@ class Rows:
     async def counts(self) -> list[QueueCount]:
         return [QueueCount("default", 3)]
 
+    async def ends(self, since: datetime, until: datetime) -> list[EndCount]:
+        return []
+
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["Rows"]:
         yield self
 
 
 def a_cycle(reason: str = "Poison", jobs: int = 0) -> LastCycle:
-    rows = {7: Told("default", 1, Hold(HoldReason(reason)), NOW)}
+    rows = {7: RowReason("default", 1, Hold(HoldReason(reason)), NOW)}
     snapshot = a_snapshot(a_queue(), max_jobs=jobs)
     return LastCycle(snapshot, a_picture(), rows, frozenset(), {}, {}, leads=True)
 
@@ -61,7 +65,7 @@ class Replica:
     def __init__(self, maps: Maps) -> None:
         self.time, self.leads, self.last = 0.0, True, a_cycle()
         self.maps = maps
-        installation = Installation("dispatcher", "1", "jobs", "me")
+        installation = InstallationIdentity("dispatcher", "1", "jobs", "me")
         overview = Overview(installation, Rows().opened, dict, lambda: self.leads, lambda: self.time)
         self.publishing = Publishing(maps, overview, self, lambda: self.leads, lambda: self.time)  # type: ignore[arg-type] # its cycle is never None
         self._overview = overview
@@ -104,7 +108,7 @@ async def test_replica_that_does_not_lead_writes_nothing_and_a_new_leader_writes
 
 
 async def test_times_of_the_leader_before_are_taken_over_once() -> None:
-    earlier = msgspec.structs.replace(a_cycle(), told={7: Told("default", 1, Hold(HoldReason.POISON), ago(600))})
+    earlier = msgspec.structs.replace(a_cycle(), told={7: RowReason("default", 1, Hold(HoldReason.POISON), ago(600))})
     replica = Replica(Maps(reasons=reasons_json(earlier).decode()))
     replica.leads = False
     await replica.round(0)

@@ -4,9 +4,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dispatcher.dashboard.queue_view import QueueSettings, effective_settings, ended_task, no_queue
 from dispatcher.model.history import DeclaredQueue, EndedRow
-from tests.builders import NOW, ago, later
+from dispatcher.views.queue import QueueSettings, effective_settings, ended_task, no_queue
+from tests.rig.builders import NOW, ago, later
 
 PLAIN = DeclaredQueue("default", 1, None, None, None, None, None, None, None, False, None)
 CAPS = ("max_jobs", "max_jobs_per_submitter", "max_pending", "max_waiting_per_submitter")

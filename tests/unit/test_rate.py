@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.runtime.rate import Bucket
+from dispatcher.runtime.clock import Bucket
 
 
 def test_twice_the_rate_can_be_taken_at_once() -> None:

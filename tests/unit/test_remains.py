@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests import remains
-from tests.remains import Remains
+from tests.rig import remains
+from tests.rig.remains import Remains
 
 PRIVATE, MODE, REMOVE = 0, 0o600, 0
 ATTACHES = """

@@ -1,7 +1,6 @@
 """Assumed Pods, and the sum of their requests."""
 
-from dispatcher.reservations.assumed_pods import ASSUMED_TICKS, MOST_NAMES, AssumedPods, PossibleNodes
-from dispatcher.reservations.pod_request import PodRequest
+from dispatcher.extender.assumed_pods import ASSUMED_TICKS, MOST_NAMES, AssumedPods, PodRequest, PossibleNodes
 
 
 def a_pod_request(name: str, cpu: int = 1) -> PodRequest:

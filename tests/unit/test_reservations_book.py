@@ -2,11 +2,11 @@
 
 import pytest
 
+from dispatcher.extender.assumed_pods import PodRequest
+from dispatcher.extender.hold_index import REFUSED
 from dispatcher.model.cluster import Node
 from dispatcher.model.reservations import key_of
-from dispatcher.reservations.fit import REFUSED
-from dispatcher.reservations.pod_request import PodRequest
-from tests.builders import NOW
+from tests.rig.builders import NOW
 from tests.unit.a_reservation_book import CPU, END, MEMORY, OURS, SIZE, Cluster, a_pod_request, a_reservation, bound
 
 # Others and the target

@@ -1,6 +1,6 @@
 """Reservations and assumed Pods: these passed filter, and are not bound yet."""
 
-from dispatcher.reservations.assumed_pods import ASSUMED_TICKS
+from dispatcher.extender.assumed_pods import ASSUMED_TICKS
 from tests.unit.a_reservation_book import CPU, END, MEMORY, OURS, THEIRS, Cluster, a_pod_request, a_reservation
 
 

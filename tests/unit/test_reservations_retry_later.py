@@ -1,6 +1,6 @@
 """Waiting Pods that could not be notified are retried later, and do not delay others."""
 
-from dispatcher.reservations.waiting_pods import LONGEST_PAUSE_SECONDS, MOST_TRIES, RETRIES_AT_ONCE
+from dispatcher.extender.waiting_pods import LONGEST_PAUSE_SECONDS, MOST_TRIES, RETRIES_AT_ONCE
 from tests.unit.waiting import Waiting, any_node, no_node, not_bound
 
 

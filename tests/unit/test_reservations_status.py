@@ -3,13 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.model.capacity import BoundPod, NodeCapacities
-from dispatcher.model.cluster import Node
+from dispatcher.extender.assumed_pods import PodRequest
+from dispatcher.extender.book import ReservationBook
+from dispatcher.extender.lifecycle import Observation, ReservationStatus, phase_notices, refusal_notices, status_of
+from dispatcher.model.cluster import BoundPod, Node, NodeCapacities
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.book import ReservationBook
-from dispatcher.reservations.pod_request import PodRequest
-from dispatcher.reservations.status import Observation, ReservationStatus, phase_notices, refusal_notices, status_of
-from tests.builders import NOW
+from tests.rig.builders import NOW
 
 LESS = "less is free than is held"
 OURS = key_of("taskId", "team", 7)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.reservations.waiting_pods import MOST, MOST_NAMES, NEAREST, NODES_AT_ONCE, PODS_AT_ONCE
+from dispatcher.extender.waiting_pods import MOST, MOST_NAMES, NEAREST, NODES_AT_ONCE, PODS_AT_ONCE
 from tests.unit.waiting import Waiting, a_pod_request, any_node, no_node, not_bound
 
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from dispatcher.dashboard.row_page import RowPage, Seen, row_page
-from dispatcher.explain.explanation import Explanation
-from dispatcher.explain.launches import LaunchFacts
-from dispatcher.explain.reasons import Turn
 from dispatcher.model.history import RowMarks
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.tasks import Status, Task
-from tests.builders import NOW, a_manifest, a_running_task, a_task, ago
+from dispatcher.views.explanation import Explanation
+from dispatcher.views.launches import LaunchFacts
+from dispatcher.views.reasons import Turn
+from dispatcher.views.row_page import RowPage, RowReadings, row_page
+from tests.rig.builders import NOW, a_manifest, a_running_task, a_task, ago
 
 SECRET = "planted-secret-77aa"
 MARKS = RowMarks("july", {"month": "7"}, 0.5, "half", "no disk")
@@ -22,7 +22,7 @@ def a_page(task: Task, *launches: LaunchFacts, preview: Manifest | str = "none")
         task=task.id, status=task.status, queue=task.queue, attempt=task.attempt, reason=None, message="", since=None,
         as_of=NOW, whose_turn=Turn.NOBODY, next_step="", position=None, position_of=None, before={}, launches=launches,
     )  # fmt: skip
-    return row_page(task, Seen(NOW, MARKS, found, preview), 3, "jobs")
+    return row_page(task, RowReadings(NOW, MARKS, found, preview), 3, "jobs")
 
 
 def a_launch(attempt: int = 1, launch: int = 1, **facts: Any) -> LaunchFacts:

@@ -3,22 +3,22 @@
 import pytest
 import yaml
 
-from dispatcher.dashboard.timeline import Span, Step
-from dispatcher.dashboard.words import as_yaml, beginning, drawn, end
-from tests.builders import CREATED
+from dispatcher.views.row_page import Span, TimeKind
+from dispatcher.views.words import as_yaml, beginning, drawn, end
+from tests.rig.builders import CREATED
 
 
-def a_span(step: Step, seconds: float) -> Span:
+def a_span(step: TimeKind, seconds: float) -> Span:
     return Span(step=step, began=CREATED, ended=None, seconds=seconds)
 
 
 def test_parts_of_a_bar_are_as_long_as_their_times() -> None:
-    spans = [a_span(Step.WAITING, 30), a_span(Step.RUNNING, 10)]
-    assert list(drawn(spans)) == [(Step.WAITING, 0.0, 75.0), (Step.RUNNING, 75.0, 25.0)]
+    spans = [a_span(TimeKind.WAITING, 30), a_span(TimeKind.RUNNING, 10)]
+    assert list(drawn(spans)) == [(TimeKind.WAITING, 0.0, 75.0), (TimeKind.RUNNING, 75.0, 25.0)]
 
 
 def test_bar_of_a_row_without_any_time_is_empty() -> None:
-    assert list(drawn([a_span(Step.WAITING, 0)])) == [(Step.WAITING, 0.0, 0.0)]
+    assert list(drawn([a_span(TimeKind.WAITING, 0)])) == [(TimeKind.WAITING, 0.0, 0.0)]
     assert list(drawn([])) == []
 
 

@@ -24,6 +24,8 @@ BAD = [
     ("MAX_JOBS", "-1", "from 0 to 100000"),
     ("MAX_JOBS", "many", "a whole number"),
     ("MAX_LAUNCHES", "9" * 5000, "a whole number"),
+    ("MAX_JOB_BYTES", "257Ki", "from 1Ki to 256Ki"),
+    ("MAX_JOB_BYTES", "1", "from 1Ki to 256Ki"),
     ("PENDING_MODE", "ANY", "must be one of unschedulable, any"),
     ("POLL_SECONDS", "0", "seconds, a number from 0.05 to 3600"),
     ("POLL_SECONDS", "nan", "must be seconds"),
@@ -82,10 +84,10 @@ def test_all_faults_come_at_once_in_the_order_of_the_settings() -> None:
         f"DISPATCHER_{name}"
         for name in (
             "DATABASE_URL_FILE", "NAMESPACE", "INSTALLATION", "KUBE_WRITES_PER_SECOND", "CHECK_ROOM", "CPU_REQUEST",
-            "MEMORY_REQUEST", "CPU_LIMIT", "TIMEOUT_SECONDS", "MAX_LAUNCHES", "SCHEDULER_NAME", "CACHE_ROOT",
-            "CACHE_COPIES", "PRIVATE_MACHINE_LABEL", "SPECIAL_MACHINE_LABEL", "NODE_SELECTOR", "PROMETHEUS_URL",
-            "MAX_JOBS", "PENDING_MODE", "POLL_SECONDS", "TOMBSTONE_SECONDS", "CACHE_HIGH_PERCENT", "CACHE_LOW_PERCENT",
-            "CACHE_MAX_BYTES", "EXTENDER_ADDRESS", "LISTEN_ADDRESS", "LOG_LEVEL",
+            "MEMORY_REQUEST", "CPU_LIMIT", "TIMEOUT_SECONDS", "MAX_JOB_BYTES", "MAX_LAUNCHES", "SCHEDULER_NAME",
+            "CACHE_ROOT", "CACHE_COPIES", "PRIVATE_MACHINE_LABEL", "SPECIAL_MACHINE_LABEL", "NODE_SELECTOR",
+            "PROMETHEUS_URL", "MAX_JOBS", "PENDING_MODE", "POLL_SECONDS", "TOMBSTONE_SECONDS", "CACHE_HIGH_PERCENT",
+            "CACHE_LOW_PERCENT", "CACHE_MAX_BYTES", "EXTENDER_ADDRESS", "LISTEN_ADDRESS", "LOG_LEVEL",
         )
     ]  # fmt: skip
 

@@ -4,12 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dispatcher.admission.room import room_of
 from dispatcher.admission.snapshot import Allowance, Load, Pending, effective_queues, plan_load, plan_pending
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, LaunchGroup, Phase
 from dispatcher.model.launches import InFlight, PodKind
 from dispatcher.model.snapshot import ClusterView
-from tests.builders import NOW, a_cluster, a_complete_job, a_job, a_picture, a_pod, a_queue, a_snapshot, ago, later
+from tests.rig.builders import NOW, a_cluster, a_complete_job, a_job, a_picture, a_pod, a_queue, a_snapshot, ago, later
+from tests.unit.rooms import needs, unplaced, view_of
 
 holders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", "z"])), max_size=20)
 GROUP = LaunchGroup("default", "default", "app:1")
@@ -45,6 +47,23 @@ def test_folding_does_not_change_the_earlier_load() -> None:
     before = plan_load([("a", "x")])
     before.with_job("a", "x")
     assert before == plan_load([("a", "x")])
+
+
+def test_held_jobs_take_no_place_of_all_up_to_a_bound_and_keep_those_of_their_queue() -> None:
+    load = plan_load([("a", "x")] * 6)
+    assert load.sparing({POD: 4}, 10) == Load(2, load.by_queue, load.by_submitter)
+    assert load.sparing({POD: 4}, 3) == Load(3, load.by_queue, load.by_submitter)
+
+
+def test_scan_sees_the_load_without_demand() -> None:
+    room = room_of(
+        view_of([]), {unplaced(needs("1"), "small", "a", "x"): 2, unplaced(needs("1"), "small", "b", "x"): 1}
+    )
+    load = plan_load([("a", "x")] * 3 + [("b", "x")])
+    found = a_snapshot(load=load, room=room).without_demand()
+    assert found.load == Load(1, {"a": 1, "b": 0}, {("a", "x"): 1, ("b", "x"): 0})
+    for whole in (a_snapshot(load=load), a_snapshot(load=load, room=room_of(view_of([]), {}))):
+        assert whole.without_demand() is whole
 
 
 # Pending Pods

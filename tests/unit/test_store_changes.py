@@ -1,6 +1,6 @@
 """A store tells each change, with the object before and after it."""
 
-from dispatcher.kube.store import Store
+from dispatcher.kube.reflector import Store
 from dispatcher.model.cluster import Node
 
 OLD, NEW = Node(name="a", ready=False, unreachable=False), Node(name="a", ready=True, unreachable=False)

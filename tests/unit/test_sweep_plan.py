@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from dispatcher.model.jobs import End, Job, Phase
 from dispatcher.model.tasks import Status, Task
-from dispatcher.sweep.plan import MOST_TOMBSTONES, Absences, plan_due, plan_sweep
-from tests.builders import (
+from dispatcher.sweep.plan import MOST_FINALIZERS, MOST_TOMBSTONES, Absences, kept_by_others, plan_due, plan_sweep
+from tests.rig.builders import (
     DATABASE_ID,
     NOW,
     OTHER_DATABASE,
     a_complete_job,
     a_failed_job,
     a_job,
+    a_pod,
     a_running_task,
     a_task,
     ago,
@@ -39,10 +40,25 @@ def swept(job: Job, task: Task | None = None, absences: Absences | None = None, 
 # Jobs whose tombstone time is over
 
 
+def test_jobs_with_much_text_are_due_first() -> None:
+    """etcd has the room of one of them for many small ones."""
+    jobs = [a_complete_job(n, 1, ended_at=ago(9000 - n), size=size) for n, size in ((1, 3000), (2, 400_000), (3, 9000))]
+    assert due(*jobs) == ["job-2-1", "job-1-1", "job-3-1"]
+
+
 @pytest.mark.museum("GC without tombstone")
 @pytest.mark.parametrize(("seconds", "is_due"), [(0, False), (299, False), (300, True), (9000, True)])
 def test_a_tombstone_is_kept_for_its_time(seconds: float, is_due: bool) -> None:
     assert due(a_failed_job(ended_at=ago(seconds))) == (["job-1-1"] if is_due else [])
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(0, ["job-1-2"]), (19, ["job-1-2"]), (20, ["job-1-1", "job-1-2"])])
+def test_a_full_quota_of_jobs_shortens_the_time(seconds: float, found: list[str]) -> None:
+    """The janitor needs some seconds to write down why a Job failed. A complete one has nothing to say."""
+    jobs = a_failed_job(1, 1, ended_at=ago(seconds)), a_complete_job(1, 2, ended_at=NOW)
+    assert [job.uid for job in plan_due(jobs, NOW, FIVE_MINUTES, is_crowded=True)] == found
+    brief = timedelta(seconds=1)
+    assert due(jobs[0], tombstone=brief) == [job.uid for job in plan_due(jobs[:1], NOW, brief, is_crowded=True)]
 
 
 def test_a_finished_job_is_due_at_once_without_a_tombstone_time() -> None:
@@ -181,3 +197,27 @@ def test_the_sweep_keeps_unfinished_foreign_young_and_needed_jobs(job: Job, task
     may_go = task.attempt > job.attempt or (task.attempt == job.attempt and over)
     is_old = job.is_finished and not job.deleting and job.ended_at == ago(9000)
     assert bool(ends) == (may_go and is_old and job.database_id == DATABASE_ID)
+
+
+def test_finalizers_of_others_are_counted_once_the_containers_have_ended() -> None:
+    jobs = [a_job(deleting=True, kept_by=("b.example/x",)), a_job(launch=2, deleting=True)]
+    pods = [
+        a_pod(jobs[0], phase="Succeeded", deleting=True, kept_by=("b.example/x", "m.example/y")),
+        a_pod(jobs[1], phase="Running", deleting=True, kept_by=("m.example/y",)),
+    ]
+    assert kept_by_others(jobs, pods) == {"b.example/x": 2, "m.example/y": 1}
+
+
+def test_only_the_most_frequent_finalizers_are_told() -> None:
+    jobs = [a_job(kept_by=(f"f{n}",)) for n in range(MOST_FINALIZERS + 5)] + [a_job(kept_by=("often",))] * 2
+    found = kept_by_others(jobs, [])
+    assert (len(found), found["often"]) == (MOST_FINALIZERS, 2)
+
+
+def test_job_without_its_annotations_is_swept_by_its_row_alone() -> None:
+    """Nothing tells of which database it is, so a row that is not there says nothing."""
+    job, absences = a_failed_job(identity=a_job().identity[:8], database_id=""), Absences()
+    assert [end.cause for end in swept(job, OVER)] == ["its row is over"]
+    other = a_task(status=Status.SUCCEEDED, launch=1, created_at=ago(99))
+    for task in (None, other):  # its row may be in another database
+        assert [swept(job, task, absences, seconds=seconds) for seconds in (0, 60, 120, 180)] == [[], [], [], []]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.programs.exec_row import read_contract as read_for_exec
+from dispatcher.container.row import read_contract as read_for_exec
 from dispatcher.task.contract import DatabaseFault, WrongEnvironment, read_contract
 
 KEY = "0b5c7a3e-0000-4000-8000-00000000000A"
@@ -66,28 +66,22 @@ def test_key_with_more_than_a_uuid_is_a_fault() -> None:
         read_contract(GOOD | {"TASK_START_KEY": KEY + "0"})
 
 
-@pytest.mark.parametrize(
-    ("state", "is_away", "is_of_value"),
-    [
-        (None, True, False),
-        ("", True, False),
-        ("08006", True, False),
-        ("53300", True, False),
-        ("57P03", True, False),
-        ("40001", True, False),
-        ("25006", True, False),
-        ("25001", False, False),
-        ("28P01", False, False),
-        ("42501", False, False),
-        ("22P05", False, True),
-        ("54001", False, True),
-    ],
-)
-def test_state_says_whether_to_ask_again_and_whether_a_value_is_wrong(
-    state: str | None, is_away: bool, is_of_value: bool
-) -> None:
-    fault = DatabaseFault(OSError("two\n  lines"), state)
-    assert (fault.is_away, fault.is_of_value, str(fault)) == (is_away, is_of_value, "OSError: two lines")
+PASSES = ["", "08006", "53300", "53100", "57P03", "40001", "25006", "28P01", "42501", "42883", "55P03", "55000"]
+"""No server, no login, no lock or no room: faults that pass or that a person mends."""
+
+
+@pytest.mark.parametrize("state", [None, *PASSES, "54000", "P0001", "XX000"])
+def test_fault_that_may_pass_is_asked_again(state: str | None) -> None:
+    assert not DatabaseFault(OSError(), state).is_of_values
+
+
+@pytest.mark.parametrize("state", ["22P05", "22023", "54001", "DI007"])
+def test_fault_of_the_values_is_final(state: str) -> None:
+    assert DatabaseFault(OSError(), state).is_of_values
+
+
+def test_fault_is_told_in_one_line() -> None:
+    assert str(DatabaseFault(OSError("two\n  lines"), None)) == "OSError: two lines"
 
 
 def test_package_is_marked_as_typed() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from dispatcher.programs.exec_codes import LAST_STATUS, Codes
-from dispatcher.task.report import Failed, Report, as_note, as_progress, as_result, judge
+from dispatcher.container.row import Codes
+from dispatcher.row_calls import LAST_STATUS
+from dispatcher.task.contract import Failed, TaskReport, as_note, as_progress, as_result, judge
 
-RESULT = Report("succeeded", result="17")
+RESULT = TaskReport("succeeded", result="17")
 
 
 class WithoutWords(Exception):
@@ -26,19 +27,22 @@ def raised(fault: BaseException) -> BaseException:
 
 
 def judged(
-    fault: BaseException | None, row_says: str = "", stopped: bool = False, finished: Report | None = None
-) -> Report | None:
+    fault: BaseException | None, row_says: str = "", stopped: bool = False, finished: TaskReport | None = None
+) -> TaskReport | None:
     return judge(fault, row_says, is_stopped=stopped, finished=finished)
 
 
-def outcome(report: Report | None) -> str | None:
+def outcome(report: TaskReport | None) -> str | None:
     return report.outcome if report else None
 
 
-ENDS: list[tuple[BaseException | None, str, bool, Report | None, str | None]] = [
+ENDS: list[tuple[BaseException | None, str, bool, TaskReport | None, str | None]] = [
     (None, "", False, None, "succeeded"),
     (None, "", False, RESULT, "succeeded"),
-    (None, "", True, None, "succeeded"),
+    (None, "", True, None, None),
+    (None, "", True, RESULT, "succeeded"),
+    (SystemExit(0), "", True, None, None),
+    (SystemExit(0), "", True, RESULT, "succeeded"),
     (None, "cancel", False, None, "failed"),
     (None, "cancel", True, RESULT, "succeeded"),
     (None, "lost", False, RESULT, None),
@@ -64,7 +68,7 @@ ENDS: list[tuple[BaseException | None, str, bool, Report | None, str | None]] = 
 
 @pytest.mark.parametrize(("fault", "row_says", "stopped", "finished", "expected"), ENDS)
 def test_end_of_a_body_has_its_outcome(
-    fault: BaseException | None, row_says: str, stopped: bool, finished: Report | None, expected: str | None
+    fault: BaseException | None, row_says: str, stopped: bool, finished: TaskReport | None, expected: str | None
 ) -> None:
     assert outcome(judged(fault, row_says, stopped, finished)) == expected
 
@@ -76,8 +80,8 @@ def test_exit_status_means_the_same_as_after_exec() -> None:
 
 def test_success_has_the_result_and_a_cancelled_body_no_error() -> None:
     assert judged(None, finished=RESULT) == RESULT
-    assert judged(None) == Report("succeeded")
-    assert judged(ValueError("words"), "cancel", finished=RESULT) == Report("failed")
+    assert judged(None) == TaskReport("succeeded")
+    assert judged(ValueError("words"), "cancel", finished=RESULT) == TaskReport("failed")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_success_has_the_result_and_a_cancelled_body_no_error() -> None:
     ],
 )
 def test_failed_ends_the_row_with_its_words(fault: BaseException, words: str) -> None:
-    assert judged(fault) == Report("failed", words)
+    assert judged(fault) == TaskReport("failed", words)
 
 
 @pytest.mark.parametrize("fault", [OSError("oh\0 no"), ExceptionGroup("some", [OSError("oh no")]), WithoutWords()])

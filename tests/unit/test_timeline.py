@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from dispatcher.dashboard.timeline import Span, Step, timeline
-from dispatcher.explain.explanation import Explanation
-from dispatcher.explain.launches import LaunchFacts
-from dispatcher.explain.reasons import Turn
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import CREATED, NOW, a_running_task, a_task, ago, later
+from dispatcher.views.explanation import Explanation
+from dispatcher.views.launches import LaunchFacts
+from dispatcher.views.reasons import Turn
+from dispatcher.views.row_page import Span, TimeKind, timeline
+from tests.rig.builders import CREATED, NOW, a_running_task, a_task, ago, later
 
-WAITING, NOT_DUE, STARTING, RUNNING = Step.WAITING, Step.NOT_DUE, Step.STARTING, Step.RUNNING
+WAITING, NOT_DUE, STARTING, RUNNING = TimeKind.WAITING, TimeKind.NOT_DUE, TimeKind.STARTING, TimeKind.RUNNING
 
 
 def a_launch(attempt: int = 1, launch: int = 1, **facts: Any) -> LaunchFacts:
@@ -29,7 +29,7 @@ def told(task: Task, *launches: LaunchFacts, **facts: Any) -> list[Span]:
     return timeline(task, found, NOW)
 
 
-def lengths(spans: list[Span]) -> list[tuple[Step, float]]:
+def lengths(spans: list[Span]) -> list[tuple[TimeKind, float]]:
     return [(span.step, span.seconds) for span in spans]
 
 

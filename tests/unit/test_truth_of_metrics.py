@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
+from dispatcher.kube.capacity import count_end
 from dispatcher.kube.client import KubeClient, resource_of
 from dispatcher.kube.credentials import Login, TokenFile
-from dispatcher.kube.mirror import count_end
-from dispatcher.kube.pod_refusals import PodRefusals
+from dispatcher.kube.events import PodRefusals
 from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.jobs import Phase
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.health import build_app
 from dispatcher.runtime.metrics import REFUSED_PODS
-from tests.builders import NOW, a_job
+from tests.rig.builders import NOW, a_job
 from tests.unit.test_credential_ends import jwt
 
 

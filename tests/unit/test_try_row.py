@@ -2,11 +2,14 @@
 
 import pytest
 
-from dispatcher.programs.exec_progress import NOTHING, Progress
-from dispatcher.programs.exec_row import NotStorable, Report
-from dispatcher.programs.trying_row import (
+from dispatcher.container.row import NOTHING, ExecReport, NotStorable, Progress
+from dispatcher.container.trying import (
+    Ended,
+    Stop,
     TriedRow,
+    as_told,
     clip,
+    in_words,
     kept,
     pause_seconds,
     plain_note,
@@ -15,7 +18,6 @@ from dispatcher.programs.trying_row import (
     stored,
     told,
 )
-from dispatcher.programs.trying_words import Ended, Stop, as_told, in_words
 
 RUN = "token"
 
@@ -24,7 +26,7 @@ def a_row(*said: str, cancel_after: float | None = None) -> TriedRow:
     return TriedRow("null", cancel_after, list(said).append)
 
 
-async def ended(report: Report | None, *, stop: Stop = Stop.SIGTERM, cancelled: bool = False) -> Ended:
+async def ended(report: ExecReport | None, *, stop: Stop = Stop.SIGTERM, cancelled: bool = False) -> Ended:
     row = a_row(cancel_after=0 if cancelled else None)
     await row.start()
     await row.heartbeat(RUN, NOTHING)
@@ -36,14 +38,16 @@ async def ended(report: Report | None, *, stop: Stop = Stop.SIGTERM, cancelled: 
 @pytest.mark.parametrize(
     ("report", "cancelled", "status", "words"),
     [
-        (Report("succeeded", 0), False, "succeeded", "succeeded, without a result"),
-        (Report("succeeded", 0, result='{"a":1}'), True, "succeeded", 'succeeded, with the result {"a": 1}'),
-        (Report("retry", 9, "oh"), False, "waiting", "retry: CMD ended with status 9; the row runs again after 20 s"),
-        (Report("failed", 65, "oh"), False, "failed", "failed: the row does not run again; the row's error would be:"),
-        (Report("failed", 143), True, "cancelled", "failed: the row becomes cancelled"),
+        (ExecReport("succeeded", 0), False, "succeeded", "succeeded, without a result"),
+        (ExecReport("succeeded", 0, result='{"a":1}'), True, "succeeded", 'succeeded, with the result {"a": 1}'),
+        (ExecReport("retry", 9, "oh"), False, "waiting",
+         "retry: CMD ended with status 9; the row runs again after 20 s"),
+        (ExecReport("failed", 65, "oh"), False, "failed",
+         "failed: the row does not run again; the row's error would be:"),
+        (ExecReport("failed", 143), True, "cancelled", "failed: the row becomes cancelled"),
     ],
 )  # fmt: skip
-async def test_report_moves_the_row_and_is_told(report: Report, cancelled: bool, status: str, words: str) -> None:
+async def test_report_moves_the_row_and_is_told(report: ExecReport, cancelled: bool, status: str, words: str) -> None:
     end = await ended(report, cancelled=cancelled)
     assert (end.row.status, as_told(end).row.status, as_told(end).outcome) == (status, status, report.outcome)
     assert in_words(end).startswith(words)
@@ -52,8 +56,12 @@ async def test_report_moves_the_row_and_is_told(report: Report, cancelled: bool,
 @pytest.mark.parametrize(
     ("stop", "again", "words"),
     [
-        (Stop.SIGTERM, None, "nothing: not 0 after SIGTERM, the next launch takes over"),
-        (Stop.LIMIT, 20, "nothing: not 0 after SIGTERM at the run limit, the row runs again after 20 s while"),
+        (Stop.SIGTERM, None, "nothing: ended after SIGTERM, without a result file, the next launch takes over"),
+        (
+            Stop.LIMIT,
+            20,
+            "nothing: ended after SIGTERM at the run limit, without a result file, the row runs again after 20 s while",
+        ),
         (Stop.KILLED, None, "nothing: killed, because it did not end after SIGTERM, the next launch takes over"),
         (Stop.KILLED_AT_LIMIT, 20, "nothing: killed, because it did not end after SIGTERM at the run limit, the row"),
     ],
@@ -70,7 +78,7 @@ async def test_row_keeps_the_result_as_jsonb_and_the_last_progress() -> None:
     assert (await row.start() or ("", ""))[1] == '{"a": 1}'
     assert await row.heartbeat(RUN, Progress(0.5, "half")) == "continue"
     assert await row.heartbeat(RUN, NOTHING) == "continue"
-    assert await row.finish(RUN, Report("succeeded", 0, result="[1,2]")) == "succeeded"
+    assert await row.finish(RUN, ExecReport("succeeded", 0, result="[1,2]")) == "succeeded"
     assert (row.result, row.progress, row.heartbeats) == ("[1, 2]", Progress(0.5, "half"), 2)
     assert said == ['heartbeat 1 with progress 0.5, note "half": continue', "heartbeat 2: continue"]
 
@@ -112,7 +120,7 @@ def test_long_texts_are_shortened_for_a_terminal() -> None:
 
 
 async def test_long_result_is_cut_with_its_size() -> None:
-    assert in_words(await ended(Report("succeeded", 0, result=f'"{"x" * 2000}"'))).endswith("x … (2002 bytes)")
+    assert in_words(await ended(ExecReport("succeeded", 0, result=f'"{"x" * 2000}"'))).endswith("x … (2002 bytes)")
 
 
 def test_pause_doubles_up_to_ten_minutes() -> None:

@@ -5,14 +5,12 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from dispatcher.admission.drawing import MOST_LOOKED_AT, Draw
+from dispatcher.admission.launch_inputs import MOST_LOOKED_AT, Draw, Drawing
 from dispatcher.admission.room import Room
+from dispatcher.model.caches import Kept, NodeCaches
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.node_caches import Kept, NodeCaches
-from dispatcher.placement import warmth
-from dispatcher.placement.cache import cache_digest
-from dispatcher.placement.drawing import Drawing
-from dispatcher.placement.warmth import Warmth
+from dispatcher.placement import placing as warmth
+from dispatcher.placement.placing import Warmth, cache_digest
 from tests.unit.rooms import a_node, needs, room
 
 KEY = ("builds", "maps")

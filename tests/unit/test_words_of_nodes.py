@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.dashboard.words import amount, filled, free_part, resources
-from dispatcher.explain.node_room import NodeStatus
+from dispatcher.views.node_room import NodeRoom
+from dispatcher.views.words import amount, filled, free_part, resources
 
-NODE = NodeStatus(
+NODE = NodeRoom(
     name="n1", ready=True, cordoned=False, taints=(), size={"cpu": "4", "pods": "10", "gpu": "0"}, others={"cpu": "1"},
-    ours={"cpu": "500m"}, coming={"cpu": "500m"}, reserved={"cpu": "1"}, free={"cpu": "1"}, kept_for=None,
+    ours={"cpu": "500m"}, coming={"cpu": "500m"}, reserved={"cpu": "1"}, free={"cpu": "1"}, kept_for=None, rejects="",
 )  # fmt: skip
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from dispatcher.reservations.pod_request import PodRequest
-from dispatcher.reservations.waiting_pods import WaitingPod, WaitingPods
+from dispatcher.extender.assumed_pods import PodRequest
+from dispatcher.extender.waiting_pods import WaitingPod, WaitingPods
 
 
 def a_pod_request(number: int, uid: str = "u") -> PodRequest:

@@ -6,27 +6,30 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dispatcher.dashboard.about import AboutPage, Check, Freshness, Setting
-from dispatcher.dashboard.answers import Refusal
-from dispatcher.dashboard.last_hour import MINUTES, QueueHour
-from dispatcher.dashboard.row_page import Command, PreviewedJob, RowPage
-from dispatcher.dashboard.timeline import Span, Step
-from dispatcher.dashboard.view import MOST_CELLS, EstimateRecord, NodeCell, OverviewPage, overview_page
-from dispatcher.explain.batches import BatchesPage, BatchStatus
-from dispatcher.explain.caches import CacheNow
-from dispatcher.explain.explanation import Explanation
-from dispatcher.explain.failures import FailureGroup, FailuresPage
-from dispatcher.explain.fitting import Fits, NodeFit
-from dispatcher.explain.launches import LaunchFacts
-from dispatcher.explain.listing import ListedRow, Page
-from dispatcher.explain.node_room import HeldRoom, NodesPage
-from dispatcher.explain.nodes import NodeGroup
-from dispatcher.explain.reasons import Cause, Turn
-from dispatcher.explain.status import QueueHold
 from dispatcher.model.history import Percentiles
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
-from tests.builders import NOW
+from dispatcher.views.about import AboutPage, Freshness, ReadinessLine, Setting
+from dispatcher.views.answers import Refusal
+from dispatcher.views.explanation import Explanation
+from dispatcher.views.failures import FailureGroup, FailuresPage
+from dispatcher.views.first_page import (
+    MINUTES,
+    MOST_CELLS,
+    EstimateRecord,
+    NodeCell,
+    OverviewPage,
+    QueueHour,
+    overview_page,
+)
+from dispatcher.views.launches import CacheNow, LaunchFacts
+from dispatcher.views.node_room import HeldRoom, NodesPage
+from dispatcher.views.nodes import Fits, NodeFit, NodeGroup
+from dispatcher.views.reasons import ReasonInWords, Turn
+from dispatcher.views.row_page import CopyCommand, PreviewedJob, RowPage, Span, TimeKind
+from dispatcher.views.rows import BatchesPage, BatchStatus, ListedRow, RowsPage
+from dispatcher.views.status import QueueHold
+from tests.rig.builders import NOW
 from tests.unit.test_dashboard_view import FINE, QUEUE
 from tests.unit.test_pages_of_queues_and_nodes import EMPTY, ENDED, NODE, NODES, ROW, SETTINGS
 
@@ -48,13 +51,13 @@ def overview(sign: str) -> OverviewPage:
     return overview_page(status, lambda _: HOUR, NOW, cells, EstimateRecord())
 
 
-def tasks(sign: str, number: int = 500) -> Page:
+def tasks(sign: str, number: int = 500) -> RowsPage:
     row = ListedRow(
         task=ID, queue=QUEUE_NAME, status="failed", attempt=99, priority=1000, template=sign * 63,
         submitted_by=sign * 63, created_at=NOW, run_at=NOW, started_at=NOW, finished_at=NOW, reason=None, message=None,
         error=sign * 300, batch=sign * 200, progress=0.123, note=sign * 200,
     )  # fmt: skip
-    return Page(NOW, NOW, [replace(row, task=ID - place) for place in range(number)], ID - number + 1, 10_000, True)
+    return RowsPage(NOW, NOW, [replace(row, task=ID - place) for place in range(number)], ID - number + 1, 10_000, True)
 
 
 def groups(sign: str) -> list[FailureGroup]:
@@ -114,10 +117,10 @@ def row(sign: str) -> RowPage:
         task=ID, status=Status.WAITING, queue=QUEUE_NAME, attempt=99, reason=HoldReason.LAUNCHES_EXHAUSTED,
         message=sign * 8192, since=NOW, as_of=NOW, whose_turn=Turn.SUBMITTER, next_step=sign * 2000, position=10_000,
         position_of=10_000, before=REASONS, nodes=[NodeGroup(5000, sign * 300, (DNS,) * 3, NOW)] * 10,
-        also=[Cause(HoldReason.NO_ROOM_NOW, sign * 2000)] * 8, launches=[one] * 400,
+        also=[ReasonInWords(HoldReason.NO_ROOM_NOW, sign * 2000)] * 8, launches=[one] * 400,
         cache=CacheNow(message="warm on 5,000 nodes", nodes=(DNS,) * 5000, bytes=2**60),
     )  # fmt: skip
-    span = Span(step=Step.RUNNING, began=NOW, ended=NOW + timedelta(hours=1), seconds=3600.0, attempt=99, launch=3)
+    span = Span(step=TimeKind.RUNNING, began=NOW, ended=NOW + timedelta(hours=1), seconds=3600.0, attempt=99, launch=3)
     return RowPage(
         as_of=NOW, task=ID, queue=QUEUE_NAME, status=Status.WAITING, template=sign * 63, submitted_by=sign * 63,
         priority=1000, batch=sign * 200, labels={f"{number:02}{sign * 61}": sign * 200 for number in range(16)},
@@ -125,7 +128,7 @@ def row(sign: str) -> RowPage:
         timeout_seconds=604_800, created_at=NOW, run_at=NOW, started_at=NOW, heartbeat_at=NOW, finished_at=NOW,
         cancel_requested_at=NOW, error=sign * 8192, explain=found, timeline=[span] * 800,
         preview=PreviewedJob({"env": [{"name": sign * 255}] * 256}),
-        commands=[Command("what it does " * 5, f"kubectl describe -n {DNS} job {DNS}")] * 8,
+        commands=[CopyCommand("what it does " * 5, f"kubectl describe -n {DNS} job {DNS}")] * 8,
     )  # fmt: skip
 
 
@@ -133,7 +136,7 @@ def about(sign: str) -> AboutPage:
     setting = Setting("DISPATCHER_" + "S" * 40, sign * 4000, sign * 300, sign * 300, "what it means " * 20)
     return AboutPage(
         as_of=NOW, installation="dispatcher", version="1", jobs_namespace="n" * 63, own_namespace="n" * 63, replica=DNS,
-        leads=True, lease=DNS, leader=DNS, is_ready=False, checks=[Check("a check", sign * 4000)] * 12,
+        leads=True, lease=DNS, leader=DNS, is_ready=False, checks=[ReadinessLine("a check", sign * 4000)] * 12,
         missing_rights=[sign * 1000] * 60, stores=[Freshness("a store", 12.5, 30.0, True, sign * 4000)] * 12,
         settings=[setting] * 80, docs={"docs/operator.md": "what it is for"},
     )  # fmt: skip

@@ -109,17 +109,14 @@ topologySpreadConstraints:
     matchLabelKeys: [pod-template-hash]
 {{- end }}
 
-{{/* Labels and annotations of Pods that Prometheus asks: (list ROOT COMPONENT PROGRAM'S-VALUES) */}}
+{{/* Labels and annotations of Pods that Prometheus asks: (list ROOT COMPONENT PROGRAM'S-VALUES SETTINGS). Other
+     settings make other Pods, so nobody may replace their digest; podAnnotations may replace the other annotations. */}}
 {{- define "dispatcher.served" -}}
 labels: {{- include "dispatcher.selector" . | nindent 2 }}
+{{- $fixed := dict "dispatcher.internal/settings" (index . 3 | sha256sum | trunc 16) }}
+{{- $asked := dict "prometheus.io/scrape" "true" "prometheus.io/port" "8080" }}
 annotations:
-  {{- if not (index . 0).Values.monitoring.podMonitor }}
-  prometheus.io/scrape: "true"
-  prometheus.io/port: "8080"
-  {{- end }}
-  {{- with (index . 2).podAnnotations }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- toYaml (merge $fixed (index . 2).podAnnotations (ternary dict $asked (index . 0).Values.monitoring.podMonitor)) | nindent 2 }}
 {{- end }}
 
 {{- define "dispatcher.locked" -}}

@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+var refused = regexp.MustCompile("^(22|DI|54001)") // SQLSTATEs that are about the values of a call
 var errFinal, errCancel, errLost = errors.New("wrong input"), errors.New("cancel"), errors.New("lost")
 
 // work is yours to replace. It ends soon after ctx does. It returns JSON. It is tried again after errors but errFinal.
@@ -42,13 +44,20 @@ func run() int {
 	os.Setenv("PGTARGETSESSIONATTRS", "read-write") // never a standby
 	var token, payload string
 	env := os.Getenv
-	err := ask(stopped, []any{&token, &payload}, `SELECT run_token::text, coalesce(payload, 'null')::text
+	for _, name := range []string{"TASK_ID", "TASK_START_KEY", "TASK_ATTEMPT", "TASK_LAUNCH", "JOB_UID", "TASK_DATABASE_URL"} {
+		if env(name) == "" {
+			log.Print(name, " is not set: see docs/author.md")
+			return 2
+		}
+	}
+	patient, _ := context.WithTimeout(stopped, 5*time.Minute) // who waits longer only keeps its room from others
+	err := ask(patient, []any{&token, &payload}, `SELECT run_token::text, coalesce(payload, 'null')::text
 		FROM dispatch.task_start($1, $2, $3, $4, $5, $6, $7)`, env("TASK_ID"), env("TASK_START_KEY"),
 		env("TASK_ATTEMPT"), env("TASK_LAUNCH"), env("JOB_UID"), env("NODE_NAME"), env("POD_NAME"))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0 // not ours, or not any more
 	} else if err != nil {
-		return 1
+		return 75 // the launch does not count as one that failed
 	}
 	ctx, end := context.WithCancelCause(stopped)
 	go beat(ctx, end, token)
@@ -91,17 +100,15 @@ func finish(token, outcome, fault string, result []byte) int {
 	return 0
 }
 
-// ask calls again and again while the database is away, for each call may be repeated. No connection outlives its call.
+// ask calls again and again, for each call may be repeated, unless its values are refused. No connection outlives its call.
 func ask(ctx context.Context, into []any, statement string, values ...any) error {
 	for {
-		var said *pgconn.PgError
 		err := try(ctx, into, statement, values)
 		if err == nil || errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
 		log.Print(err)
-		isAway := !errors.As(err, &said) || strings.Contains("08 25 40 53 57", said.Code[:2])
-		if !isAway || ctx.Err() != nil {
+		if said := (&pgconn.PgError{}); errors.As(err, &said) && refused.MatchString(said.Code) || ctx.Err() != nil {
 			return err
 		}
 		time.Sleep(2 * time.Second)
@@ -111,7 +118,12 @@ func ask(ctx context.Context, into []any, statement string, values ...any) error
 func try(ctx context.Context, into []any, statement string, values []any) error {
 	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	connection, err := pgx.Connect(limited, os.Getenv("TASK_DATABASE_URL"))
+	config, err := pgx.ParseConfig(os.Getenv("TASK_DATABASE_URL"))
+	if err != nil {
+		return err
+	}
+	config.RuntimeParams["statement_timeout"] = "8000" // a call that is given up here ends there, too
+	connection, err := pgx.ConnectConfig(limited, config)
 	if err != nil {
 		return err
 	}

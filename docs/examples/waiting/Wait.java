@@ -16,8 +16,7 @@ class Wait {
     static final String INSERT = """
         INSERT INTO dispatch.tasks (queue, batch, dedupe_key, payload)
         SELECT q, b, b || '/' || part, to_jsonb(part) FROM (SELECT ?, ?) AS of (q, b), generate_series(1, 5) AS part
-        WHERE NOT EXISTS (SELECT FROM dispatch.tasks WHERE queue = q AND batch = b AND submitted_by = session_user)
-        ON CONFLICT DO NOTHING""";
+        WHERE NOT EXISTS (SELECT FROM dispatch.tasks WHERE queue = q AND batch = b AND submitted_by = session_user)""";
     static final String LIVE = """
         SELECT now()::text, (SELECT waiting + processing > 0 FROM dispatch.batch_status
                              WHERE queue = ? AND batch = ? AND submitted_by = session_user)""";

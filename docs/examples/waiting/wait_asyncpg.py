@@ -18,7 +18,6 @@ INSERT = """
 INSERT INTO dispatch.tasks (queue, batch, dedupe_key, payload)
 SELECT $1, $2, $2 || '/' || part, to_jsonb(part) FROM generate_series(1, 5) AS part
 WHERE NOT EXISTS (SELECT FROM dispatch.tasks WHERE queue = $1 AND batch = $2 AND submitted_by = session_user)
-ON CONFLICT DO NOTHING
 """
 LIVE = """
 SELECT now(), (SELECT waiting + processing > 0 FROM dispatch.batch_status

@@ -10,7 +10,7 @@ import pytest_asyncio
 from tests.node.install import OURS, VALUES, ready, upgrade
 from tests.node.installation import Installation
 from tests.node.registry import SCHEDULER
-from tests.pages import ENABLES_SCHEDULER, OPERATOR, find_block
+from tests.rig.pages import ENABLES_SCHEDULER, OPERATOR, find_block
 
 OF_SCHEDULER = {"scheduler": {"image": SCHEDULER}, "reservations": {"enabled": True}}
 ROLLED_OUT = f"kubectl -n {OURS} rollout status daemonset/dispatcher-cache-keeper --timeout=60s"

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from tests.node.install import JOBS, OURS, Shell, ready
 from tests.node.installation import Installation
-from tests.pages import ENABLES_SCHEDULER, OPERATOR, commands_for_nodes, find_block, without_comment
+from tests.rig.pages import ENABLES_SCHEDULER, OPERATOR, commands_for_nodes, find_block, without_comment
 
 DEPLOYMENTS: Final = ("dispatcher", "dispatcher-janitor", "dispatcher-scheduler")
 RESTARTS: Final = re.compile(r" rollout restart | delete lease ")

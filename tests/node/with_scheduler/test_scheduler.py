@@ -2,8 +2,8 @@
 
 import msgspec
 
-from dispatcher.doctor.finding import State
-from dispatcher.doctor.report import Report
+from dispatcher.doctor.finding import FindingState
+from dispatcher.doctor.program import DoctorReport
 from tests.node.confinement import STRICT, pods_of_ours, status_of_each_process, wrong_in_specification
 from tests.node.install import OURS
 from tests.node.installation import Installation
@@ -34,11 +34,11 @@ async def test_scheduler_may_read_all_that_it_asks_for(scheduled: Installation) 
 async def test_doctor_finds_no_fault_in_the_pod_with_two_replicas_of_the_scheduler(scheduled: Installation) -> None:
     """Both extenders are asked. One scheduler leads and calls its own, so no extender has two callers."""
     asked = f"kubectl -n {OURS} exec deploy/dispatcher -- dispatcher doctor --json"  # fails unless it ends with 0
-    report = msgspec.json.decode(await scheduled.shell.run(asked), type=Report)
-    wrong = [one for one in report.findings if one.state in {State.FAULT, State.WARNING}]
+    report = msgspec.json.decode(await scheduled.shell.run(asked), type=DoctorReport)
+    wrong = [one for one in report.findings if one.state in {FindingState.FAULT, FindingState.WARNING}]
     assert (wrong, report.faults) == ([], 0)
     states = {what: [one.state for one in report.findings if one.what == what] for what in OF_EXTENDER}
-    assert states == {"SchedulerAbsent": [State.GOOD], **dict.fromkeys(OF_PODS, [State.GOOD] * 2)}
+    assert states == {"SchedulerAbsent": [FindingState.GOOD], **dict.fromkeys(OF_PODS, [FindingState.GOOD] * 2)}
 
 
 async def test_kube_scheduler_and_extender_are_confined(scheduled: Installation) -> None:

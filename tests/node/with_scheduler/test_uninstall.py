@@ -6,7 +6,7 @@ from typing import Final
 from tests.node.install import BEGINNING, JOBS, OURS, as_here, ready
 from tests.node.installation import Installation
 from tests.node.load import Load
-from tests.pages import INSTALL, find_block, named_in
+from tests.rig.pages import INSTALL, find_block, named_in
 
 ROWS: Final = 3
 UNINSTALL: Final = find_block(INSTALL, "# needs a cluster\nhelm uninstall ")

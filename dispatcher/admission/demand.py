@@ -1,0 +1,415 @@
+"""Demand: Pods of ours that wait although no node has room for them, so that an autoscaler adds nodes. Pure.
+
+    Pods without room, nodes, answers ─▶ Demands.update ─▶ Demand: the rule of one moment
+                                                            └─▶ why_not_ask(pod, waiting, bounds)
+
+Of each shape one Pod asks. Once that brought a node, or an announcement of one, the whole need of the shape goes out.
+When nothing more comes for QUIET, or the autoscaler refuses, it is one again.
+
+Shapes that nothing has come for share few places. A shape that has had its grace gives its place to one that has none,
+and asks again after a pause, which grows. So shapes that fit nowhere hide no other shape from the autoscaler.
+
+The first Pods of a shape show what the API server makes of them. Only a few go out before one is seen. Pure.
+
+A LimitRange, a webhook or a RuntimeClass changes what Pods ask for. Judged by its template, a burst of such rows would
+take all places within a second, and most of its Pods would wait.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dispatcher.admission.room_view import may_come
+from dispatcher.model.cluster import LONG_AGO, Node, Pod, ScaleAnswer
+from dispatcher.model.errors import doubled
+from dispatcher.model.launches import PodKind, Probe
+from dispatcher.model.needs import PodNeeds
+
+K = TypeVar("K")
+QUIET: Final = timedelta(minutes=3)
+"""After the last node or announcement. An autoscaler looks each 10 s, and its nodes come within a minute or two."""
+LOOK: Final = timedelta(seconds=1)
+NEWS: Final = timedelta(minutes=1)
+"""A node is seen, and has its size, so long after it was created."""
+MOST_NODES: Final = 200
+"""Nodes that one look compares with each shape. Each takes about a microsecond."""
+LATE: Final = timedelta(minutes=15)
+"""A node that comes so long after the Pod came for somebody else (the default of `max-node-provision-time`)."""
+SEEN: Final = timedelta(minutes=1)
+FORGOTTEN: Final = timedelta(hours=2)
+"""So long after its last Pod, nothing is known of a shape. The longest pause is shorter."""
+FIRST_PAUSE_SECONDS: Final = 120
+LONGEST_PAUSE_SECONDS: Final = 1800
+MOST_ASKING: Final = 10
+MOST_OF_TEAMS: Final = 100
+MOST_SHAPES: Final = 10_000
+"""Shapes of which something is known. Rows can ask for any amount, so there is no end of shapes."""
+LONGEST_WORDS: Final = 300
+
+
+class DemandRecord(Struct, frozen=True):
+    """Our knowledge of the demand of one shape.
+
+    known_at: when this process saw it first.
+    seen_at: when a Pod of it waited last, about.
+    began_at: when the oldest Pod was created that asks, or asked last.
+    unanswered_since: since when the shape asks, with pauses, and nothing has come; None: it asks for nothing.
+    needs: what its Pods need of a node; None: not known.
+    since: since when kube-scheduler finds no node for the Pods that ask; None: no Pod asks.
+    came_at: when a node for it, or an announcement, came last; None: nothing came.
+    refused: why the autoscaler adds no node; empty: it has not said so since.
+    tries: how often it gave its place back.
+    next_at: when it asks again; None: at any time.
+    """
+
+    known_at: datetime
+    seen_at: datetime
+    began_at: datetime
+    needs: PodNeeds | None = None
+    since: datetime | None = None
+    came_at: datetime | None = None
+    unanswered_since: datetime | None = None
+    refused: str = ""
+    tries: int = 0
+    next_at: datetime | None = None
+
+
+class Demand(Struct, frozen=True):
+    """The rule of one moment.
+
+    mode: `auto`; `all`: the whole need at once; `one`: a cluster that never grows.
+    grown: shapes whose whole need goes out.
+    resting: shapes that ask again later.
+    asked: what is known of each shape.
+    """
+
+    mode: str = "auto"
+    grown: frozenset[str] = frozenset()
+    resting: frozenset[str] = frozenset()
+    asked: Mapping[str, DemandRecord] = {}
+
+    def has_grown(self, shape: str) -> bool:
+        return self.mode == "all" or shape in self.grown
+
+    def unanswered_since(self) -> datetime | None:
+        """Since when the shape asks that has asked longest without an answer; None: there is none."""
+        if self.mode == "one":
+            return None
+        since = (one.unanswered_since for one in self.asked.values())
+        return min((one for one in since if one is not None), default=None)
+
+    def told(self, shape: str) -> str:
+        """The answer to the demand of the shape, in words. Empty: nothing is known."""
+        one = self.asked.get(shape)
+        if one is None:
+            return ""
+        words = [f"the autoscaler says: {one.refused}"] if one.refused else []
+        if shape in self.resting and one.next_at is not None:
+            words.append(f"its Pods asked {times(one.tries)} for a node in vain, next at {one.next_at:%H:%M:%S %Z}")
+        elif one.since is not None:
+            words.append(f"a Pod like it waits for a node since {one.since:%H:%M:%S %Z}")
+        return "; ".join(words)
+
+
+AUTO: Final = Demand()
+
+
+class DemandPods(Struct, frozen=True):
+    """Numbers of our Pods that wait as demand.
+
+    demand: the rule. Shapes that have not grown share places.
+    every: all, by kind.
+    by_shape: over all queues.
+    by_queue: by (queue, shape).
+    asking: by submitter, those of shapes that have not grown.
+    """
+
+    demand: Demand = AUTO
+    every: Mapping[PodKind, int] = {}
+    by_shape: Mapping[str, int] = {}
+    by_queue: Mapping[tuple[str, str], int] = {}
+    asking: Mapping[str, int] = {}
+
+    @property
+    def total(self) -> int:
+        return sum(self.every.values())
+
+    def with_pods(self, pod: PodKind, count: int = 1) -> "DemandPods":
+        return DemandPods(
+            self.demand,
+            more(self.every, pod, count),
+            more(self.by_shape, pod.shape, count),
+            more(self.by_queue, (pod.queue, pod.shape), count),
+            self.asking if self.demand.has_grown(pod.shape) else more(self.asking, pod.submitted_by, count),
+        )
+
+
+class DemandBounds(Struct, frozen=True):
+    """The bounds of demand.
+
+    most: MAX_PENDING.
+    of_queue: the same of the queue; None: it has none of its own.
+    max_jobs: MAX_JOBS.
+    """
+
+    most: int
+    of_queue: int | None
+    max_jobs: int
+
+    @property
+    def places(self) -> int:
+        """Places of shapes that nothing has come for."""
+        return max(1, min(MOST_ASKING, self.max_jobs // 10))
+
+    @property
+    def with_teams(self) -> int:
+        """The same, with one place for each submitter that has none."""
+        return max(self.places, min(MOST_OF_TEAMS, self.max_jobs // 4))
+
+
+ENOUGH: Final = "enough Pods like it wait for a node"
+RESTS: Final = "it asks for a node again later"
+IN_TURN: Final = "it asks for a node after Pods of other shapes"
+
+
+def why_not_ask(pod: PodKind, waiting: DemandPods, bounds: DemandBounds) -> str:
+    """Why no further Pod of this kind may wait as demand; empty: it may."""
+    demand, shape = waiting.demand, pod.shape
+    most = bounds.most if bounds.of_queue is None else bounds.of_queue
+    has_grown = demand.has_grown(shape)
+    in_all = waiting.by_shape.get(shape, 0)
+    if in_all >= (bounds.most if has_grown else min(1, bounds.most)):
+        return ENOUGH
+    if waiting.by_queue.get((pod.queue, shape), 0) >= most:
+        return ENOUGH
+    if has_grown:
+        return ""
+    if shape in demand.resting:
+        return RESTS
+    own, every = waiting.asking.get(pod.submitted_by, 0), sum(waiting.asking.values())
+    if own >= max(1, bounds.places // 3) or every >= (bounds.places if own else bounds.with_teams):
+        return IN_TURN
+    return ""
+
+
+class Demands:
+    """Our knowledge of all shapes, from cycle to cycle. A restart asks again from the beginning."""
+
+    def __init__(self, mode: str, grace_seconds: float) -> None:
+        self.current = Demand(mode)
+        self.asking: Sequence[Pod] = ()
+        """The first and the newest Pod of each shape: what autoscalers say of them counts for the shape."""
+        self._looked_at = LONG_AGO
+        self._grace = timedelta(seconds=grace_seconds)
+
+    def update(
+        self, waiting: Sequence[Probe], young: Iterable[Node], answers: Mapping[str, ScaleAnswer], now: datetime
+    ) -> None:
+        """Learns what came since the last look.
+
+        waiting: our Pods for which kube-scheduler found no node.
+        young: the nodes that have come lately.
+        answers: what autoscalers said, by UID of the Pod.
+        now: the API server's clock.
+        """
+        if now - self._looked_at < LOOK or not (waiting or self.current.asked):
+            return
+        news, self._looked_at = self._looked_at - NEWS, now
+        pods = by_shape(waiting)
+        nodes = sorted((one for one in young if one.created_at > news), key=lambda one: one.created_at)[-MOST_NODES:]
+        self.asking = [pod for probes in pods.values() for pod in first_and_newest(probes)]
+        known = {shape: asks_no_more(one, now) for shape, one in self._remembered(now) if shape not in pods}
+        known |= {shape: asking(self.current.asked.get(shape), probes, now) for shape, probes in pods.items()}
+        asked = {
+            shape: heard(
+                one, nodes, [answers[probe.pod.uid] for probe in pods.get(shape, ()) if probe.pod.uid in answers]
+            )
+            for shape, one in known.items()
+        }
+        newest = sorted(asked.items(), key=lambda each: each[1].seen_at)[-MOST_SHAPES:]
+        self._keep(dict(newest), now)
+
+    def given_back(self, waiting: Sequence[Probe], wanting: Iterable[PodKind]) -> list[tuple[Probe, str]]:
+        """The Pods that give their places back, each with the cause.
+
+        wanting: kinds of Pods that found no place.
+        """
+        now, asked = self._looked_at, self.current.asked
+        every = by_shape(probe for probe in waiting if probe.job.shape in asked)
+        going = {shape for shape in every if shape in self.current.resting and not self.current.has_grown(shape)}
+        pods = {shape: [one for one in probes if not one.job.is_unplaced] for shape, probes in every.items()}
+        back = [(probe, FELL_BACK) for shape, probes in pods.items() for probe in self._beyond(shape, probes, now)]
+        late = {one: since for one in pods.keys() - going if (since := self._gives_up(one, now)) is not None}
+        asking = {shape: probes[0].job.submitted_by for shape, probes in every.items()}
+        shapes = in_turns(asking, late, wanting, going)
+        back += [(probe, GAVE_UP) for shape in (*sorted(going), *shapes) for probe in pods[shape]]
+        if shapes:
+            self._keep({**asked, **{shape: rested(asked[shape], now) for shape in shapes}}, now)
+        return back
+
+    def _remembered(self, now: datetime) -> Iterator[tuple[str, DemandRecord]]:
+        return (each for each in self.current.asked.items() if now - each[1].seen_at <= FORGOTTEN)
+
+    def _beyond(self, shape: str, probes: Sequence[Probe], now: datetime) -> Sequence[Probe]:
+        """Pods of a shape that fell back to one, the oldest excepted."""
+        one = self.current.asked[shape]
+        last = max(one.known_at, one.came_at or one.known_at)
+        if self.current.has_grown(shape) or now - last < QUIET:
+            return ()
+        return sorted(probes, key=lambda probe: (probe.job.created_at, probe.job.name))[1:]
+
+    def _gives_up(self, shape: str, now: datetime) -> datetime | None:
+        """Since when a shape has asked that may give its place away; None: it keeps it."""
+        one = self.current.asked[shape]
+        if self.current.has_grown(shape) or one.since is None:
+            return None
+        return one.since if one.refused or now - one.since >= self._grace else None
+
+    def _keep(self, asked: Mapping[str, DemandRecord], now: datetime) -> None:
+        """The rule stays the same object while nothing has changed, so that what rests on it is not made anew."""
+        mode = self.current.mode
+        grown = (
+            frozenset(shape for shape, one in asked.items() if has_grown(one, now)) if mode == "auto" else frozenset()
+        )
+        resting = frozenset(shape for shape, one in asked.items() if one.next_at is not None and now < one.next_at)
+        found = Demand(mode, grown, resting, asked)
+        if found != self.current:
+            self.current = found
+
+
+GAVE_UP: Final = "no node came for it in its grace, and other shapes ask, too"
+FELL_BACK: Final = "no more nodes come for its shape"
+
+
+def in_turns(
+    asking: Mapping[str, str], late: Mapping[str, datetime], wanting: Iterable[PodKind], going: Iterable[str] = ()
+) -> list[str]:
+    """The shapes that give their places away. The shapes of one submitter take turns among themselves.
+
+    A submitter that has no place takes one from the submitter that has most.
+
+    asking: the submitter of each shape of which a Pod asks.
+    late: shapes that may give their places away, with the time since which they ask.
+    going: shapes whose Pods are being taken back. Their places are free in a moment.
+    """
+    places, given, freed = Counter(asking.values()), list[str](), Counter(asking[shape] for shape in going)
+    wanted = {pod.shape: pod.submitted_by for pod in wanting if pod.shape not in asking}
+    for who in wanted.values():
+        giver = who if places[who] else max(places, key=lambda one: (places[one], one), default=who)
+        own = [shape for shape in late if asking[shape] == giver and shape not in given]
+        if freed[giver]:
+            freed[giver] -= 1
+        elif own:
+            given.append(min(own, key=lambda shape: (late[shape], shape)))
+    return given
+
+
+def asks_no_more(one: DemandRecord, now: datetime) -> DemandRecord:
+    """Our knowledge of a shape without a waiting Pod. While it rests, it still asks for something."""
+    rests = one.next_at is not None and now < one.next_at
+    return replace(one, since=None, unanswered_since=one.unanswered_since if rests else None)
+
+
+def asking(one: DemandRecord | None, probes: Sequence[Probe], now: datetime) -> DemandRecord:
+    """Our knowledge of a shape whose Pods wait."""
+    began = min(probe.pod.created_at for probe in probes)
+    since = min(probe.pod.unschedulable_since or now for probe in probes)
+    needs = next((probe.needs for probe in probes if probe.needs is not None), None)
+    if one is None:
+        return DemandRecord(now, now, began, needs, since, unanswered_since=now)
+    seen = now if now - one.seen_at > SEEN else one.seen_at
+    unanswered = one.unanswered_since or now
+    return replace(one, seen_at=seen, began_at=began, needs=needs, since=since, unanswered_since=unanswered)
+
+
+def heard(one: DemandRecord, nodes: Sequence[Node], answers: Sequence[ScaleAnswer]) -> DemandRecord:
+    """Our knowledge of a shape after these nodes and answers. Nodes come in waves if its need is large."""
+    came = [answer.at for answer in answers if answer.comes]
+    if one.needs is not None:
+        after, until = one.came_at or one.began_at, max(one.began_at, one.came_at or one.began_at) + LATE
+        came += [node.created_at for node in nodes if after < node.created_at <= until and may_come(one.needs, node)]
+    came_at = max([*came, *([one.came_at] if one.came_at else [])], default=None)
+    refusals = [answer for answer in answers if not answer.comes and (came_at is None or answer.at > came_at)]
+    refused = max(refusals, key=lambda answer: answer.at).words[:LONGEST_WORDS] if refusals else ""
+    if came_at == one.came_at:
+        return replace(one, refused=refused or (one.refused if not answers else ""))
+    return replace(one, came_at=came_at, refused=refused, tries=0, next_at=None, unanswered_since=None)
+
+
+def has_grown(one: DemandRecord, now: datetime) -> bool:
+    return one.came_at is not None and now - one.came_at < QUIET and not one.refused
+
+
+def rested(one: DemandRecord, now: datetime) -> DemandRecord:
+    """The shape after it gave its place back."""
+    pause = doubled(FIRST_PAUSE_SECONDS, one.tries, LONGEST_PAUSE_SECONDS)
+    return replace(one, tries=one.tries + 1, next_at=now + timedelta(seconds=pause))
+
+
+def first_and_newest(probes: Sequence[Probe]) -> list[Pod]:
+    pods = sorted((probe.pod for probe in probes), key=lambda pod: (pod.created_at, pod.name))
+    return pods if len(pods) < 2 else [pods[0], pods[-1]]
+
+
+def by_shape(probes: Iterable[Probe]) -> dict[str, list[Probe]]:
+    found: dict[str, list[Probe]] = {}
+    for probe in probes:
+        found.setdefault(probe.job.shape, []).append(probe)
+    return found
+
+
+def more(counts: Mapping[K, int], key: K, count: int) -> dict[K, int]:
+    return {**counts, key: counts.get(key, 0) + count}
+
+
+def times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+FIRST: Final = 5
+"""So many launches of a shape go out before one of its Pods is seen."""
+PATIENCE: Final = timedelta(seconds=3)
+"""A Job has its Pod within some tenths of a second, unless the Job controller is busy or away."""
+
+
+class FirstPods(Struct, frozen=True):
+    """Our knowledge of the first Pods of each shape.
+
+    made: shapes of which a Pod was seen, with what it needs.
+    late: shapes of which none was seen within PATIENCE.
+    under_way: numbers of launches of the other shapes.
+    """
+
+    made: Mapping[str, PodNeeds] = {}
+    late: frozenset[str] = frozenset()
+    under_way: Mapping[str, int] = {}
+
+    def must_wait(self, shape: str) -> bool:
+        """Whether enough launches of the shape are under way until one of its Pods is seen."""
+        return self.under_way.get(shape, 0) >= FIRST
+
+    def with_launch(self, shape: str) -> "FirstPods":
+        if shape in self.made or shape in self.late:
+            return self
+        return FirstPods(self.made, self.late, {**self.under_way, shape: self.under_way.get(shape, 0) + 1})
+
+
+class Patience:
+    """Since when Pods of shapes are awaited, from cycle to cycle."""
+
+    def __init__(self) -> None:
+        self._since: Mapping[str, datetime] = {}
+
+    def look(self, unplaced: Mapping[PodKind, int], made: Mapping[str, PodNeeds], now: datetime) -> FirstPods:
+        """`unplaced`: launches whose Pods have no node. `now`: the API server's clock."""
+        awaited = Counter[str]()
+        for pod, count in unplaced.items():
+            if pod.shape not in made:
+                awaited[pod.shape] += count
+        self._since = {shape: self._since.get(shape, now) for shape in awaited}
+        late = frozenset(shape for shape, since in self._since.items() if now - since >= PATIENCE)
+        return FirstPods(made, late, {shape: count for shape, count in awaited.items() if shape not in late})

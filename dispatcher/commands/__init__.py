@@ -1,0 +1,1 @@
+"""Commands that people type: `explain`, `status`, `logs`, `render`."""

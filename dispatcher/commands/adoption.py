@@ -1,0 +1,496 @@
+"""Makes templates of manifests of other systems, and tells what became of each field. Pure.
+
+Nothing is lost without a word: a field is kept, moved, translated, left out because the dispatcher decides it, or left
+to a person. What the API server would refuse in the manifest, the check of the template tells afterwards.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from msgspec import Struct
+
+from dispatcher.jobs.env import ENV_NAME, LOGIN, is_dispatchers
+from dispatcher.jobs.fields import dotted, list_at, object_at
+from dispatcher.jobs.template_text import Path
+from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES, TASK
+from dispatcher.model import launches as ids
+from dispatcher.model.jobs import Manifest
+from dispatcher.row_calls import LAST_STATUS
+
+Json = Mapping[str, Any]
+EXIT_CODE: Final = "exit-code"
+RETRIES_OF_A_JOB: Final = 6
+"""What the API server sets where a Job has no backoffLimit."""
+USUAL_NAMES: Final = ("base", "main")
+"""How Airflow and Argo call the container that works."""
+UNLIKELY: Final = re.compile(r"[^a-z0-9]+")
+PARAMETER: Final = re.compile(r"\{\{\s*(?:inputs|workflow)\.parameters\.([A-Za-z0-9_-]+)\s*\}\}")
+OF_CONTROLLERS: Final = re.compile(
+    r"(batch\.kubernetes\.io/)?(controller-uid|job-name)|batch\.kubernetes\.io/.*|app\.kubernetes\.io/managed-by"
+    rf"|kubectl\.kubernetes\.io/last-applied-configuration|{re.escape(ids.DOMAIN)}/.*"
+)
+"""Labels and annotations that a controller or a tool writes, and those that the dispatcher sets."""
+DECIDED: Final[Mapping[str, str]] = {
+    "ttlSecondsAfterFinished": "the dispatcher removes finished Jobs",
+    "selector": "it belongs to one Job",
+}  # fmt: skip
+READ_ELSEWHERE: Final = frozenset({
+    "template", "activeDeadlineSeconds", "backoffLimit", "parallelism", "completions", "podFailurePolicy",
+})  # fmt: skip
+UNKNOWN_HERE: Final[Mapping[str, str]] = {
+    "successPolicy": "a row is done when its container is: insert rows, and look at their batch",
+    "backoffLimitPerIndex": "each row has its own max_failures",
+    "maxFailedIndexes": "each row ends by itself: cancel the rest of the batch with batch_cancel",
+    "managedBy": "the dispatcher makes no Jobs for other controllers",
+}  # fmt: skip
+
+
+class Did(StrEnum):
+    """What became of a field."""
+
+    KEPT = "kept"
+    MOVED = "moved"
+    TRANSLATED = "translated"
+    LEFT_OUT = "left out"
+    OPEN = "to decide"
+
+
+class AdoptedField(Struct, frozen=True):
+    """One field of the manifest, and what became of it. `words`: empty where the field says it."""
+
+    did: Did
+    field: str
+    words: str = ""
+
+
+class Statement(Struct, frozen=True):
+    """A file of sql/adopt, and its variables."""
+
+    file: str
+    values: Mapping[str, str | int]
+
+
+class Adoption(Struct, frozen=True):
+    """A template that was made of a manifest.
+
+    name: name of the template.
+    manifest: the template.
+    fields: what became of each field.
+    statements: what to paste into psql.
+    """
+
+    name: str
+    manifest: Manifest
+    fields: list[AdoptedField]
+    statements: list[Statement]
+
+
+class WorkSource(Struct):
+    """Where a manifest has its parts. `at`: the place of the Job's spec, for the words."""
+
+    name: str
+    spec: Json
+    meta: Json
+    at: Path
+    is_pod: bool = False
+
+
+class Adopter:
+    """Makes one template."""
+
+    def __init__(self, source: WorkSource) -> None:
+        self.source = source
+        self.fields: list[AdoptedField] = []
+        self.statements: list[Statement] = []
+        self.name = template_name(source.name)
+        self._annotations: dict[str, str] = {}
+        self._pod: dict[str, Any] = {}
+        self._task_container = ""
+
+    def tell(self, did: Did, path: Path, words: str = "") -> None:
+        self.fields.append(AdoptedField(did, dotted(path), words))
+
+    def annotate(self, path: Path, annotation: str, value: str, why: str = "") -> None:
+        self._annotations[annotation] = value
+        self.tell(Did.TRANSLATED, path, f"{annotation}: {value}{f', {why}' if why else ''}")
+
+    def adopt(self) -> Adoption:
+        spec, at = self.source.spec, self.source.at
+        pod_path: Path = at if self.source.is_pod else (*at, "template", "spec")
+        pod = self.source.spec if self.source.is_pod else object_at(spec, "template", "spec")
+        if not self.source.is_pod:
+            self.read_job(spec, at)
+        self._pod = dict(self._kept_pod(pod, pod_path))
+        self.read_retries(spec, pod, at, pod_path)
+        self.read_limits(spec, pod, at, pod_path)
+        self.read_containers(pod_path)
+        reports = self._annotations.get(ids.REPORT) or object_at(self.source.meta, "annotations").get(ids.REPORT)
+        told, final = read_policy(spec, self._task_container, is_by_code=reports == EXIT_CODE)
+        for index, did, words in told:
+            self.tell(did, (*at, "podFailurePolicy", "rules", index), words)
+        if final:
+            self.annotate((*at, "podFailurePolicy"), ids.FINAL_CODES, as_spans(final))
+        pod_meta = self.source.meta if self.source.is_pod else object_at(spec, "template", "metadata")
+        meta_at: Path = ("metadata",) if self.source.is_pod else (*at, "template", "metadata")
+        labelled = {} if self.source.is_pod else self.kept_meta(self.source.meta, ("metadata",))
+        kept = self.kept_meta(pod_meta, meta_at)
+        template = {**({"metadata": kept} if kept else {}), "spec": self._pod}
+        own = {**labelled.get("annotations", {}), **self._annotations}
+        meta = {**labelled, "annotations": own}
+        manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}
+        return Adoption(self.name, manifest, self.fields, self.statements)
+
+    def read_job(self, spec: Json, at: Path) -> None:
+        """The fields of the Job's spec that are no retries and no limits."""
+        for field, value in spec.items():
+            if value is not None and (found := word_of_job(field, value)):
+                self.tell(found[0], (*at, field), found[1])
+        self.read_count(spec, at)
+
+    def read_count(self, spec: Json, at: Path) -> None:
+        """Several Pods of one Job become several rows."""
+        parallel, count = spec.get("parallelism"), spec.get("completions") or spec.get("parallelism") or 1
+        if not isinstance(count, int) or not isinstance(parallel, int | None):
+            self.tell(Did.OPEN, (*at, "completions"), "it is no whole number")
+            return
+        if count == 1 and parallel in (None, 1):
+            for field in {"parallelism", "completions"} & {key for key, value in spec.items() if value is not None}:
+                self.tell(Did.LEFT_OUT, (*at, field), "a row is one Pod")
+            return
+        is_indexed = spec.get("completionMode") == "Indexed"
+        self.statements.append(
+            Statement("indexed_rows" if is_indexed else "rows", {"template": self.name, "count": count})
+        )
+        if is_indexed:
+            self.annotate((*at, "completionMode"), ids.ROW_MAY_SET, "env.JOB_COMPLETION_INDEX")
+        counted = "completions" if spec.get("completions") else "parallelism"
+        self.tell(Did.OPEN, (*at, counted), f"insert one row for each of the {count}")
+        if counted == "completions" and parallel is not None:
+            self.tell(Did.OPEN, (*at, "parallelism"), f"give the rows a queue of their own, with max_jobs {parallel}")
+
+    def read_retries(self, spec: Json, pod: Json, at: Path, pod_path: Path) -> None:
+        policy, limit = pod.get("restartPolicy"), spec.get("backoffLimit")
+        if policy not in (None, "Never"):
+            self.tell(Did.TRANSLATED, (*pod_path, "restartPolicy"), "a new Pod each time, as max_failures says")
+        elif policy is not None:
+            self.tell(Did.LEFT_OUT, (*pod_path, "restartPolicy"), "it is so anyway")
+        if self.source.is_pod:
+            once = policy == "Never"
+            why = "it ran once" if once else "it was restarted for ever: that is the most"
+            self.annotate((*pod_path, "restartPolicy"), ids.MAX_FAILURES, "1" if once else str(MOST_FAILURES), why)
+            return
+        given = RETRIES_OF_A_JOB if limit is None else limit
+        if not isinstance(given, int):
+            self.tell(Did.OPEN, (*at, "backoffLimit"), "it is no whole number")
+            return
+        why = "the default of a Job" if limit is None else "" if given < MOST_FAILURES else "that is the most"
+        self.annotate((*at, "backoffLimit"), ids.MAX_FAILURES, str(min(given + 1, MOST_FAILURES)), why)
+
+    def read_limits(self, spec: Json, pod: Json, at: Path, pod_path: Path) -> None:
+        """The shorter of both deadlines is the run limit. A Job without one may run as long as a row may."""
+        places = {(*pod_path, "activeDeadlineSeconds"): pod.get("activeDeadlineSeconds")}
+        places |= {} if self.source.is_pod else {(*at, "activeDeadlineSeconds"): spec.get("activeDeadlineSeconds")}
+        given = {path: value for path, value in places.items() if isinstance(value, int)}
+        if not given:
+            why = "it had no deadline: that is the most"
+            self.annotate((*at, "activeDeadlineSeconds"), ids.TIMEOUT_SECONDS, str(LONGEST_SECONDS), why)
+            return
+        path = min(given, key=lambda one: given[one])
+        self.annotate(path, ids.TIMEOUT_SECONDS, str(max(1, min(given[path], LONGEST_SECONDS))))
+        for other in given.keys() - {path}:
+            self.tell(Did.LEFT_OUT, other, "the other deadline is shorter")
+
+    def _kept_pod(self, pod: Json, path: Path) -> Iterator[tuple[str, Any]]:
+        for field, value in pod.items():
+            if value is None or field in {"restartPolicy", "activeDeadlineSeconds"}:
+                continue
+            words = "DISPATCHER_SCHEDULER_NAME, where it is set, wins" if field == "schedulerName" else ""
+            self.tell(Did.KEPT, (*path, field), words)
+            yield field, value
+
+    def kept_meta(self, meta: Json, path: Path) -> dict[str, dict[str, Any]]:
+        """Labels and annotations but for those of controllers."""
+        kept = dict[str, dict[str, Any]]()
+        for field in meta:
+            if field not in {"labels", "annotations"}:
+                words = "the name of the template" if field == "name" else "the dispatcher or the cluster gives it"
+                self.tell(Did.MOVED if field == "name" else Did.LEFT_OUT, (*path, field), words)
+                continue
+            for key, each in object_at(meta, field).items():
+                is_theirs = OF_CONTROLLERS.fullmatch(key) and key not in ids.OPENINGS
+                self.tell(Did.LEFT_OUT if is_theirs else Did.KEPT, (*path, field, key))
+                if not is_theirs:
+                    kept.setdefault(field, {})[key] = each
+        return kept
+
+    def read_containers(self, path: Path) -> None:
+        """Chooses the task's container, cleans its variables, and finds out whether it can report."""
+        containers = objects(self._pod.get("containers"))
+        if not containers:
+            return
+        given = object_at(self.source.meta, "annotations")
+        names = [str(one.get("name")) for one in containers]
+        usual = next((one for one in (given.get(ids.CONTAINER), TASK, *USUAL_NAMES) if one in names), None)
+        index = names.index(usual) if usual else 0
+        if len(names) > 1 and (usual is None or usual in USUAL_NAMES) and ids.CONTAINER not in given:
+            self.annotate((*path, "containers"), ids.CONTAINER, names[index], f"of {', '.join(names)}")
+        if len(names) > 1 and usual is None:
+            self.tell(Did.OPEN, (*path, "containers"), f"is {names[0]} the one that works?")
+        self._task_container = str(containers[index].get("name"))
+        containers[index] = self.with_clean_env(containers[index], (*path, "containers", index))
+        self._pod["containers"] = containers
+        if ids.REPORT not in given and not can_report(containers[index]):
+            self.annotate((*path, "containers", index), ids.REPORT, EXIT_CODE, "the image calls no function of ours")
+
+    def with_clean_env(self, container: dict[str, Any], path: Path) -> dict[str, Any]:
+        """Without variables that are the dispatcher's. Of a name that stands twice the last counts, as for kubelet."""
+        env = objects(container.get("env"))
+        kept = list[Json]()
+        for number, one in enumerate(env):
+            where = (*path, "env", number)
+            if is_dispatchers(one):
+                self.tell(Did.OPEN, where, f"{one.get('name')} is the dispatcher's name: give it another one")
+            elif any(later.get("name") == one.get("name") for later in env[number + 1 :]):
+                self.tell(Did.LEFT_OUT, where, f"{one.get('name')} stands again below")
+            else:
+                kept.append(one)
+        return {**container, "env": kept} if env else container
+
+
+def word_of_job(field: str, value: object) -> tuple[Did, str] | None:
+    """What becomes of a field of a Job's spec. None: somebody else tells it."""
+    if field in READ_ELSEWHERE or (field, value) == ("completionMode", "Indexed"):
+        return None
+    if field in DECIDED:
+        return Did.LEFT_OUT, DECIDED[field]
+    if field == "suspend" and value:
+        return Did.OPEN, "insert no row, or pause the queue: queues.paused_until"
+    if field in DEFAULTS:
+        return Did.LEFT_OUT, "it is so anyway"
+    return Did.OPEN, UNKNOWN_HERE.get(field, "it is not known here")
+
+
+def read_policy(spec: Json, container: str, *, is_by_code: bool) -> tuple[list[tuple[int, Did, str]], list[int]]:
+    """What a person reads of the rules, by their places, and the statuses that fail the Job.
+
+    The first rule that fits a status counts.
+    """
+    told, actions = list[tuple[int, Did, str]](), dict[int, str]()
+    for index, rule in enumerate(objects(object_at(spec, "podFailurePolicy").get("rules"))):
+        codes = codes_of(rule)
+        if codes is None:
+            told.append((index, *word_of_rule(rule)))
+        elif object_at(rule, "onExitCodes").get("containerName") not in (None, container):
+            told.append((index, Did.OPEN, "only the status of the task's container counts here"))
+        elif rule.get("action") not in {"FailJob", "Count"}:
+            told.append((index, Did.OPEN, f"{rule.get('action')}: every failure counts here"))
+            actions = {**dict.fromkeys(codes, str(rule.get("action"))), **actions}
+        elif not is_by_code:
+            told.append((index, Did.OPEN, "`dispatcher exec --final CODES` says which statuses end the row"))
+        else:
+            actions = {**dict.fromkeys(codes, str(rule["action"])), **actions}
+    return told, sorted(code for code, action in actions.items() if action == "FailJob")
+
+
+def codes_of(rule: Json) -> Sequence[int] | None:
+    """The exit statuses of a rule, without 0; None: it is of another kind."""
+    given = object_at(rule, "onExitCodes")
+    values = given.get("values")
+    if not isinstance(values, list) or not all(type(one) is int for one in values):
+        return None
+    is_in = given.get("operator") == "In"
+    return [code for code in range(1, LAST_STATUS + 1) if (code in values) == is_in]
+
+
+def word_of_rule(rule: Json) -> tuple[Did, str]:
+    """What becomes of a rule that names no exit statuses."""
+    types = {one.get("type") for one in objects(rule.get("onPodConditions"))}
+    if types == {"DisruptionTarget"} and rule.get("action") == "Ignore":
+        return Did.LEFT_OUT, "it is so anyway: a disruption is no failure"
+    return Did.OPEN, "a disruption is no failure here, and other conditions are not read"
+
+
+def as_spans(codes: Sequence[int]) -> str:
+    """`2,64-68`. `codes`: in their order."""
+    spans = list[list[int]]()
+    for code in codes:
+        if spans and spans[-1][-1] == code - 1:
+            spans[-1].append(code)
+        else:
+            spans.append([code])
+    return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in spans)
+
+
+def can_report(container: Json) -> bool:
+    """Whether the container has a login, or begins with `exec`."""
+    words = [*list_at(container, "command"), *list_at(container, "args")]
+    names = [one.get("name") for one in objects(container.get("env"))]
+    return LOGIN in names or ("dispatcher" in words and "exec" in words)
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """The items of a list that are objects. The check of the template tells of others."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def template_name(name: str) -> str:
+    return UNLIKELY.sub("-", str(name).lower()).strip("-")[:63].strip("-") or "template"
+
+
+def name_of(document: Json) -> str:
+    meta = object_at(document, "metadata")
+    return str(meta.get("name") or str(meta.get("generateName") or document.get("kind")).rstrip("-"))
+
+
+def of_job(document: Json) -> Iterator[Adoption]:
+    yield Adopter(
+        WorkSource(name_of(document), object_at(document, "spec"), object_at(document, "metadata"), ("spec",))
+    ).adopt()
+
+
+def of_pod(document: Json) -> Iterator[Adoption]:
+    meta = object_at(document, "metadata")
+    found = Adopter(WorkSource(name_of(document), object_at(document, "spec"), meta, ("spec",), is_pod=True))
+    if any(one.get("name") == "base" for one in objects(found.source.spec.get("containers"))):
+        words = f"Airflow gives args: open them by {ids.ROW_MAY_SET}: args, and write them into spec.args of a row"
+        found.tell(Did.OPEN, ("spec", "containers"), words)
+    yield found.adopt()
+
+
+def of_cron_job(document: Json) -> Iterator[Adoption]:
+    at: Path = ("spec", "jobTemplate", "spec")
+    meta = {**object_at(document, "spec", "jobTemplate", "metadata"), "name": name_of(document)}
+    found = Adopter(WorkSource(name_of(document), object_at(document, *at), meta, at))
+    spec = object_at(document, "spec")
+    for field in sorted(object_at(document, "metadata").keys() - {"name"}):
+        found.tell(Did.LEFT_OUT, ("metadata", field), "it was the CronJob's, and not its Jobs'")
+    for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        if spec.get(field) is not None:
+            found.tell(Did.LEFT_OUT, ("spec", field), "the janitor keeps rows as long as the operator says")
+    forbid = spec.get("concurrencyPolicy") in {"Forbid", "Replace"}
+    found.statements.append(Statement("one_at_a_time" if forbid else "again", {"template": found.name}))
+    zone = f" in {spec['timeZone']}" if spec.get("timeZone") else ""
+    words = f"somebody inserts the row at {spec.get('schedule')}{zone}, such as pg_cron or the CronJob with psql"
+    found.tell(Did.OPEN, ("spec", "schedule"), words)
+    told = {
+        "timeZone": "the one who inserts needs it",
+        "suspend": "do not begin to insert yet",
+        "startingDeadlineSeconds": "a row waits as long as it must",
+        "concurrencyPolicy": "dedupe_key: no second row while one is alive" if forbid else "",
+    }
+    for field, words in told.items():
+        if spec.get(field) in (False, "Allow"):
+            found.tell(Did.LEFT_OUT, ("spec", field), "it is so anyway")
+        elif spec.get(field) is not None:
+            is_open = field in {"timeZone", "suspend"} or spec.get(field) == "Replace"
+            found.tell(Did.OPEN if is_open else Did.TRANSLATED, ("spec", field), words)
+    yield found.adopt()
+
+
+def of_scaled_job(document: Json) -> Iterator[Adoption]:
+    at: Path = ("spec", "jobTargetRef")
+    found = Adopter(WorkSource(name_of(document), object_at(document, *at), object_at(document, "metadata"), at))
+    spec = object_at(document, "spec")
+    for number, one in enumerate(objects(spec.get("triggers"))):
+        words = f"the producer inserts a row for each piece of work, beside a message of {one.get('type')} or instead"
+        found.tell(Did.OPEN, ("spec", "triggers", number), words)
+    queue = "default"
+    if isinstance(most := spec.get("maxReplicaCount"), int):
+        queue = found.name
+        found.statements.append(Statement("queue", {"queue": queue, "count": most}))
+        found.tell(Did.TRANSLATED, ("spec", "maxReplicaCount"), f"queues.max_jobs: {most}")
+    for field in sorted(spec.keys() - {"jobTargetRef", "triggers", "maxReplicaCount"}):
+        found.tell(Did.LEFT_OUT, ("spec", field), "rows are launched when they come")
+    found.statements.append(Statement("row", {"queue": queue, "template": found.name}))
+    yield found.adopt()
+
+
+def of_workflow(document: Json) -> Iterator[Adoption]:
+    """A template for each step that runs a container. The graph is left to a person."""
+    at: Path = ("spec", "workflowSpec") if document.get("kind") == "CronWorkflow" else ("spec",)
+    whole = object_at(document, *at)
+    for number, step in enumerate(objects(whole.get("templates"))):
+        path = (*at, "templates", number)
+        yield step_of_workflow(step, path) if isinstance(step.get("container"), dict) else graph(step, path)
+
+
+def graph(step: Json, path: Path) -> Adoption:
+    what = ", ".join(sorted(step.keys() - {"name", "inputs", "outputs"})) or "nothing"
+    words = "no container to launch: insert rows in the order that it says"
+    told = AdoptedField(Did.OPEN, dotted(path), f"{what}: {words}")
+    return Adoption(template_name(step.get("name", "")), {}, [told], [])
+
+
+OF_STEP: Final = frozenset({
+    "container", "sidecars", "initContainers", "volumes", "name", "inputs", "metadata", "activeDeadlineSeconds",
+    "retryStrategy",
+})  # fmt: skip
+OF_POD: Final = frozenset({
+    "nodeSelector", "tolerations", "affinity", "serviceAccountName", "securityContext", "hostAliases",
+    "priorityClassName", "schedulerName", "automountServiceAccountToken",
+})  # fmt: skip
+
+
+def step_of_workflow(step: Json, path: Path) -> Adoption:
+    variables = dict[str, str]()
+    container = {"name": TASK, **step["container"]}
+    env = objects(container.pop("env", None))
+    given = {match[1]: str(one.get("name")) for one in env if (match := PARAMETER.fullmatch(str(one.get("value"))))}
+    container = with_parameters(container, variables)
+    env = [one for one in env if one.get("name") not in given.values()]
+    container |= {"env": env} if env else {}
+    pod = {
+        **{field: step[field] for field in OF_POD if step.get(field) is not None},
+        **{field: step[field] for field in ("initContainers", "volumes", "activeDeadlineSeconds") if step.get(field)},
+        "restartPolicy": "Never",
+        "containers": [container, *objects(step.get("sidecars"))],
+    }
+    limit = object_at(step, "retryStrategy").get("limit", 0)
+    retries = int(limit) if str(limit).isdigit() else 0
+    spec = {"backoffLimit": retries, "template": {"metadata": object_at(step, "metadata"), "spec": pod}}
+    found = Adopter(WorkSource(str(step.get("name", "step")), spec, {}, path))
+    made = found.adopt()
+    if names := {**variables, **given}:
+        opened = ",".join(sorted({f"env.{name}" for name in (*variables.values(), *given.values())}))
+        made.manifest["metadata"]["annotations"][ids.ROW_MAY_SET] = opened
+        for parameter, name in names.items():
+            found.tell(Did.TRANSLATED, (*path, "inputs", "parameters", parameter), f"{name} in env of the row")
+    for number, one in enumerate(env):
+        if PARAMETER.search(str(one.get("value"))):
+            words = "a value is not put together from others: give the whole value by env of the row"
+            found.tell(Did.OPEN, (*path, "container", "env", number), words)
+    for field in sorted(step.keys() - OF_STEP - OF_POD):
+        found.tell(Did.OPEN, (*path, field), "it has no like here")
+    return made
+
+
+def with_parameters(part: Any, variables: dict[str, str]) -> Any:
+    """The part with `$(NAME)` for each parameter of the workflow. `variables`: the names, by parameter."""
+
+    def named(match: re.Match[str]) -> str:
+        name = re.sub(r"[^A-Z0-9_]", "_", match[1].upper())
+        name = name if ENV_NAME.fullmatch(name) and not is_dispatchers({"name": name}) else f"PARAMETER_{name}"
+        variables[match[1]] = name
+        return f"$({name})"
+
+    if isinstance(part, str):
+        return PARAMETER.sub(named, part)
+    if isinstance(part, Mapping):
+        return {key: with_parameters(value, variables) for key, value in part.items()}
+    return [with_parameters(one, variables) for one in part] if isinstance(part, list) else part
+
+
+READERS: Final[Mapping[str, Callable[[Json], Iterator[Adoption]]]] = {
+    "Job": of_job, "CronJob": of_cron_job, "ScaledJob": of_scaled_job, "Pod": of_pod, "Workflow": of_workflow,
+    "WorkflowTemplate": of_workflow, "ClusterWorkflowTemplate": of_workflow, "CronWorkflow": of_workflow,
+}  # fmt: skip
+
+
+def adopt(document: Json) -> list[Adoption] | str:
+    """The templates of one document, or why there is none. Of whatever shape it is, this raises nothing."""
+    kind = document.get("kind")
+    if (reader := READERS.get(str(kind))) is None:
+        return f"{kind} {name_of(document)} is no work: kubectl apply it as it is"
+    return list(reader(document))

@@ -1,0 +1,210 @@
+"""`dispatcher explain ID…`: asks a running dispatcher why rows wait, and prints its answers.
+
+`dispatcher status`: one screen for who is on call.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from dispatcher.commands.options import at, span
+from dispatcher.commands.reaching import DispatcherApi, Unknown
+from dispatcher.model.tasks import TERMINAL, one_line
+from dispatcher.model.verdicts import HoldReason
+from dispatcher.views import launches
+from dispatcher.views.estimate import Estimate
+from dispatcher.views.explanation import Explanation
+from dispatcher.views.launches import binary
+from dispatcher.views.nodes import NodeGroup
+from dispatcher.views.reasons import ADVICE
+from dispatcher.views.status import InstallationStatus, ParkedRow, QueueStatus, ShapeDemand
+
+LOOK_SECONDS: Final = 2
+ABOUT_NODES: Final = frozenset({HoldReason.NEVER_FITS, HoldReason.NO_ROOM_NOW, HoldReason.PENDING_PODS})
+Echo = Callable[[str], None]
+
+
+async def explain(ids: Sequence[int], api: DispatcherApi, tell: Callable[[Explanation], str], echo: Echo) -> int:
+    """Prints the explanation of each row. Returns the exit status; 1: one of the rows does not exist."""
+    unknown = 0
+    for task_id in ids:
+        try:
+            echo(tell(await ask_row(api, task_id)))
+        except Unknown as fault:
+            unknown = 1
+            echo(one_line(str(fault)))
+    return unknown
+
+
+async def watch(ids: Sequence[int], api: DispatcherApi, tell: Callable[[Explanation], str], echo: Echo) -> None:
+    """Prints the explanation of each row whenever it changes, until all rows are over. Raises Unknown."""
+    async for found in changes(ids, api):
+        echo(tell(found))
+
+
+async def changes(ids: Sequence[int], api: DispatcherApi) -> AsyncIterator[Explanation]:
+    """The explanations of the rows, then each one that says something new."""
+    known: dict[int, Explanation] = {}
+    left = list(dict.fromkeys(ids))
+    while left:
+        for task_id in list(left):
+            found = await ask_row(api, task_id)
+            if task_id not in known or what_matters(known[task_id]) != what_matters(found):
+                yield found
+            known[task_id] = found
+            if found.status in TERMINAL:
+                left.remove(task_id)
+        await asyncio.sleep(LOOK_SECONDS if left else 0)
+
+
+def what_matters(found: Explanation) -> tuple[Any, ...]:
+    """Times and places change all the time."""
+    return found.status, found.attempt, found.reason, found.message if found.reason != "InLine" else ""
+
+
+async def ask_row(api: DispatcherApi, task_id: int) -> Explanation:
+    """Raises Unknown, and DispatcherError if there is no answer."""
+    try:
+        return await api.ask(f"tasks/{task_id}/explain", Explanation)
+    except Unknown as fault:
+        raise Unknown(f"task {task_id}: {fault}") from fault
+
+
+def in_words(found: Explanation) -> str:
+    """The explanation as lines for people."""
+    lines = [f"task {found.task} ({found.queue}), attempt {found.attempt}: {found.status}"]
+    lines += [f"  {found.reason}: {found.message}" if found.reason else f"  {found.message}"]
+    lines += [f"  {line}" for line in (wait_in_words(found) if found.reason is not None else ())]
+    lines += [f"  {line}" for one in found.launches for line in launches.launch_in_words(one)]
+    return "\n".join(map(one_line, [*lines, f"  as of {at(found.as_of)}"]))
+
+
+def wait_in_words(found: Explanation) -> Iterator[str]:
+    if found.since is not None:
+        yield f"since {at(found.since)}"
+    if found.position is not None:
+        yield f"place {found.position:,} of {found.position_of:,} in its queue"
+    if found.estimate is not None:
+        yield f"starts {between(found.estimate, found.as_of)}, as the starts of the last hour tell"
+    if found.cache:
+        yield f"cache: {found.cache.message}"
+    yield f"{found.whose_turn}'s turn: {found.next_step}"
+    if found.reason in ABOUT_NODES:
+        yield from map(nodes_in_words, found.nodes)
+    yield from (f"then {cause.reason}: {cause.message}" for cause in found.also)
+
+
+def nodes_in_words(group: NodeGroup) -> str:
+    until = f"; run limits free one of them by about {at(group.until)}" if group.until else ""
+    return f"nodes: {group.count:,} {group.why} ({', '.join(group.examples)}){until}"
+
+
+def between(found: Estimate, now: datetime) -> str:
+    earliest, latest = (span((moment - now).total_seconds()) for moment in (found.earliest, found.latest))
+    return f"in about {latest}" if earliest == latest else f"in {earliest} to {latest}"
+
+
+COLUMNS: Final = ("QUEUE", "WAITING", "JOBS", "SHARE", "START/END", "OLDEST", "WAITS FOR")
+
+
+async def ask_status(api: DispatcherApi) -> InstallationStatus:
+    """Raises DispatcherError if there is no answer."""
+    return await api.ask("status", InstallationStatus)
+
+
+async def watch_status(api: DispatcherApi, tell: Callable[[InstallationStatus], str], echo: Echo) -> None:
+    """Prints the status whenever it says something new, until the program is stopped."""
+    last = ""
+    while True:
+        if (told := tell(await ask_status(api))) != last:
+            echo(told)
+        last = told
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def status_in_words(status: InstallationStatus) -> str:
+    """The status as lines for people."""
+    return in_lines([*heading(status), "", *table(status.queues), *parked_in_words(status, 5)])
+
+
+def parked_only(status: InstallationStatus) -> str:
+    """The parked rows as lines for people."""
+    return in_lines(parked_in_words(status, len(status.parked_rows))) or "no row is parked"
+
+
+def in_lines(lines: Iterable[str]) -> str:
+    return "\n".join(map(one_line, lines))
+
+
+def heading(status: InstallationStatus) -> Iterator[str]:
+    role = "leads" if status.leads else "does not lead"
+    state = "NOT READY" if status.unhealthy else "ready"
+    yield f"{status.installation} {status.version}: {state}, {status.in_flight} of {status.max_jobs} Jobs"
+    yield f"  {status.replica} {role}; as of {at(status.as_of)}"
+    yield from (f"  {name}: {fault}" for name, fault in status.unhealthy.items())
+    if status.not_ready is not None:
+        yield f"  {status.not_ready.reason}: {status.not_ready.message}"
+    yield from (f"  slowed: {what}" for what in status.slowed)
+    yield from (f"  {what}" for what in status.templates_differ)
+    yield from (f"  demand: {asks(one)}" for one in status.demand)
+    if status.caches:
+        nodes = "1 node" if status.caches.nodes == 1 else f"{status.caches.nodes:,} nodes"
+        yield f"  caches: {status.caches.directories:,} on {nodes}, {binary(status.caches.bytes)}"
+
+
+def asks(one: ShapeDemand) -> str:
+    pods = "1 Pod asks" if one.pods == 1 else f"{one.pods:,} Pods ask"
+    return ", ".join(filter(None, (f"{pods} for {one.asks or 'a node'}", one.answer)))
+
+
+def table(queues: Sequence[QueueStatus]) -> Iterator[str]:
+    """The queues, the longest wait first. Columns are as wide as their widest cell."""
+    ordered = sorted(queues, key=lambda queue: (-(queue.oldest_wait_seconds or 0), queue.queue))
+    cells = [COLUMNS, *map(row, ordered)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(COLUMNS))]
+    for line, queue in zip(cells, [None, *ordered], strict=True):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        if queue is not None and queue.paused_until is not None:
+            yield f"  {paused(queue)}"
+
+
+def row(queue: QueueStatus) -> tuple[str, ...]:
+    cap = "" if queue.max_jobs is None else f" of {queue.max_jobs}"
+    reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(queue.reasons.items(), key=lambda one: -one[1]))
+    share = f"{queue.share:.0%}" if queue.share <= 1 else f"{queue.share:.0f}"
+    wait = "-" if queue.oldest_wait_seconds is None else span(queue.oldest_wait_seconds)
+    rates = f"{queue.starts_per_minute:g}/{queue.ends_per_minute:g}"  # a minute
+    waiting = (
+        f"{queue.waiting:,} + {queue.started:,}" if queue.started else f"{queue.waiting:,}"
+    )  # the others wait again
+    return queue.queue, waiting, f"{queue.in_flight}{cap}", share, rates, wait, reasons or "-"
+
+
+def paused(queue: QueueStatus) -> str:
+    until = queue.paused_until
+    end = "until somebody clears it" if until is None or until.year >= 9999 else f"until {at(until)}"
+    since = f", since {at(queue.paused_since)} at the latest" if queue.paused_since else ""
+    return f"paused {end}{since}" + (f": {queue.note}" if queue.note else "")
+
+
+def parked_in_words(status: InstallationStatus, most: int) -> Iterator[str]:
+    if not status.parked:
+        return
+    yield ""
+    yield (
+        "1 parked row: it waits for a person"
+        if status.parked == 1
+        else f"{status.parked:,} parked rows: each waits for a person"
+    )
+    for one in status.parked_rows[:most]:
+        yield from of_parked(one)
+    if status.parked > most:
+        yield f"  and {status.parked - most:,} more: dispatcher status --parked"
+
+
+def of_parked(one: ParkedRow) -> Iterator[str]:
+    advice = ADVICE[one.reason]
+    yield f"  task {one.task} ({one.queue}), attempt {one.attempt}: {one.reason} since {at(one.since)}"
+    yield f"    {one.message}"
+    yield f"    {advice.whose_turn}'s turn: {advice.next_step}"

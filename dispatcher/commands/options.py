@@ -1,0 +1,182 @@
+"""What several commands share: how they begin, their options, and documents, times and colours for people."""
+
+import asyncio
+import math
+import os
+import re
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+import msgspec
+
+from dispatcher.model.tasks import printable
+from dispatcher.settings.loading import Loaded, load
+from dispatcher.views.reasons import Turn
+
+if TYPE_CHECKING:
+    from dispatcher.commands.reaching import Where
+
+T = TypeVar("T")
+
+
+def load_settings(log_level: str | None = None) -> Loaded:
+    """log_level: instead of the setting, for a command whose words are its output."""
+    from dispatcher.runtime.logs import configure_logs
+    from dispatcher.startup import read_text
+
+    loaded = load(os.environ, read_text)
+    configure_logs(log_level or loaded.settings.service.log_level)
+    return loaded
+
+
+def begin() -> None:
+    """Tells the caller of `main` that the command has imported what it needs."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.obj is not None:
+        context.obj()
+
+
+def turn(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end, on uvloop if it is installed."""
+    begin()
+    try:
+        import uvloop  # saves a fifth of the CPU time of a create; the event loop of asyncio works, too
+    except ImportError:
+        return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+LAST_ATTEMPT: Final = 32_000
+
+
+LONGEST_SECONDS: Final = 604_800
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds. Python reads `nan` as a number, too, and no bound excludes it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
+
+
+TRY_OPTIONS: Final = (
+    click.option("--payload", metavar="JSON|@FILE", help="The row's payload; without it, null."),
+    click.option("--env", metavar="N=V", multiple=True, help="A variable that the row sets; may be repeated."),
+    click.option("--cancel-after", metavar="S", type=Seconds(0), help="From then on heartbeats answer cancel."),
+    click.option(
+        "--timeout", metavar="S", default=3600, show_default=True, type=click.IntRange(1, LONGEST_SECONDS),
+        help="The run limit: SIGTERM, and SIGKILL 30 s later.",
+    ),
+    click.option(
+        "--attempt", metavar="N", default=1, show_default=True, type=click.IntRange(1, LAST_ATTEMPT),
+        help="The attempt of the row.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Tell the end as a JSON object; CMD's stdout goes to stderr."),
+    click.option("--final", metavar="CODES", multiple=True, help="More statuses of CMD that end the row, as for exec."),
+    click.option("--retry", metavar="CODES", multiple=True, help="Statuses that do not, as for exec."),
+)  # fmt: skip
+
+
+def where_it_runs(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that say where a running dispatcher is."""
+    named = "Namespace of the dispatcher's Deployment; it is asked by a port-forward."
+    url = click.option("--url", metavar="URL", help="API of the dispatcher, instead of DISPATCHER_API_URL.")
+    return url(click.option("--namespace", metavar="NAME", help=named)(command))
+
+
+def place(url: str | None, namespace: str | None) -> "Where":
+    from dispatcher.commands.reaching import Where  # takes a while to import, and `--help` needs none
+
+    if url is not None and namespace is not None:
+        raise click.UsageError("give --url or --namespace, not both")
+    return Where(url, namespace)
+
+
+def how_to_try(command: Callable[..., None]) -> Callable[..., Any]:
+    """Adds the options of `dispatcher try`."""
+    for option in reversed(TRY_OPTIONS):
+        command = option(command)
+    return command
+
+
+ROW_OPTIONS: Final = (
+    click.option("--queue", metavar="NAME", help="The queue; `default` if left out."),
+    click.option("--template", metavar="NAME", help="The template; `default` if left out."),
+    click.option("--env", metavar="N=V", multiple=True, help="A variable of the container; may be repeated."),
+    click.option("--payload", metavar="JSON|@FILE", help="The row's input; `@-` reads the standard input."),
+    click.option("--spec", metavar="JSON", help='What the template lets rows set: \'{"memory": "1Gi"}\'.'),
+    click.option("--batch", metavar="NAME", help="A name for rows that belong together."),
+    click.option("--label", metavar="N=V", multiple=True, help="A mark by which the row is found; may be repeated."),
+    click.option("--priority", metavar="N", type=int, help="Lower numbers first; 100 if left out."),
+    click.option("--run-at", metavar="TIME", help="Not before this time, as Postgres reads it: `2026-12-01 03:00+01`."),
+    click.option("--timeout-seconds", metavar="S", type=int, help="The run limit of each launch."),
+    click.option("--max-failures", metavar="N", type=int, help="After so many failures the row has failed."),
+    click.option("--cache-key", metavar="KEY", help="Rows of the same key share a directory of their node."),
+    click.option("--dedupe-key", metavar="KEY", help="If a row of this key waits or runs, print its id, insert none."),
+)  # fmt: skip
+
+
+def how_to_write_a_row(command: Callable[..., None]) -> Callable[..., Any]:
+    """Adds the options of `dispatcher submit`: columns of the row, by their names."""
+    for option in reversed(ROW_OPTIONS):
+        command = option(command)
+    return command
+
+
+def how_to_wait(command: Callable[..., None]) -> Callable[..., Any]:
+    limit = click.option("--timeout", "limit", metavar="S", type=Seconds(0), help="Wait so many seconds at most.")
+    return limit(click.option("--json", "as_json", is_flag=True, help="One JSON object at the end.")(command))
+
+
+def how_to_render_a_file(command: Callable[..., None]) -> Callable[..., Any]:
+    """Adds the options that need no database."""
+    path = click.Path(path_type=Path, dir_okay=False, exists=True)
+    row = click.option("--row", metavar="JSON", help="With --file: the columns that the row sets; without it, none.")
+    file = click.option("--file", metavar="FILE", type=path, help="A template's file, NAME.yaml; needs no database.")
+    return file(row(command))
+
+
+COLOURS: Final = {
+    Turn.SUBMITTER: "cyan", Turn.AUTHOR: "magenta", Turn.OPERATOR: "red", Turn.CLUSTER: "yellow", Turn.NOBODY: "green",
+}  # fmt: skip
+
+
+TURNS: Final = re.compile(rf"^ *({'|'.join(Turn)})'s turn\b", re.MULTILINE)
+
+
+def coloured(told: str) -> str:
+    """The text with a colour for whose turn it is. click takes the colours away where nobody would see them."""
+    return TURNS.sub(lambda found: click.style(found[0], fg=COLOURS[Turn(found[1])], bold=True), told)
+
+
+def as_document(shown: object, as_json: bool) -> str:
+    """As JSON, or as YAML that kubectl reads as it was."""
+    if as_json:
+        return msgspec.json.format(msgspec.json.encode(shown)).decode().rstrip()
+    from dispatcher.jobs.template_text import write_document
+
+    return write_document(msgspec.to_builtins(shown, str_keys=True)).rstrip()
+
+
+def at(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M:%S %Z}"
+
+
+def span(seconds: float) -> str:
+    """A duration in its largest whole unit: `2 h`."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def to_json(shown: msgspec.Struct) -> str:
+    """One object for a terminal. JSON escapes only some of the control characters."""
+    return printable(msgspec.json.encode(shown).decode())

@@ -1,0 +1,271 @@
+"""The row of one launch: the contract of its container, and the three calls that start, keep and end its run.
+
+What an exit status of CMD means for its row, and the options of `dispatcher exec` that change it.
+
+By default a failure is tried again, as a crash without a report is. Some statuses of sysexits.h end the row: they say
+that a second try cannot help (wrong usage or input, a missing host or right, a bug, a wrong configuration).
+
+The progress file of a task: `0.42 reading month 5`. CMD writes it, and each heartbeat of `exec` tells it.
+"""
+
+import asyncio
+import contextlib
+import math
+import os
+import random
+import stat
+import threading
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+import asyncpg
+
+from dispatcher import dial
+from dispatcher.row_calls import (
+    CODES_RULE,
+    NewestServer,
+    OldPrimary,
+    described,
+    is_final,
+    is_of_values,
+    read_statuses,
+)
+
+USAGE: Final = "usage: dispatcher exec [--final CODES] [--retry CODES] -- CMD [ARG…]"
+FINAL: Final = frozenset({64, 65, 66, 67, 68, 70, 72, 73, 76, 77, 78})
+
+
+class WrongOption(Exception):
+    """An option of `exec` cannot be used. The message names option, value and rule."""
+
+
+class Codes(NamedTuple):
+    """`final`: the statuses after which no second try helps."""
+
+    final: frozenset[int] = FINAL
+
+    def outcome(self, status: int) -> str:
+        """What is reported for the status, which is not 0."""
+        return "failed" if status in self.final else "retry"
+
+
+def read_options(argv: Sequence[str]) -> tuple[Codes, list[str]]:
+    """The statuses, and CMD with its arguments. `--` stands before CMD if there are options."""
+    given: dict[str, frozenset[int]] = {"--final": frozenset(), "--retry": frozenset()}
+    words = list(argv)
+    while words and words[0].partition("=")[0] in given:
+        option, has_value, codes = words.pop(0).partition("=")
+        if not has_value:
+            codes = words.pop(0) if words else ""
+        given[option] |= read_codes(option, codes)
+    if both := sorted(given["--final"] & given["--retry"]):
+        raise WrongOption(f"{both[0]} is in --final and in --retry: name it once")
+    return Codes((FINAL | given["--final"]) - given["--retry"]), words[1:] if words[:1] == ["--"] else words
+
+
+def read_codes(option: str, written: str) -> frozenset[int]:
+    try:
+        return read_statuses(written)
+    except ValueError as fault:
+        raise WrongOption(f"{option} is {written[:80]!r}: CODES are {CODES_RULE}") from fault
+
+
+FILE_BYTES: Final = 4096
+"""So much of the end of the file is read."""
+
+
+class Progress(NamedTuple):
+    """`done`: from 0 to 1. None: CMD has not said it."""
+
+    done: float | None = None
+    note: str | None = None
+
+
+NOTHING: Final = Progress()
+
+
+def read_progress(path: Path) -> Progress:
+    """What CMD has written last. A file that cannot be read says nothing. A pipe is not waited for."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG((told := os.fstat(file.fileno())).st_mode):
+                return NOTHING
+            file.seek(max(told.st_size - FILE_BYTES, 0))
+            return parse_progress(file.read(FILE_BYTES).decode(errors="replace"))
+    except OSError:
+        return NOTHING
+
+
+def parse_progress(text: str) -> Progress:
+    """The last line that is not empty: a number from 0 to 1, a note, or both. Other numbers are part of the note."""
+    lines = [line for line in text.replace("\0", "").splitlines() if line.strip()]
+    first, _, rest = lines[-1].strip().partition(" ") if lines else ("", "", "")
+    try:
+        done = float(first)
+    except ValueError:
+        done = math.nan
+    if 0 <= done <= 1:
+        return Progress(done, rest.strip() or None)
+    return Progress(None, f"{first} {rest}".strip() or None)
+
+
+T = TypeVar("T")
+HEARD_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 10
+SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
+FAULTS: Final = (*dial.FAULTS, OldPrimary)
+
+
+class NotStorable(Exception):
+    """The row cannot hold what was reported. The message is the database's."""
+
+
+class Misuse(Exception):
+    """The environment is not that of a task's container."""
+
+
+AT_WORK: Final = (*FAULTS, Misuse)
+"""Faults of calls while CMD runs. Misuse is one: the URL could be read at the start, and can be read again."""
+
+
+class ExecContract(NamedTuple):
+    """The launch, as the environment of the Job describes it. `limit_seconds`: the run limit."""
+
+    database_url: str
+    task_id: int
+    start_key: str
+    attempt: int
+    launch: int
+    job_uid: str
+    node: str
+    pod: str
+    limit_seconds: int
+
+
+class ExecReport(NamedTuple):
+    """The end of CMD.
+
+    outcome: `succeeded`, `failed` or `retry`. Empty: nothing is reported.
+    status: the exit status of this program.
+    error: the message for the row.
+    result: the result for the row, as JSON.
+    """
+
+    outcome: str
+    status: int
+    error: str | None = None
+    result: str | None = None
+
+
+class TaskRow(Protocol):
+    """The three calls of a container."""
+
+    async def start(self) -> tuple[str, str] | None:
+        """(run token, payload). None: the row does not accept this launch."""
+
+    async def heartbeat(self, token: str, progress: Progress) -> str:
+        """`continue`, `cancel` or `lost`."""
+
+    async def finish(self, token: str, report: ExecReport) -> str | None:
+        """The new status of the row. None: the run has lost the row. NotStorable: the row cannot hold the report."""
+
+
+class RowConnection:
+    """The three calls in Postgres. Each opens a connection of its own."""
+
+    def __init__(self, contract: ExecContract) -> None:
+        self._contract = contract
+        self._newest = NewestServer()
+
+    async def start(self) -> tuple[str, str] | None:
+        me = self._contract
+        found = await self._call("start", me.task_id, me.start_key, me.attempt, me.launch, me.job_uid, me.node, me.pod)
+        return (found["run_token"], found["payload"]) if found else None
+
+    async def heartbeat(self, token: str, progress: Progress = NOTHING) -> str:
+        found = await self._call("heartbeat", token, progress.done, progress.note)
+        return str(found[0]) if found else "lost"
+
+    async def finish(self, token: str, report: ExecReport) -> str | None:
+        try:
+            found = await self._call("finish", token, report.outcome, report.error, report.result)
+        except asyncpg.PostgresError as fault:
+            if is_of_values(fault.sqlstate):
+                raise NotStorable(str(fault)) from fault
+            raise
+        return found[0] if found else None
+
+    async def _call(self, name: str, *parameters: object) -> asyncpg.Record | None:
+        statement = (SQL / f"{name}.sql").read_text(encoding="utf-8")
+        try:
+            return await dial.ask_once(
+                self._contract.database_url, "dispatcher/exec", self._newest, statement, parameters
+            )
+        except dial.UnreadableUrl as fault:
+            raise Misuse(f"TASK_DATABASE_URL cannot be used: {fault}") from None
+
+
+async def ask_until(name: str, call: Callable[[], Awaitable[T]], deadline: float) -> T:
+    """Repeats the call, with growing pauses. Gives up after a final fault, or if the deadline has passed."""
+    pause = 0.2
+    while True:
+        try:
+            return await call()
+        except FAULTS as fault:
+            if is_final(name, getattr(fault, "sqlstate", None)) or time.monotonic() >= deadline:
+                raise
+            say(f"task_{name}: {described(fault)}; asked again")
+        await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  # spreads a thousand tasks, keeps no secret
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def read_contract(env: Mapping[str, str]) -> ExecContract:
+    """The contract. Misuse: names all faults at once."""
+    numbers, faults = {}, []
+    for name in ("TASK_ID", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_TIMEOUT_SECONDS"):
+        numbers[name] = int(text) if (text := env.get(name, "")).isdecimal() else 0
+        if not numbers[name]:
+            faults.append(f"{name} is not a number above 0")
+    needed = ("TASK_DATABASE_URL", "TASK_START_KEY", "JOB_UID", "POD_NAME")
+    faults += [f"{name} is not set" for name in needed if not env.get(name)]
+    if env.get("TASK_START_KEY") and not is_uuid(env["TASK_START_KEY"]):
+        faults.append("TASK_START_KEY is not a UUID")
+    if faults:
+        source = "A Secret sets TASK_DATABASE_URL: TASK_SECRET, or envFrom of the template."
+        rest = "The dispatcher sets the other variables. On your own machine use: dispatcher try -- CMD…"
+        raise Misuse(f"{'; '.join(faults)}. {source} {rest}")
+    return ExecContract(
+        database_url=env["TASK_DATABASE_URL"],
+        task_id=numbers["TASK_ID"],
+        start_key=env["TASK_START_KEY"],
+        attempt=numbers["TASK_ATTEMPT"],
+        launch=numbers["TASK_LAUNCH"],
+        job_uid=env["JOB_UID"],
+        node=env.get("NODE_NAME", ""),
+        pod=env["POD_NAME"],
+        limit_seconds=numbers["TASK_TIMEOUT_SECONDS"],
+    )
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def say(words: str, who: str = "dispatcher exec") -> None:
+    """Writes one line to stderr, among CMD's own. A stderr that is not read must not block us."""
+    line = f"{who}: {words}\n".encode(errors="backslashreplace")
+    writer = threading.Thread(target=write_line, args=(line,), daemon=True)
+    writer.start()
+    writer.join(HEARD_SECONDS)
+
+
+def write_line(line: bytes) -> None:
+    with contextlib.suppress(OSError):  # stderr is closed
+        os.write(2, line)

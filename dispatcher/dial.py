@@ -1,0 +1,284 @@
+"""How every program of ours reaches the primary that a Postgres URL names.
+
+A URL that psql takes works here, too. Each host gets its own time: the driver has one limit for all hosts together, and
+a first host that accepts and never answers would use it up. What libpq knows and the driver does not is read here:
+honoured, passed over if it asks for nothing, or refused by its name. Nothing is ignored that somebody relies on.
+
+It runs in containers of tasks, too, so it needs the driver and the standard library alone.
+"""
+
+import asyncio
+import os
+import random
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote, urlencode
+
+import asyncpg
+from asyncpg.connect_utils import SessionAttribute
+
+from dispatcher.row_calls import PINNED, SERVER, NewestServer, OldPrimary
+
+CONNECT_SECONDS: Final = 5
+CALL_SECONDS: Final = 10
+"""The longest time for the answer to a call of a container."""
+LONGEST_CONNECT_SECONDS: Final = 60
+FORM: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, the password's special characters percent-encoded"
+URL: Final = re.compile(r"(postgres(?:ql)?://(?:[^/?]*@)?)([^/?@]*)([^?@]*)(?:\?(.*))?", re.DOTALL)
+"""What stands before the hosts, the hosts, the path, the query."""
+PASSED_OVER: Final = frozenset({
+    "client_encoding",  # the driver always uses UTF8
+    "fallback_application_name",  # each of our programs names itself
+    "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",  # ours are shorter
+    "sslcompression", "sslsni", "min_protocol_version",
+})  # fmt: skip
+"""Parameters of libpq that change nothing for our programs."""
+ASKS_NOTHING: Final = {
+    "channel_binding": {"disable", "prefer"}, "gssencmode": {"disable", "prefer"}, "gssdelegation": {"0"},
+    "require_auth": set(), "requirepeer": set(), "replication": {"false", "off", "no", "0"}, "hostaddr": set(),
+    "sslcertmode": {"allow"}, "sslcrldir": set(), "sslkeylogfile": set(), "max_protocol_version": {"3.0", "latest"},
+    "scram_client_key": set(), "scram_server_key": set(), "servicefile": set(), "oauth_issuer": set(),
+    "oauth_client_id": set(), "oauth_client_secret": set(), "oauth_scope": set(),
+    "target_session_attrs": {"any", "primary", "read-write", "prefer-standby"},
+}  # fmt: skip
+"""Parameters that the driver cannot honour, with the values that ask for nothing that it does not do anyway."""
+VERIFIES: Final = frozenset({"verify-ca", "verify-full"})
+VERSIONS: Final = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+CHOICES: Final = {
+    "sslmode": ("disable", "allow", "prefer", "require", *sorted(VERIFIES)),
+    "ssl_min_protocol_version": VERSIONS, "ssl_max_protocol_version": VERSIONS,
+    "load_balance_hosts": ("disable", "random"), "sslnegotiation": ("postgres", "direct"),
+}  # fmt: skip
+"""Parameters that take one of some words. The driver says of another one only that the URL is wrong."""
+LOGIN: Final = {"user": "user", "password": "password", "dbname": "database", "database": "database"}
+"""Parameters that win over what stands before the query, as in libpq; and what the driver calls them."""
+ROOT: Final = ".postgresql/root.crt"
+"""Where libpq and the driver look for the certificates of authorities, below the home folder."""
+FROM_ENV: Final = {
+    "PGCHANNELBINDING": "channel_binding", "PGGSSENCMODE": "gssencmode", "PGREQUIREAUTH": "require_auth",
+    "PGREQUIREPEER": "requirepeer", "PGHOSTADDR": "hostaddr", "PGSSLCERTMODE": "sslcertmode",
+    "PGCONNECT_TIMEOUT": "connect_timeout", "PGLOADBALANCEHOSTS": "load_balance_hosts",
+    "PGSSLROOTCERT": "sslrootcert", "PGSSLMODE": "sslmode",
+}  # fmt: skip
+"""Variables that libpq reads, and the driver does not, or says little of."""
+INSTEAD: Final = {
+    "channel_binding": "sslmode=verify-full protects against the same",
+    "require_auth": "sslmode=verify-full keeps the password from others",
+    "hostaddr": "name the address as the host",
+    "target_session_attrs": "our programs need the primary",
+}
+FAULTS: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""Whatever the driver raises, apart from what it says about an unreadable URL."""
+DEFAULT_PORT: Final = 5432
+LARGEST_PORT: Final = 2**16
+FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
+
+
+class UnreadableUrl(Exception):
+    """The URL cannot be used. The message names the parameter and the next step, and no part of the password."""
+
+
+class HostRoute(NamedTuple):
+    """How to reach one host of a URL.
+
+    dsn: for the driver, without hosts and without what it does not know.
+    host, port: None: the driver looks where libpq does.
+    seconds: the longest time for it.
+    has_public_roots: whether the server's certificate is checked against those of the machine.
+    login: user, password and database of the query, by the driver's names.
+    """
+
+    dsn: str
+    host: str | None
+    port: int | None
+    seconds: float
+    has_public_roots: bool
+    login: Mapping[str, str] = {}
+
+
+async def dial(
+    url: str | None,
+    settings: Mapping[str, str],
+    newest: NewestServer,
+    *,
+    answer_seconds: float,
+    cached_statements: int = 100,
+) -> asyncpg.Connection:
+    """A session with the primary. Without one, raises the first fault of a host.
+
+    UnreadableUrl, OldPrimary, or what the driver raises. A refused login ends the search, as it does in libpq.
+    """
+    first: Exception | None = None
+    for way in ways_of(url, os.environ):
+        try:
+            connection = await connected(way, settings, answer_seconds, cached_statements)
+            return await recognised(connection, newest)
+        except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError):
+            raise
+        except (*FAULTS, OldPrimary) as fault:
+            fault.add_note(f"(host {way.host or 'of the local socket'}, port {way.port or DEFAULT_PORT})")
+            first = first or fault
+    assert first is not None
+    raise first
+
+
+async def ask_once(
+    url: str, name: str, newest: NewestServer, statement: str, parameters: Sequence[object]
+) -> asyncpg.Record | None:
+    """One call of a container, in a session of its own. `name`: the application's. Raises what `dial` raises."""
+    settings = {"application_name": name}
+    dialled = partial(dial, url, newest=newest, answer_seconds=CALL_SECONDS, cached_statements=0)  # perhaps a pooler
+    try:
+        connection = await dialled(settings | PINNED)
+    except asyncpg.exceptions.ProtocolViolationError:  # this pooler refuses settings
+        connection = await dialled(settings)  # our statements name the schema of each object
+    try:
+        return await connection.fetchrow(statement, *parameters)
+    finally:
+        connection.terminate()  # no clean close: a frozen server would not answer
+        await asyncio.sleep(0)  # the turn of the loop that closes the socket
+
+
+async def connected(
+    way: HostRoute, settings: Mapping[str, str], answer_seconds: float, cached_statements: int
+) -> asyncpg.Connection:
+    try:
+        connection: asyncpg.Connection = await asyncpg.connect(
+            way.dsn,
+            host=way.host,
+            port=way.port,
+            timeout=way.seconds,
+            command_timeout=answer_seconds,
+            statement_cache_size=cached_statements,
+            server_settings=dict(settings),
+            target_session_attrs=SessionAttribute.primary,
+            ssl=True if way.has_public_roots else None,
+            user=way.login.get("user"),
+            password=way.login.get("password"),
+            database=way.login.get("database"),
+        )
+    except (ValueError, OverflowError):  # the driver's message may contain the password
+        raise UnreadableUrl(f"it is not {FORM}") from None
+    except asyncpg.UndefinedObjectError as fault:  # the driver passes on what it does not know
+        named = re.search(r'"([\w.]{1,100})"', str(fault))
+        raise UnreadableUrl(
+            f"{named[1] if named else fault} is known neither to libpq nor to the server. Take it out"
+        ) from None
+    return connection
+
+
+async def recognised(connection: asyncpg.Connection, newest: NewestServer) -> asyncpg.Connection:
+    """The connection. OldPrimary: its server must not be used."""
+    try:
+        found = await connection.fetchrow(SERVER)
+        assert found is not None  # it has one row
+        newest.learn(*found)
+    except asyncpg.PostgresError:
+        pass  # some providers refuse the question; then any primary is taken
+    except BaseException:  # cancellation, too: no caller has the connection yet
+        connection.terminate()
+        raise
+    return connection
+
+
+def ways_of(url: str | None, env: Mapping[str, str]) -> list[HostRoute]:
+    """How to reach each host. UnreadableUrl: a parameter or a file cannot be honoured. `env`: for libpq's variables."""
+    parts = URL.fullmatch(url or "postgresql://")
+    if parts is None:
+        raise UnreadableUrl(f"it is not {FORM}")
+    before, netloc, path, query = parts.groups("")
+    given = {name: env[variable] for variable, name in FROM_ENV.items() if env.get(variable)} | parameters_in(query)
+    login = {theirs: given.pop(name) for name, theirs in LOGIN.items() if given.get(name)}
+    check_words(given)
+    hosts = given.pop("host", "") or unquote(netloc) or env.get("PGHOST", "")
+    found = hosts_of(hosts, given.pop("port", "") or env.get("PGPORT", ""))
+    seconds = seconds_of(given.pop("connect_timeout", ""))
+    if given.pop("load_balance_hosts", "") == "random":
+        random.shuffle(found)
+    if has_public_roots := given.get("sslrootcert") == "system":  # it means sslmode=verify-full
+        given = {name: value for name, value in given.items() if name not in {"sslrootcert", "sslmode"}}
+    for name in FILES if given.get("sslmode") != "disable" else ():
+        check_file(name, given.get(name, ""))
+    if given.get("sslmode") in VERIFIES and not (given.get("sslrootcert") or has_own_roots(env)):
+        raise UnreadableUrl(f"sslmode={given['sslmode']} needs sslrootcert=FILE, or sslrootcert=system")
+    kept = urlencode({name: value for name, value in given.items() if is_for_the_driver(name, value)}, quote_via=quote)
+    start = (before + path).translate(RAW)
+    return [HostRoute(f"{start}?{kept}" if kept else start, *one, seconds, has_public_roots, login) for one in found]
+
+
+RAW: Final = str.maketrans({one: quote(one) for one in "#[]"})
+"""Characters that libpq takes as they are in a password, and the driver does not."""
+
+
+def parameters_in(query: str) -> dict[str, str]:
+    """The parameters, as libpq reads them: a plus sign is a plus sign."""
+    pairs = (pair.partition("=") for pair in query.split("&") if pair)
+    return {unquote(name): unquote(value) for name, _, value in pairs if value}
+
+
+def has_own_roots(env: Mapping[str, str]) -> bool:
+    """Whether the account has certificates of authorities where libpq and the driver look for them."""
+    try:
+        return Path(env.get("HOME") or Path.home(), ROOT).exists()
+    except RuntimeError:  # the account has no home folder
+        return False
+
+
+def check_words(given: Mapping[str, str]) -> None:
+    for name, words in CHOICES.items():
+        if given.get(name) and given[name] not in words:
+            raise UnreadableUrl(f"{name}{shown(given[name])} is none of {', '.join(words)}")
+    is_strong = given.get("sslmode") in {"require", *VERIFIES} or given.get("sslrootcert") == "system"
+    if given.get("sslnegotiation") == "direct" and not is_strong:
+        raise UnreadableUrl("sslnegotiation=direct needs sslmode=require, or a stronger one")
+
+
+def hosts_of(hosts: str, ports: str) -> list[tuple[str | None, int | None]]:
+    """Hosts with their ports. `hosts`: as in `a:5432,[::1],/run/postgresql`. `ports`: one for all, or one for each."""
+    names, numbers = hosts.split(","), ports.split(",")
+    if len(numbers) not in {1, len(names)}:
+        raise UnreadableUrl(f"{len(names)} hosts with {len(numbers)} ports: name one port, or one for each host")
+    found: list[tuple[str | None, int | None]] = []
+    for name, number in zip(names, numbers * len(names), strict=False):
+        parts = re.fullmatch(r"(?:\[([^\]]*)\]|(/[^:]*|[^:/\[\]]*))(?::(\d*))?", name)
+        port = (parts[3] if parts else "") or number
+        if parts is None or not re.fullmatch(r"\d{0,5}", port):
+            raise UnreadableUrl(f"it is not {FORM}")  # the parts may be those of a password
+        if port and not 0 < int(port) < LARGEST_PORT:
+            raise UnreadableUrl(f"port {port} is not from 1 to {LARGEST_PORT - 1}")
+        found.append((parts[1] or parts[2] or None, int(port) if port else None))
+    return found
+
+
+def seconds_of(written: str) -> float:
+    """The time for one host. 0: libpq waits for ever, our programs do not."""
+    if not re.fullmatch(r"(-?\d+)?", written):
+        raise UnreadableUrl(f"connect_timeout{shown(written)} must be a number of seconds")
+    return min(float(written or 0), LONGEST_CONNECT_SECONDS) if float(written or 0) > 0 else CONNECT_SECONDS
+
+
+def is_for_the_driver(name: str, value: str) -> bool:
+    """Whether the driver honours the parameter, or passes it on as a setting of the session."""
+    if name in ASKS_NOTHING and value not in ASKS_NOTHING[name]:
+        written = "" if name.endswith(("key", "secret")) else shown(value)
+        next_step = f": {INSTEAD[name]}" if name in INSTEAD else ""
+        raise UnreadableUrl(f"{name}{written} is not supported. Take it out{next_step}")
+    return name not in ASKS_NOTHING and name not in PASSED_OVER
+
+
+def check_file(name: str, path: str) -> None:
+    """UnreadableUrl: a file of TLS cannot be used. The driver would not name it."""
+    try:
+        is_pem = not path or b"-----BEGIN " in Path(path).read_bytes()
+    except OSError as fault:
+        raise UnreadableUrl(f"{name}{shown(path)} cannot be read: {fault.strerror}") from fault
+    if not is_pem:
+        raise UnreadableUrl(f"{name}{shown(path)} holds nothing in PEM form (-----BEGIN …)")
+
+
+def shown(value: str) -> str:
+    """The value for a message. Whatever may be part of a password stays out: `?` may be one of its characters."""
+    return f"={value}" if re.fullmatch(r"[\w./-]{1,200}", value) else ""

@@ -1,0 +1,422 @@
+"""Reads the cluster and judges it.
+
+Reads how many Pods of the programs are ready, and the Lease of the dispatcher.
+
+Reads what the API server tells of the cache keepers.
+
+Asks Prometheus whether it has the metrics of containers.
+
+Reads what shows that the kube-scheduler of our Pods works, and how it calls the extender.
+
+Reads how the installation was made, and whose account asks.
+
+Reads objects of the API server for the doctor. A refused read gives an `Unread` with the reason.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from dispatcher.commands.reaching import DispatcherApi, opened, through
+from dispatcher.doctor.cluster import (
+    CacheFacts,
+    ClusterState,
+    Keepers,
+    LeaseTerm,
+    Permission,
+    Policies,
+    Replicas,
+    RunningFacts,
+    SchedulerPod,
+    SchedulingFacts,
+    Unread,
+)
+from dispatcher.doctor.installation import (
+    ACCOUNTS,
+    CACHE_KEEPER,
+    EXTENDER,
+    JANITOR,
+    NODE_EVENTS,
+    RUN,
+    Installation,
+    InstallationSite,
+    Verb,
+    account_of,
+    read_installation,
+    verbs_of,
+)
+from dispatcher.keeper.program import DISK_FULL
+from dispatcher.kube.client import KubeClient, Reply
+from dispatcher.kube.job_api import jobs_path, pods_path
+from dispatcher.kube.lease import LEASES_GROUP
+from dispatcher.kube.wire import UNREADABLE
+from dispatcher.model.errors import ClusterAway, ClusterRefused, DispatcherError
+from dispatcher.model.launches import job_selector
+from dispatcher.model.stored_json import Json
+from dispatcher.prometheus.client import METRICS, Prometheus, PrometheusFault
+
+
+async def look_at_prometheus(url: str) -> dict[str, bool] | Unread:
+    prometheus = Prometheus(url)
+    try:
+        return {metric: await prometheus.knows(metric) for metric in METRICS}
+    except PrometheusFault as fault:
+        return Unread(str(fault))
+    finally:
+        await prometheus.close()
+
+
+ANSWER_SECONDS: Final = 10
+PAGE: Final = 500
+FORBIDDEN: Final = 403
+
+
+def in_namespace(api: str, namespace: str, *names: str) -> str:
+    """Path of a collection or an object: `in_namespace("/api/v1", "jobs", "secrets", "one")`."""
+    return "/".join([api, "namespaces", *(quote(name, safe="") for name in (namespace, *names))])
+
+
+class Reading:
+    """Questions to one API server. All raise ClusterAway without an answer."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self.client = client
+
+    async def get(self, path: str) -> Json | Unread:
+        """One object."""
+        return read(path, await self.client.request("GET", path, seconds=ANSWER_SECONDS))
+
+    async def each(self, path: str, **which: str) -> list[Json] | Unread:
+        """All objects of a collection."""
+        found: list[Json] = []
+        asked: Mapping[str, str] = {**which, "limit": str(PAGE)}
+        while True:
+            page = read(path, await self.client.request("GET", path, params=asked, seconds=ANSWER_SECONDS))
+            if isinstance(page, Unread):
+                return page
+            found += page.get("items") or []
+            following = page.get("metadata", {}).get("continue")
+            if not following:
+                return found
+            asked = {**which, "limit": str(PAGE), "continue": following}
+
+    async def review(self, kind: str, spec: Json) -> bool | Unread:
+        """Whether an access review of this kind is answered with yes. A review is stored nowhere."""
+        found = await self._ask("authorization.k8s.io/v1", kind, {"spec": spec})
+        return found if isinstance(found, Unread) else bool(found.get("status", {}).get("allowed"))
+
+    async def own_name(self) -> str | Unread:
+        """The user name of the account that asks."""
+        found = await self._ask("authentication.k8s.io/v1", "SelfSubjectReview", {})
+        return found if isinstance(found, Unread) else str(found.get("status", {}).get("userInfo", {}).get("username"))
+
+    async def _ask(self, api: str, kind: str, fields: Json) -> Json | Unread:
+        path = f"/apis/{api}/{kind.lower()}s"
+        sent = msgspec.json.encode({"apiVersion": api, "kind": kind, **fields})
+        return read(path, await self.client.request("POST", path, sent, seconds=ANSWER_SECONDS), "POST")
+
+
+def read(path: str, reply: Reply, verb: str = "GET") -> Json | Unread:
+    """The object of an answer. Raises ClusterAway if a proxy answered instead."""
+    try:
+        found = msgspec.json.decode(reply.expect(f"{verb} {path}"))
+    except ClusterRefused as refused:
+        if refused.status == FORBIDDEN:
+            return Unread(f"this account may not {verb} {path}")
+        return Unread(str(refused), is_absent=refused.status == 404 and refused.reason == "NotFound")
+    except UNREADABLE as fault:
+        raise ClusterAway(f"read {path}: not an answer of the API server: {fault}") from fault
+    if not isinstance(found, dict):
+        raise ClusterAway(f"read {path}: not an answer of the API server")
+    return found
+
+
+def age_of(time: str, now: datetime) -> float:
+    """Seconds since a time that an object tells."""
+    return (now - datetime.fromisoformat(time)).total_seconds()
+
+
+ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+RECENT_SECONDS: Final = 3600
+
+
+async def look_at_cluster(
+    reading: Reading, site: InstallationSite, installation: Installation, *, has_extender: bool
+) -> ClusterState:
+    """The facts. Raises ClusterAway."""
+    names = dict.fromkeys((site.ours, site.jobs))
+    return ClusterState(
+        site=site,
+        version=await version_of(reading),
+        namespaces={name: await reading.get(in_namespace("/api/v1", name)) for name in names},
+        allowed=await rights_of(reading, site, installation.program, has_extender=has_extender),
+        policies=await policies_of(reading),
+        delays=await delays_of(reading, site),
+        installation=installation,
+    )
+
+
+async def version_of(reading: Reading) -> tuple[str, str] | Unread:
+    found = await reading.get("/version")
+    return found if isinstance(found, Unread) else (str(found.get("major")), str(found.get("minor")))
+
+
+async def policies_of(reading: Reading) -> Policies | Unread:
+    policies = await reading.each(f"{ADMISSION}/validatingadmissionpolicies")
+    bindings = await reading.each(f"{ADMISSION}/validatingadmissionpolicybindings")
+    for one in (policies, bindings):
+        if isinstance(one, Unread):
+            return one
+    assert not isinstance(policies, Unread)
+    assert not isinstance(bindings, Unread)
+    return Policies(policies, bindings)
+
+
+async def rights_of(
+    reading: Reading, site: InstallationSite, own: str | None, *, has_extender: bool
+) -> Sequence[Permission]:
+    """The answer for each verb of each program. `own`: the program whose account asks; it asks about itself alone."""
+    if own is not None:
+        return await asked(reading, site, own, None)
+    programs = (RUN, JANITOR, *[EXTENDER] * has_extender, *[CACHE_KEEPER] * site.has_caches)
+    found: list[Permission] = []
+    for program in programs:
+        name = account_of(program, site)
+        account = await reading.get(in_namespace("/api/v1", site.ours, "serviceaccounts", name))
+        if isinstance(account, Unread) and account.is_absent:
+            why = f"namespace {site.ours} has no ServiceAccount {name}; --namespace names that of the programs"
+            found.append(Permission(program, next(verbs_of(program, site)), None, why))
+        else:
+            found += await asked(reading, site, program, name)
+    return found
+
+
+async def asked(reading: Reading, site: InstallationSite, program: str, account: str | None) -> list[Permission]:
+    """Asks for every verb of a program at once. `account`: None asks about ourselves."""
+    who = {} if account is None else subject(site.ours, account)
+    kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
+
+    async def ask(verb: Verb) -> Permission:
+        answer = await reading.review(kind, {"resourceAttributes": attributes(verb), **who})
+        if isinstance(answer, Unread):
+            return Permission(program, verb, None, answer.why)
+        return Permission(program, verb, answer)
+
+    return list(await asyncio.gather(*map(ask, verbs_of(program, site))))
+
+
+def subject(namespace: str, account: str) -> Json:
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    return {"user": f"system:serviceaccount:{namespace}:{account}", "groups": groups}
+
+
+def attributes(verb: Verb) -> dict[str, str]:
+    resource, _, part = verb.resource.partition("/")
+    named = {"namespace": verb.namespace, "group": verb.group, "resource": resource, "subresource": part}
+    return {field: value for field, value in {**named, "verb": verb.verb, "name": verb.name}.items() if value}
+
+
+async def delays_of(reading: Reading, site: InstallationSite) -> Sequence[float] | Unread:
+    """Seconds from each recent Job to its Pod; so far, if the Job goes on and has none."""
+    ours = {"labelSelector": job_selector(site.installation)}
+    pods = await reading.each(pods_path(site.jobs), **ours)
+    jobs = await reading.each(jobs_path(site.jobs), **ours)
+    if isinstance(jobs, Unread) or isinstance(pods, Unread):
+        return jobs if isinstance(jobs, Unread) else pods if isinstance(pods, Unread) else ()
+    firsts = {owner["uid"]: made(pod) for pod in pods for owner in pod["metadata"].get("ownerReferences") or ()}
+    now, found = reading.client.now(), []
+    for job in jobs:
+        end = firsts.get(job["metadata"]["uid"], now if goes_on(job) else None)
+        if end is not None and (now - made(job)).total_seconds() < RECENT_SECONDS:
+            found.append(max(0.0, (end - made(job)).total_seconds()))
+    return found
+
+
+def goes_on(job: Json) -> bool:
+    """Whether the Job controller should make a Pod of it."""
+    is_over = any(one.get("status") == "True" for one in job.get("status", {}).get("conditions") or ())
+    return not is_over and not job["spec"].get("suspend") and "deletionTimestamp" not in job["metadata"]
+
+
+def made(found: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(found["metadata"]["creationTimestamp"])
+
+
+async def look_at_programs(reading: Reading, site: InstallationSite) -> RunningFacts:
+    """Raises ClusterAway."""
+    names = (site.installation, f"{site.installation}-janitor")
+    return RunningFacts({name: await replicas_of(reading, site, name) for name in names}, await term_of(reading, site))
+
+
+async def replicas_of(reading: Reading, site: InstallationSite, name: str) -> Replicas | Unread:
+    found = await reading.get(in_namespace("/apis/apps/v1", site.ours, "deployments", name))
+    if isinstance(found, Unread):
+        return found
+    return Replicas(found["spec"].get("replicas", 1), found.get("status", {}).get("readyReplicas", 0))
+
+
+async def term_of(reading: Reading, site: InstallationSite) -> LeaseTerm | Unread:
+    name = f"{site.installation}-leader"
+    found = await reading.get(in_namespace(f"/apis/{LEASES_GROUP}/v1", site.ours, "leases", name))
+    if isinstance(found, Unread):
+        return found
+    spec = found.get("spec", {})
+    renewed = spec.get("renewTime")
+    age = age_of(renewed, reading.client.now()) if renewed else float("inf")
+    return LeaseTerm(spec.get("holderIdentity") or "", age, spec.get("leaseDurationSeconds", 0))
+
+
+RECENT: Final = timedelta(hours=1)
+
+
+async def look_at_caches(reading: Reading, site: InstallationSite) -> CacheFacts:
+    """Raises ClusterAway."""
+    return CacheFacts(await keepers_of(reading, site), await full_disks(reading))
+
+
+async def keepers_of(reading: Reading, site: InstallationSite) -> Keepers | Unread:
+    name = account_of(CACHE_KEEPER, site)
+    found = await reading.get(in_namespace("/apis/apps/v1", site.ours, "daemonsets", name))
+    if isinstance(found, Unread):
+        return found
+    status = found.get("status", {})
+    return Keepers(status.get("desiredNumberScheduled", 0), status.get("numberReady", 0))
+
+
+async def full_disks(reading: Reading) -> dict[str, str] | Unread:
+    found = await reading.each(in_namespace("/api/v1", NODE_EVENTS, "events"), fieldSelector=f"reason={DISK_FULL}")
+    if isinstance(found, Unread):
+        return found
+    since = reading.client.now() - RECENT
+    return {one["involvedObject"].get("name", ""): one.get("message", "") for one in found if last_of(one) >= since}
+
+
+def last_of(event: Json) -> datetime:
+    return datetime.fromisoformat(event.get("lastTimestamp") or event["metadata"]["creationTimestamp"])
+
+
+OF_SCHEDULER: Final = (
+    "app.kubernetes.io/name=dispatcher,app.kubernetes.io/instance={},app.kubernetes.io/component=scheduler"
+)
+"""Labels of the Pods with kube-scheduler and the extender of an installation, as the chart writes them."""
+PORT: Final = 8080
+UNTRIED_SECONDS: Final = 30
+
+
+async def look_at_scheduling(reading: Reading, name: str, site: InstallationSite) -> SchedulingFacts:
+    """`name`: of the scheduler. Raises ClusterAway."""
+    placed = await reading.each(pods_path(site.jobs), fieldSelector=f"spec.schedulerName={name}")
+    now = reading.client.now()
+    return SchedulingFacts(
+        name=name,
+        namespace=site.ours,
+        pods=await pods_of(reading, site),
+        lease_age=await lease_age(reading, site.ours, name),
+        bound_age=placed if isinstance(placed, Unread) else bound_age(placed, now),
+        untried=0 if isinstance(placed, Unread) else sum(is_untried(pod, now) for pod in placed),
+    )
+
+
+async def lease_age(reading: Reading, namespace: str, name: str) -> float | Unread:
+    lease = await reading.get(in_namespace(f"/apis/{LEASES_GROUP}/v1", namespace, "leases", name))
+    if isinstance(lease, Unread):
+        return lease
+    renewed = lease.get("spec", {}).get("renewTime")
+    return age_of(renewed, reading.client.now()) if renewed else Unread(f"Lease {name} was never renewed", True)
+
+
+def bound_age(pods: Iterable[Json], now: datetime) -> float | None:
+    """Seconds since the newest binding of these Pods."""
+    times = [one["lastTransitionTime"] for pod in pods for one in scheduled(pod) if one["status"] == "True"]
+    return min((age_of(time, now) for time in times if time), default=None)
+
+
+def scheduled(pod: Json) -> list[Json]:
+    return [one for one in pod.get("status", {}).get("conditions") or () if one.get("type") == "PodScheduled"]
+
+
+def is_untried(pod: Json, now: datetime) -> bool:
+    """Whether the Pod has waited for a while, and no scheduler has said anything about it."""
+    is_waiting = not pod["spec"].get("nodeName") and not pod["spec"].get("schedulingGates") and not scheduled(pod)
+    return is_waiting and age_of(pod["metadata"]["creationTimestamp"], now) > UNTRIED_SECONDS
+
+
+async def pods_of(reading: Reading, site: InstallationSite) -> list[SchedulerPod] | Unread:
+    """The Pods of this installation. Others in the namespace have a scheduler of their own."""
+    found = await reading.each(pods_path(site.ours), labelSelector=OF_SCHEDULER.format(site.installation))
+    if isinstance(found, Unread):
+        return found
+    return [await read_pod(reading, site.ours, pod) for pod in found]
+
+
+async def read_pod(reading: Reading, namespace: str, pod: Json) -> SchedulerPod:
+    status = pod.get("status", {})
+    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    answers = {one["name"]: bool(one.get("ready")) for one in status.get("containerStatuses") or ()}
+    return SchedulerPod(
+        name=pod["metadata"]["name"],
+        is_ready=conditions.get("Ready") == "True",
+        is_answering=answers.get("extender"),
+        configurations=await configurations_of(reading, namespace, pod),
+        metrics=await metrics_of(reading, namespace, pod),
+    )
+
+
+async def configurations_of(reading: Reading, namespace: str, pod: Json) -> list[Json] | Unread:
+    """The documents of the ConfigMaps that the Pod mounts."""
+    found: list[Json] = []
+    for volume in pod["spec"].get("volumes") or ():
+        if name := (volume.get("configMap") or {}).get("name"):
+            stored = await reading.get(in_namespace("/api/v1", namespace, "configmaps", name))
+            if isinstance(stored, Unread):
+                return stored
+            found += [read for text in (stored.get("data") or {}).values() if (read := document(text)) is not None]
+    return found
+
+
+def document(text: str) -> Json | None:
+    """A YAML document; None if the text is something else."""
+    try:
+        found: Any = msgspec.yaml.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+async def metrics_of(reading: Reading, namespace: str, pod: Json) -> str | Unread:
+    """The metrics of the extender. Inside the cluster the Pod is asked directly, from outside by a port-forward."""
+    try:
+        async with reached(reading, namespace, pod) as api:
+            return await api.text("/metrics")
+    except DispatcherError as fault:
+        return Unread(str(fault))
+
+
+def reached(reading: Reading, namespace: str, pod: Json) -> AbstractAsyncContextManager[DispatcherApi]:
+    name, address = pod["metadata"]["name"], pod.get("status", {}).get("podIP", "")
+    if reading.client.own_namespace is None:
+        return through(reading.client, namespace, name, PORT)
+    return opened(f"http://{f'[{address}]' if ':' in address else address}:{PORT}", f"Pod {name}")
+
+
+async def look_at_installation(reading: Reading, site: InstallationSite) -> Installation:
+    """An account that may not read the Deployment knows little. Raises ClusterAway."""
+    program = await program_of(reading, site)
+    found = await reading.get(in_namespace("/apis/apps/v1", site.ours, "deployments", site.installation))
+    if isinstance(found, Unread):
+        return Installation(site.ours, program, wants_policy=True if found.is_absent else None)
+    return read_installation(found, site.ours, program)
+
+
+async def program_of(reading: Reading, site: InstallationSite) -> str | None:
+    """The program of the Pod in which the doctor runs; None outside of the cluster."""
+    if reading.client.own_namespace is None:
+        return None
+    user = await reading.own_name()
+    owners = {f"system:serviceaccount:{site.ours}:{account_of(program, site)}": program for program in ACCOUNTS}
+    return RUN if isinstance(user, Unread) else owners.get(user, RUN)

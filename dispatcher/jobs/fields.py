@@ -1,0 +1,155 @@
+"""The fields of a Job: which there are, and what may stand in them. Pure.
+
+The API server refuses a field that it does not know, a value of another type, and an amount that is none. Its words are
+those of Go, and they come when a row is launched. Here the same is told when the file is read, with the place in the
+file. `job_fields.json` is made from the API server of the tests. What else the server refuses, it alone knows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+import msgspec
+
+from dispatcher.jobs.template_text import Path
+from dispatcher.model.errors import TemplateFault
+from dispatcher.model.resources import parse_quantity
+
+POD: Final[Path] = ("spec", "template", "spec")
+ROOT: Final = "Job"
+LIST, MAP = "[]", "{}"
+SECRETIVE: Final = frozenset({"env", "args", "command", "annotations"})
+"""Fields whose values are never told."""
+ALSO_NEEDED: Final = {"Job": "spec", "PodTemplateSpec": "spec"}
+"""Fields that the schema does not call required, and without which there is no Pod."""
+MAY_BE_MISSING: Final = frozenset({
+    ("HTTPHeader", "value"), ("Sysctl", "value"), ("SleepAction", "seconds"), ("PreferredSchedulingTerm", "preference"),
+})  # fmt: skip
+"""Fields that the schema calls required, and that the API server takes as blank."""
+
+
+class ObjectKind(msgspec.Struct, frozen=True):
+    """A kind of object: the types of its fields. One without any may have all fields, or is a text."""
+
+    needed: dict[str, str] = {}
+    others: dict[str, str] = {}
+
+
+KINDS: Final = msgspec.json.decode(
+    FilePath(__file__).with_name("job_fields.json").read_bytes(), type=dict[str, ObjectKind]
+)
+
+
+def is_whole(bits: int) -> Callable[[object], bool]:
+    return lambda value: type(value) is int and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
+
+
+def is_amount(value: object) -> bool:
+    try:
+        return type(value) in {str, int, float} and parse_quantity(str(value)) is not None
+    except ValueError:
+        return False
+
+
+SCALARS: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
+    "text": ("a text", lambda value: isinstance(value, str)),
+    "boolean": ("true or false, without quotes", lambda value: isinstance(value, bool)),
+    "int32": ("a whole number of 32 bits, without quotes", is_whole(32)),
+    "int64": ("a whole number, without quotes", is_whole(64)),
+    "integer or text": ("a whole number or a text", lambda value: isinstance(value, str) or is_whole(32)(value)),
+    "amount": ('a Kubernetes quantity such as "500m" or "2Gi"', is_amount),
+}
+
+
+def field_faults(manifest: object, kind: str = ROOT, path: Path = ()) -> Iterator[TemplateFault]:
+    """All fields of the manifest that the API server would not read."""
+    if kind.startswith(LIST):
+        yield from list_faults(manifest, kind.removeprefix(LIST), path)
+    elif kind in SCALARS:
+        words, is_fine = SCALARS[kind]
+        if not is_fine(manifest):
+            yield fault_at(path, manifest, f"must be {words}{quote_it(kind, manifest)}")
+    elif kind.startswith(MAP):
+        yield from object_faults(manifest, kind, dict.fromkeys(keys_of(manifest), kind.removeprefix(MAP)), path)
+    elif fields := KINDS[kind].needed | KINDS[kind].others:
+        yield from object_faults(manifest, kind, fields, path)
+
+
+def list_faults(value: object, of: str, path: Path) -> Iterator[TemplateFault]:
+    if not isinstance(value, list):
+        yield fault_at(path, value, "must be a list")
+        return
+    for index, item in enumerate(value):
+        if item is not None:
+            yield from field_faults(item, of, (*path, index))
+        elif of in KINDS:  # the API server takes some of them, as an object without fields: nobody means that
+            yield missing((*path, index), of)
+
+
+def object_faults(value: object, kind: str, fields: Mapping[str, str], path: Path) -> Iterator[TemplateFault]:
+    if not isinstance(value, dict):
+        yield fault_at(path, value, "must be an object")
+        return
+    always = {*KINDS[kind].needed, ALSO_NEEDED.get(kind, "")} if kind in KINDS else set()
+    needed = {name for name in always if name in fields and (kind, name) not in MAY_BE_MISSING}
+    for name in sorted(needed):
+        if value.get(name) in (None, ""):
+            yield missing((*path, name), fields[name])
+    for name, held in value.items():
+        if not isinstance(name, str):
+            yield TemplateFault(path, f"{dotted(path)} has a key that is no text: quote it")
+        elif name not in fields:
+            near = "".join(f": is it {one}?" for one in get_close_matches(name, fields, 1))
+            yield TemplateFault((*path, name), f"{dotted((*path, name))} is no field of Kubernetes{near}")
+        elif held is not None and not (held == "" and name in needed):
+            yield from field_faults(held, fields[name], (*path, name))
+
+
+def keys_of(value: object) -> list[str]:
+    return list(value) if isinstance(value, dict) else []
+
+
+def fault_at(path: Path, value: object, rule: str) -> TemplateFault:
+    """Faults reach logs and submitters, so they quote nothing that may be a secret."""
+    if SECRETIVE & set(path):
+        return TemplateFault(path, f"{dotted(path)} has another type: {rule}")
+    return TemplateFault(path, f"{dotted(path)} is {str(value)[:80]!r}: {rule}")
+
+
+def missing(path: Path, kind: str) -> TemplateFault:
+    words = SCALARS[kind][0] if kind in SCALARS else "a list" if kind.startswith(LIST) else "an object"
+    return TemplateFault(path, f"{dotted(path)} is missing: it must be {words}")
+
+
+def quote_it(kind: str, value: object) -> str:
+    return ": quote it" if kind == "text" and isinstance(value, bool | int | float) else ""
+
+
+def at(manifest: object, *path: str | int) -> Any:
+    """The part that the path leads to. None: there is none, or its parent has another shape."""
+    for step in path:
+        if isinstance(step, str):
+            manifest = manifest.get(step) if isinstance(manifest, dict) else None
+        else:
+            manifest = manifest[step] if isinstance(manifest, list) and step < len(manifest) else None
+    return manifest
+
+
+def object_at(manifest: object, *path: str | int) -> Mapping[str, Any]:
+    found = at(manifest, *path)
+    return {key: value for key, value in found.items() if isinstance(key, str)} if isinstance(found, dict) else {}
+
+
+def list_at(manifest: object, *path: str | int) -> list[Any]:
+    found = at(manifest, *path)
+    return found if isinstance(found, list) else []
+
+
+def dotted(path: Path) -> str:
+    """`spec.template.spec.containers[0].image`. A key that is no plain name is in brackets, too."""
+    text = ""
+    for step in path:
+        is_plain = isinstance(step, str) and step.isidentifier()
+        text += f".{step}" if is_plain else f"[{step}]"
+    return text.removeprefix(".")

@@ -1,0 +1,191 @@
+"""The first check of rows: judges a kind of row against the bounds of its template.
+
+A kind is judged once for all its rows, so that ten thousand bad rows cost ten thousand look-ups in a dictionary.
+
+The columns that a submitter may set, as JSON, without a database: `dispatcher render --file F --row JSON`.
+
+INSERT refuses what is refused here; tests/integration/test_row_columns.py compares both. INSERT refuses more, because
+it knows the queues, the rows that are there, and the sizes of values (UNCHECKED).
+"""
+
+import difflib
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from dispatcher.jobs.env import env_denials
+from dispatcher.jobs.manifest import NOT_PLACED, PlacedBy, plan_needs
+from dispatcher.jobs.templates import Template
+from dispatcher.model.launches import Offer
+from dispatcher.model.resources import parse_quantity
+from dispatcher.model.tasks import Kind
+from dispatcher.model.verdicts import Hold, HoldReason
+
+PLACED_BY: Final = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "schedulerName",
+    "topologySpreadConstraints",
+    "priorityClassName",
+    "resources",
+    "runtimeClassName",
+    "nodeName",
+    "volumes",
+)
+
+
+def judge_kind(
+    kind: Kind, templates: Mapping[str, Template | str], passed: frozenset[str], placed_by: PlacedBy = NOT_PLACED
+) -> Offer | Hold:
+    """The offer for rows of this kind, or why they are held. A template that is a string is the fault of its file."""
+    template = templates.get(kind.template)
+    if template is None:
+        known = ", ".join(sorted(templates)) or "none"
+        return Hold(HoldReason.UNKNOWN_TEMPLATE, f'template "{kind.template}" is not known; known: {known}')
+    if isinstance(template, str):
+        return Hold(HoldReason.INVALID_TEMPLATE, template)
+    denied = kind.fault or why_denied(kind, template, passed)
+    if denied:
+        return Hold(HoldReason.POLICY_DENIED, denied)
+    image = kind.spec.get("image", template.task_container.get("image", ""))
+    needs = plan_needs(template, kind.spec, placed_by)
+    return Offer(image, plan_shape(template, kind.spec), template.name, needs)
+
+
+def why_denied(kind: Kind, template: Template, passed: frozenset[str]) -> str:
+    """The first bound that the kind breaks; empty: none."""
+    return next(denials(kind, template, passed), "")
+
+
+def denials(kind: Kind, template: Template, passed: frozenset[str]) -> Iterator[str]:
+    """The bounds that the kind breaks."""
+    for closed in sorted(kind.spec_names - template.opened):
+        yield f'template "{template.name}" does not open spec.{closed}'
+    if kind.timeout_seconds is not None and kind.timeout_seconds > template.max_seconds:
+        yield f"timeout_seconds {kind.timeout_seconds} is over the template's {template.max_seconds}"
+    opened = {name: value for name, value in kind.spec.items() if name in template.opened}
+    yield from filter(None, (
+        check_image(opened.get("image"), template),
+        check_amount("cpu", opened.get("cpu"), template),
+        check_amount("memory", opened.get("memory"), template),
+        check_machine("private_machine", opened, template),
+        check_machine("special_machine", opened, template),
+    ))  # fmt: skip
+    yield from env_denials(kind.env_names, template.opened, template.taken | passed)
+
+
+def check_image(image: str | None, template: Template) -> str:
+    if image is None:
+        return ""
+    # A glob's `*` also matches "/", so a path with ".." could leave the folder that the glob names.
+    fine = ".." not in image and "//" not in image and any(fnmatchcase(image, glob) for glob in template.images)
+    return "" if fine else f"spec.image is none of the template's {', '.join(template.images)}"
+
+
+def check_machine(field: str, spec: Mapping[str, str], template: Template) -> str:
+    """Why a row may not name this machine; empty: it may. Machines belong to teams, so templates list theirs."""
+    if field not in spec or any(fnmatchcase(spec[field], glob) for glob in template.machines):
+        return ""
+    return f"spec.{field} is none of the template's machines: {', '.join(template.machines) or 'it has none'}"
+
+
+def check_amount(resource: str, written: str | None, template: Template) -> str:
+    if written is None:
+        return ""
+    most = template.max_cpu if resource == "cpu" else template.max_memory
+    try:
+        amount = parse_quantity(written)
+    except ValueError as fault:
+        return f"spec.{resource}: {fault}"
+    if amount <= 0:
+        return f"spec.{resource} must be above 0"
+    return f"spec.{resource} {written[:40]} is over the template's bound" if most is None or amount > most else ""
+
+
+def plan_shape(template: Template, spec: Mapping[str, str]) -> str:
+    """Digest of resources and placement constraints. Pods of one shape fit the same nodes."""
+    pod: Mapping[str, Any] = template.pod_spec
+    containers = [container.get("resources") for container in (*pod["containers"], *(pod.get("initContainers") or ()))]
+    constraints = {field: pod[field] for field in PLACED_BY if field in pod}
+    chosen = {name: spec[name] for name in ("cpu", "memory", "private_machine", "special_machine") if name in spec}
+    written = msgspec.json.encode([containers, template.container, constraints, chosen], order="deterministic")
+    return hashlib.sha256(written).hexdigest()[:16]
+
+
+UNCHECKED: Final = (
+    "whether the queue is declared and open to you, whether a dedupe_key is free, how many rows you may have, "
+    "and the sizes of env, spec, labels and payload"
+)
+Key = Annotated[str, Meta(min_length=1, max_length=200)]
+Words = Annotated[list[str], Meta(max_length=1000)]
+Machine = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")]
+Amount = Annotated[str, Meta(pattern=r"^[0-9]{1,18}(\.[0-9]{1,9})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?\Z")]
+COLUMNS: Final[Mapping[str, Any]] = {
+    "queue": str,
+    "priority": Annotated[int, Meta(ge=0, le=1000)],
+    "run_at": datetime | None,
+    "timeout_seconds": Annotated[int, Meta(ge=1, le=604800)] | None,
+    "max_failures": Annotated[int, Meta(ge=1, le=100)] | None,
+    "template": str,
+    "env": Annotated[dict[str, Any], Meta(max_length=64)],
+    "spec": dict[str, Any],
+    "payload": Any,
+    "cache_key": Key | None,
+    "dedupe_key": Key | None,
+    "batch": Key | None,
+    "labels": Annotated[dict[Annotated[str, Meta(min_length=1, max_length=63)], Any], Meta(max_length=16)],
+}  # fmt: skip
+SPEC: Final[Mapping[str, Any]] = {
+    "image": Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*\Z", max_length=512)],
+    "command": Words,
+    "args": Words,
+    "cpu": Amount,
+    "memory": Amount,
+    "private_machine": Machine,
+    "special_machine": Machine,
+}
+KEPT: Final = frozenset({
+    "id", "status", "attempt", "launch", "failures", "job_uid", "submitted_by", "created_at", "started_at",
+    "heartbeat_at", "finished_at", "cancel_requested_at", "node_name", "pod_name", "error", "result", "progress",
+    "note", "run_digest", "kind",
+})  # fmt: skip
+
+
+def column_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(name, what is wrong) for each column that INSERT would refuse."""
+    yield from faults_of(row, COLUMNS, "the columns that a row may set")
+    spec, env, labels = (
+        found if isinstance(found := row.get(name), dict) else {} for name in ("spec", "env", "labels")
+    )
+    inner = {
+        "spec": faults_of(spec, SPEC, "the keys of spec"),
+        "env": faults_of(env, dict.fromkeys(env, str), ""),
+        "labels": faults_of(labels, dict.fromkeys(labels, Annotated[str, Meta(max_length=200)]), ""),
+    }
+    for column, faults in inner.items():
+        yield from ((f"{column}.{name}", words) for name, words in faults)
+
+
+def faults_of(given: Mapping[str, Any], types: Mapping[str, Any], whose: str) -> Iterator[tuple[str, str]]:
+    for name, value in given.items():
+        if name not in types:
+            yield name, unknown(name, types, whose)
+            continue
+        try:
+            msgspec.convert(value, types[name], strict=True)
+        except msgspec.ValidationError as fault:
+            yield name, re.sub(r" - at `\$(.*)`$", r" (at \1)", str(fault))
+
+
+def unknown(name: str, types: Mapping[str, Any], whose: str) -> str:
+    if name in KEPT and types is COLUMNS:
+        return "the functions of the database keep this column; a submitter may not set it"
+    near = difflib.get_close_matches(name, types, 1, 0.5)
+    return f"not among {whose}; " + (f"did you mean {near[0]}?" if near else f"they are {', '.join(types)}")

@@ -1,0 +1,271 @@
+"""Reads what a Pod needs of a node, from the spec of a Pod template or of a Job.
+
+Reads the resource requests of a Pod from its spec and its status, as kube-scheduler does.
+
+Reads amounts that people write. An amount that is no quantity counts as not there, and is counted in a metric.
+
+Reads how a Pod failed, and what a Pod waits for, in the words of kubelet and kube-scheduler.
+
+A container writes its termination message itself. So the message is cut, and has no control characters.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from dispatcher.kube import wire
+from dispatcher.kube.wire import Condition, Container, ContainerState, ContainerStatus, PodSpec, WirePod
+from dispatcher.model.cluster import LONG_AGO, PodEnd
+from dispatcher.model.needs import PodNeeds, Requirement, SelectorTerm, Toleration
+from dispatcher.model.resources import LARGEST, Amounts, Written, asked_by, is_quantity, milli_of, without
+from dispatcher.model.tasks import printable
+
+ONE_POD: Final = {"pods": 1000}
+
+
+MOST_NAMES: Final = 1_000
+"""Resources that are read of one container. No node has so many. Whoever names more hides extended resources alone."""
+
+
+ALL_THERE_IS: Final = str(LARGEST)
+
+
+def asked_of(spec: PodSpec, requests_of: Callable[[Container], Written]) -> Amounts:
+    """The requests of a Pod, as kube-scheduler counts them."""
+    first = tuple((requests_of(one), one.restart_policy == "Always") for one in spec.init_containers or ())
+    containers = tuple(requests_of(one) for one in spec.containers)
+    whole = requests(spec.resources.requests if spec.resources else None)
+    return asked_by((containers, first, requests(spec.overhead), whole))
+
+
+def limits_of(spec: PodSpec) -> Amounts:
+    """The limits of a Pod, as ResourceQuotas count them. The overhead of a RuntimeClass is left out."""
+    first = tuple(
+        (requests(one.resources.limits), one.restart_policy == "Always") for one in spec.init_containers or ()
+    )
+    containers = tuple(requests(one.resources.limits) for one in spec.containers)
+    whole = requests(spec.resources.limits if spec.resources else None)
+    return without(asked_by((containers, first, (), whole)), ONE_POD)
+
+
+def taken(container: Container, status: ContainerStatus | None) -> Written:
+    """For each resource the larger of request and given amount, as kube-scheduler counts a resized Pod (KEP-1287).
+
+    A text that we cannot read takes all there is: the API server has taken it for a quantity, and zero would be wrong.
+    """
+    asked = requests(container.resources.requests)
+    largest = {name: text if is_quantity(text) else ALL_THERE_IS for name, text in asked}
+    if status is None:
+        return tuple(largest.items())
+    for given in (status.allocated_resources, status.resources.requests if status.resources else None):
+        for name, text in requests(given):
+            amount = text if is_quantity(text) else ALL_THERE_IS
+            if name not in largest or (amount != largest[name] and milli_of(amount) > milli_of(largest[name])):
+                largest[name] = amount
+    return tuple(largest.items())
+
+
+def requests(written: dict[str, str] | None) -> Written:
+    """What is written there. Of very many names those of Kubernetes itself come first."""
+    items = (written or {}).items()
+    if len(items) > MOST_NAMES:
+        items = sorted(items, key=lambda one: "/" in one[0])[:MOST_NAMES]  # type: ignore[assignment]  # pairs as well
+    return tuple(items)
+
+
+NEVER = "Never"
+
+
+LARGEST_JUDGED: Final = 64 * 1024
+"""Bytes of what decides the place of a Pod. Each node is compared with all of it."""
+
+
+def needs_of(spec: wire.PlacedPodSpec) -> PodNeeds:
+    """The needs of a Pod with this spec. Equal specs give one object. Those of a huge one are not judged."""
+    encoded = msgspec.json.encode(spec)
+    return needs_of_encoded(encoded) if len(encoded) <= LARGEST_JUDGED else PodNeeds(is_gated=True)
+
+
+@lru_cache(maxsize=4096)
+def needs_of_encoded(encoded: bytes) -> PodNeeds:
+    """Jobs of one kind have equal specs, and every event of a Job brings its spec again. The encoding is the key."""
+    spec = msgspec.json.decode(encoded, type=wire.PlacedPodSpec)
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = affinity.required if affinity else None
+    return same(
+        PodNeeds(
+            asks=above_zero(asked_of(spec, requests_with_defaults)),
+            tolerations=tuple(toleration_of(one) for one in spec.tolerations or ()),
+            selector=tuple(sorted((spec.node_selector or {}).items())),
+            terms=tuple(term_of(one) for one in required.node_selector_terms or ()) if required else None,
+            priority_class=spec.priority_class_name,
+            never_preempts=spec.preemption_policy == NEVER,
+            scheduler=spec.scheduler_name,
+            is_gated=bool(spec.node_name or spec.scheduling_gates),
+            limits=above_zero(limits_of(spec)),
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def same(needs: PodNeeds) -> PodNeeds:
+    return needs
+
+
+def needs_of_manifest(pod: Mapping[str, Any]) -> PodNeeds | None:
+    """The needs of a Pod's spec as written by hand. None: the API server would not accept it either."""
+    try:
+        return needs_of(msgspec.convert({**pod, **with_quantities(pod)}, wire.PlacedPodSpec))
+    except (msgspec.ValidationError, AttributeError, TypeError):
+        return None
+
+
+def with_quantities(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with amounts. YAML may have numbers there, and the API server reads them as quantities."""
+    lists = {
+        field: [with_texts(one) for one in pod[field]] for field in ("containers", "initContainers") if pod.get(field)
+    }
+    whole = {"resources": as_texts(pod["resources"])} if pod.get("resources") else {}
+    overhead = {"overhead": texts(pod["overhead"])} if pod.get("overhead") else {}
+    return {**lists, **whole, **overhead}
+
+
+def with_texts(container: Mapping[str, Any]) -> dict[str, Any]:
+    return {**container, "resources": as_texts(container.get("resources") or {})}
+
+
+def as_texts(resources: Mapping[str, Any]) -> dict[str, Any]:
+    return {side: texts(resources[side]) for side in ("requests", "limits") if resources.get(side)}
+
+
+def texts(amounts: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+def requests_with_defaults(container: wire.Container) -> tuple[tuple[str, str], ...]:
+    """The requests. A resource that has only a limit is requested by the same amount."""
+    return requests({**(container.resources.limits or {}), **(container.resources.requests or {})})
+
+
+def above_zero(found: Amounts) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, amount) for name, amount in found.items() if amount > 0))
+
+
+def toleration_of(one: wire.WireToleration) -> Toleration:
+    return Toleration(one.key, one.operator or "Equal", one.value, one.effect)
+
+
+def term_of(term: wire.NodeTerm) -> SelectorTerm:
+    return SelectorTerm(requirements(term.match_expressions or ()), requirements(term.match_fields or ()))
+
+
+def requirements(written: Iterable[wire.WireRequirement]) -> tuple[Requirement, ...]:
+    return tuple(Requirement(one.key, one.operator, tuple(one.values or ())) for one in written)
+
+
+TASK: Final = "task"
+
+
+MOST_OUTPUT: Final = 2048
+"""Bytes. kubelet keeps as much of a log."""
+
+
+LONGEST_WORDS: Final = 300
+
+
+def end_of(wire: WirePod, task: str) -> PodEnd | None:
+    """How the Pod failed; None: it has not failed. `task`: name of the template's container."""
+    if wire.status.phase != "Failed":
+        return None
+    reason, message = words(wire.status.reason) or disruption(wire), words(wire.status.message)
+    status, ended = failed_container(wire, task)
+    if status is None or ended is None:
+        return PodEnd(reason=reason, message=message)
+    return replace(container_end(wire, status, ended, task), reason=reason, message=message)
+
+
+def exit_of(wire: WirePod, task: str) -> PodEnd | None:
+    """How the task's container ended, whatever the other containers do; None: it has not, or nobody knows."""
+    for status in wire.status.container_statuses or ():
+        if status.name == task and status.state.terminated is not None:
+            return container_end(wire, status, status.state.terminated, task)
+    return None
+
+
+def container_end(wire: WirePod, status: ContainerStatus, ended: ContainerState, task: str) -> PodEnd:
+    return PodEnd(
+        container=TASK if status.name == task else status.name,
+        exit_code=ended.exit_code,
+        was_told=was_told(wire, ended),
+        cause=words(ended.reason),
+        output=tail(ended.message),
+        memory_limit=memory_limit(wire.spec.containers, status.name),
+        started_at=since_long_ago(ended.started_at),
+        ended_at=since_long_ago(ended.finished_at),
+    )
+
+
+def was_told(wire: WirePod, ended: ContainerState) -> bool:
+    """Whether the Pod had been told to stop when the container ended: by a deletion, an eviction, its deadline."""
+    meta, status = wire.metadata, wire.status
+    told = [one.last_transition_time or LONG_AGO for one in status.conditions if is_disruption(one)]
+    if meta.deletion_timestamp is not None:
+        told.append(meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0))
+    if status.reason:  # kubelet ended it
+        told.append(LONG_AGO)
+    ended_at = since_long_ago(ended.finished_at)
+    return bool(told) and (ended_at is None or ended_at >= min(told))
+
+
+def since_long_ago(time: datetime | None) -> datetime | None:
+    """The time; None where kubelet does not know it."""
+    return time if time is not None and time > LONG_AGO else None
+
+
+def failed_container(wire: WirePod, task: str) -> tuple[ContainerStatus | None, ContainerState | None]:
+    """The task's container if it failed, otherwise the first one that failed; init containers come first."""
+    found = list(failed([*(wire.status.init_container_statuses or ()), *(wire.status.container_statuses or ())]))
+    return next((one for one in found if one[0].name == task), found[0] if found else (None, None))
+
+
+def failed(statuses: Iterable[ContainerStatus]) -> Iterator[tuple[ContainerStatus, ContainerState]]:
+    for status in statuses:
+        ended = status.state.terminated or status.last_state.terminated
+        if ended is not None and ended.exit_code:
+            yield status, ended
+
+
+def disruption(wire: WirePod) -> str:
+    """The reason of its condition DisruptionTarget, such as PreemptionByScheduler; empty: it was not disrupted."""
+    return next((words(one.reason) for one in wire.status.conditions if is_disruption(one)), "")
+
+
+def is_disruption(condition: Condition) -> bool:
+    return condition.type == "DisruptionTarget" and condition.status == "True"
+
+
+def memory_limit(containers: Sequence[Container], name: str) -> str:
+    limits = (one.resources.limits or {} for one in containers if one.name == name)
+    return next((one.get("memory", "") for one in limits), "")
+
+
+def waiting_message(wire: WirePod) -> str:
+    """What the first waiting container says, or why kube-scheduler finds no node."""
+    statuses = (*(wire.status.init_container_statuses or ()), *(wire.status.container_statuses or ()))
+    said = [one.state.waiting.message for one in statuses if one.state.waiting is not None]
+    unplaced = [one.message for one in wire.status.conditions if one.type == "PodScheduled" and one.status == "False"]
+    return next((words(message) for message in (*said, *unplaced) if message), "")
+
+
+def words(text: str) -> str:
+    """The beginning of a message, without control characters."""
+    return printable(text[:LONGEST_WORDS])
+
+
+def tail(output: str) -> str:
+    """The end of an output, without control characters."""
+    return printable(output).encode()[-MOST_OUTPUT:].decode(errors="ignore")

@@ -1,1 +1,0 @@
-"""Commands that are programs of their own: one file or folder each."""

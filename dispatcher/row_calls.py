@@ -1,0 +1,105 @@
+"""The calls of a container: what their sessions set, which servers they trust, and which faults of theirs are final.
+
+`dispatcher exec` and `dispatcher.task` share this file. It runs in the container of a task, so it needs the standard
+library alone.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+PINNED: Final = {
+    "search_path": "pg_catalog, pg_temp",
+    # Any container can set these for the login of all, by ALTER ROLE. The server would log keys then.
+    **dict.fromkeys(("debug_print_parse", "debug_print_rewritten", "debug_print_plan"), "off"),
+    "log_parameter_max_length_on_error": "0",
+    # With these it could end the sessions of all.
+    "local_preload_libraries": "",
+    "idle_session_timeout": "0",
+    "statement_timeout": "8000",  # a call that is given up here ends there, and leaves no session that waits for a lock
+}
+"""What the session of a call sets for itself."""
+
+START_SECONDS: Final = 300
+"""For so long a start is asked for. A container that waits longer would only keep its room from others."""
+PUT_OFF: Final = 75
+"""EX_TEMPFAIL of sysexits.h: the database took no start. The dispatcher does not count such a launch as one that failed
+to start."""
+UNREPORTED: Final = 69
+"""EX_UNAVAILABLE of sysexits.h: the work ended, and its end could not be reported. With 0 the row would be parked."""
+OF_VALUES: Final = ("22", "DI", "54001")
+"""Beginnings of SQLSTATEs that are about the values of a call. 54001: JSON is nested too deeply."""
+LAST_STATUS: Final = 255
+CODES_RULE: Final = "exit statuses from 1 to 255, such as 2,64-68"
+LOGIN_REFUSED: Final = "28P01"
+"""The password changed since this container began. Its environment keeps the old one, so its report never arrives."""
+
+SERVER: Final = (
+    "SELECT (SELECT system_identifier::text FROM pg_catalog.pg_control_system()), "  # house: asked before any query
+    "('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::integer"
+)
+"""What the server is: its system and its timeline, also before the first checkpoint after a promotion."""
+
+
+class OldPrimary(Exception):
+    """The server was the primary once. Another one was promoted behind its back."""
+
+
+class NewestServer:
+    """The newest server that the connections of a program saw. Each promotion begins a timeline of a higher number."""
+
+    def __init__(self) -> None:
+        self._server, self._number = "", 0
+
+    def learn(self, server: str, number: int) -> None:
+        """OldPrimary: the server, or a former standby of it, was seen with a higher number."""
+        if server == self._server and number < self._number:
+            raise OldPrimary(
+                f"this server is on timeline {number}, and another one has been on {self._number}: it is an old "
+                "primary. End it. If it was restored on purpose, restart this program"
+            )
+        self._server, self._number = server, number
+
+
+def is_of_values(sqlstate: str | None) -> bool:
+    """Whether the database refuses what the call says, so that the same call is refused again.
+
+    Every other fault passes, or a person mends it: a lock, a maintenance, a login, a disk, a fault of a trigger.
+    `sqlstate`: None or empty if there was no answer.
+    """
+    return (sqlstate or "").startswith(OF_VALUES)
+
+
+def is_final(call: str, sqlstate: str | None) -> bool:
+    """Whether this call is not repeated: `start`, `heartbeat` or `finish`.
+
+    A start is asked for again after LOGIN_REFUSED: the new password may be on its way to the server.
+    """
+    return is_of_values(sqlstate) or (call == "finish" and sqlstate == LOGIN_REFUSED)
+
+
+def described(fault: BaseException) -> str:
+    """Type and text of a fault, and the server if it is known. It never has the URL, which holds a password."""
+    return " ".join([type(fault).__name__ + ":", *str(fault).split(), *getattr(fault, "__notes__", ())])
+
+
+@lru_cache(maxsize=1000)
+def read_statuses(written: str) -> frozenset[int]:
+    """The statuses of a text such as `2,64-68`. ValueError: it is none."""
+    found = frozenset(code for part in written.split(",") for code in span(part))
+    if not found or min(found) < 1 or max(found) > LAST_STATUS:
+        raise ValueError(CODES_RULE)
+    return found
+
+
+def span(part: str) -> Iterator[int]:
+    """The statuses of `3` or `64-68`."""
+    first, has_last, last = part.partition("-")
+    yield from range(number(first), number(last if has_last else first) + 1)
+
+
+def number(text: str) -> int:
+    """ValueError: not up to three digits."""
+    if len(text.strip()) > len(str(LAST_STATUS)):
+        raise ValueError(text)
+    return int(text)

@@ -1,0 +1,161 @@
+"""One sweep: finds finished Jobs whose tombstone time is over, reads their rows from the primary, deletes Jobs.
+
+Ends objects: bounded, with preconditions, each outcome counted. A failed call is planned again, not retried.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+import structlog
+from msgspec import Struct
+
+from dispatcher.model.cluster import Quota, is_full_of_objects
+from dispatcher.model.jobs import ApiAnswer, End, Job
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.model.tasks import Task
+from dispatcher.runtime.clock import Bucket, Clock, elapsed
+from dispatcher.runtime.metrics import JOBS, KEPT_OBJECTS, SWEEP_DELETES, TAKEN_BACK
+from dispatcher.settings.definition import SweepSettings
+from dispatcher.sweep.plan import Absences, kept_by_others, plan_due, plan_sweep
+
+LOOKED_AT: Final = 1000
+BATCH: Final = 100
+EVERY_SECONDS: Final = 1
+
+
+class SweepRows(Protocol):
+    """The part of the database that a sweep reads."""
+
+    now: datetime
+    database_id: str
+
+    async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
+
+
+class SweepPorts(Struct, frozen=True):
+    """Sources of a sweep's facts, and the way to delete.
+
+    view: the cluster as known now.
+    rows: opens a snapshot of the database.
+    may_write: whether this replica leads.
+    unanswered: names of creates without an answer.
+    remove: sends deletes and returns their number.
+    clock: monotonic seconds.
+    quotas: the ResourceQuotas of the namespace of Jobs, as far as they are known.
+    """
+
+    view: Callable[[], ClusterView]
+    rows: Callable[[], AbstractAsyncContextManager[SweepRows]]
+    may_write: Callable[[], bool]
+    unanswered: Callable[[], frozenset[str]]
+    remove: Callable[[Sequence[End]], Awaitable[int]]
+    clock: Clock = elapsed
+    quotas: Callable[[], Sequence[Quota]] = tuple
+
+
+class Sweep:
+    """Runs sweeps. Deletes use only write tokens that creates leave over."""
+
+    def __init__(self, ports: SweepPorts, settings: SweepSettings, bucket: Bucket) -> None:
+        self._ports = ports
+        self._tombstone = timedelta(seconds=settings.tombstone_seconds)
+        self._bucket = bucket
+        self._absences = Absences()
+        self._start = 0
+
+    async def run_once(self) -> float:
+        """Runs one sweep and returns the seconds until the next. A stale view or a missing lease stops all deletes."""
+        view = self._ports.view()
+        report(view)
+        if view.stale or not self._ports.may_write():
+            return EVERY_SECONDS
+        is_crowded = is_full_of_objects(self._ports.quotas())
+        due = self._take_turns(plan_due(view.jobs.values(), view.now, self._tombstone, is_crowded=is_crowded))
+        spare = min(BATCH, self._bucket.spare(self._ports.clock()))
+        if not due or not spare:
+            return EVERY_SECONDS
+        async with self._ports.rows() as rows:
+            tasks = await rows.tasks(sorted({job.task_id for job in due}))
+            ends = plan_sweep(due, tasks, rows.database_id, rows.now, self._absences)
+        unanswered = self._ports.unanswered()
+        ends = [end for end in ends if end.name not in unanswered][:spare]
+        self._bucket.take(await self._ports.remove(ends))
+        return EVERY_SECONDS
+
+    def _take_turns(self, due: Sequence[Job]) -> Sequence[Job]:
+        """At most LOOKED_AT of the due Jobs, in turns. Jobs of parked rows stay due and must not block the others."""
+        self._absences.keep_only(job.uid for job in due)
+        if len(due) <= LOOKED_AT:
+            return due
+        self._start = (self._start + LOOKED_AT) % len(due)
+        return [*due[self._start :], *due[: self._start]][:LOOKED_AT]
+
+
+def report(view: ClusterView) -> None:
+    JOBS.clear()
+    for (queue, phase), count in Counter((job.queue, job.phase) for job in view.jobs.values()).items():
+        JOBS.labels(queue, phase).set(count)
+    KEPT_OBJECTS.clear()
+    for finalizer, count in kept_by_others(view.jobs.values(), view.pods.values()).items():
+        KEPT_OBJECTS.labels(finalizer).set(count)
+
+
+log = structlog.get_logger(component="sweep")
+
+AT_A_TIME: Final = 8
+AGAIN_SECONDS: Final = 10
+"""An object is not ended again for so long, because the watch may still have to show the effect."""
+
+
+class JobDeletion(Protocol):
+    """The call to the cluster that a remover needs."""
+
+    async def end(self, end: End) -> ApiAnswer: ...
+
+
+class Remover:
+    """Ends objects."""
+
+    def __init__(self, cluster: JobDeletion, refused: Callable[[], None], clock: Clock = elapsed) -> None:
+        """`refused` is called when our identity may not end objects any more."""
+        self._cluster = cluster
+        self._refused = refused
+        self._clock = clock
+        self._places = asyncio.Semaphore(AT_A_TIME)
+        self._sent: dict[str, float] = {}
+
+    async def remove(self, ends: Sequence[End]) -> int:
+        """Ends each object unless it was tried within AGAIN_SECONDS. Returns the number of tries."""
+        now = self._clock()
+        self._sent = {uid: at for uid, at in self._sent.items() if now - at < AGAIN_SECONDS}
+        wanted = {end.uid: end for end in ends if end.uid not in self._sent}
+        self._sent |= dict.fromkeys(wanted, now)
+        async with asyncio.TaskGroup() as group:
+            for end in wanted.values():
+                group.create_task(self._remove(end))
+        return len(wanted)
+
+    async def _remove(self, end: End) -> None:
+        async with self._places:
+            answer = await self._cluster.end(end)
+        outcome = read_end(answer)
+        SWEEP_DELETES.labels(outcome).inc()
+        if end.kind == "mark" and outcome == "deleted":
+            TAKEN_BACK.inc()
+        if outcome == "forbidden":
+            self._refused()
+        say = log.info if outcome in {"deleted", "gone"} else log.warning
+        say("removed", outcome=outcome, kind=end.kind, job=end.name, cause=end.cause, message=answer.message)
+
+
+def read_end(answer: ApiAnswer) -> str:
+    """Outcome of the call. 404 is a success. 409: the object changed since it was judged, so it is judged anew."""
+    if not answer.is_sent:
+        return "not-sent"
+    if 200 <= answer.status < 300:
+        return "deleted"
+    return {404: "gone", 409: "changed", 403: "forbidden", 0: "unknown"}.get(answer.status, "failed")

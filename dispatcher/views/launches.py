@@ -1,0 +1,175 @@
+"""Every launch of a row, and what became of it. Pure.
+
+The database remembers launches that started, and those of which the janitor knows the end. The cluster knows the Jobs
+and Pods that still exist.
+
+Where the cache of a row is, and whether a launch found it. Pure.
+
+The names of the fields are public: they are the names in JSON.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dispatcher.jobs.observed import LaunchEnd, launch_end
+from dispatcher.model.caches import CacheTotal, Kept, NodeCaches
+from dispatcher.model.cluster import Pod
+from dispatcher.model.history import RecordedLaunch
+from dispatcher.model.jobs import Job, LaunchCache
+
+WARM = "warm"
+
+
+class Caches(Protocol):
+    """What is known of the caches on nodes. Keys are (queue, cache key)."""
+
+    def nodes(self, key: tuple[str, str], history: Mapping[str, float]) -> tuple[str, ...]: ...
+    def kept(self, key: tuple[str, str]) -> Mapping[str, Kept]: ...
+    def told_by(self, node: str) -> NodeCaches | None: ...
+    def total(self) -> CacheTotal: ...
+
+
+class CacheNow(Struct, frozen=True, kw_only=True):
+    """The cache of a row's key.
+
+    message: where it is, in words.
+    nodes: nodes that have it, or may have it, the best first. The next launch prefers the first three.
+    bytes: what it takes on their disks; None: no cache keeper tells.
+    """
+
+    message: str
+    nodes: Sequence[str]
+    bytes: int | None
+
+
+def cache_now(key: tuple[str, str], history: Mapping[str, float], caches: Caches) -> CacheNow:
+    """`history`: nodes where the key succeeded, the newest first, as containers told; and the seconds since then."""
+    nodes, kept = caches.nodes(key, history), caches.kept(key)
+    size = sum(one.size for one in kept.values()) if kept else None
+    return CacheNow(message=cache_in_words(nodes, size), nodes=nodes, bytes=size)
+
+
+def cache_in_words(nodes: Sequence[str], size: int | None) -> str:
+    if not nodes:
+        return "no node is known to have its cache"
+    count = "1 node" if len(nodes) == 1 else f"{len(nodes):,} nodes"
+    return f"warm on {count}" + ("" if size is None else f" ({binary(size)})")
+
+
+def binary(size: float) -> str:
+    """Bytes in the largest unit of which there is one: `12 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:,.3g} TiB" if size < 1000 else f"{size:,.0f} TiB"
+
+
+def cache_of_launch(cache: LaunchCache, node: str) -> str:
+    """Whether the launch found its cache on this node, and why not."""
+    warm = [name for name in cache.nodes if name not in cache.cold]
+    if node in warm:
+        return WARM
+    if node in cache.cold:
+        return f"cold: {', '.join(warm)} had no room, and one more node gets the cache"
+    return f"cold: kube-scheduler did not choose {' or '.join(warm)}" if warm else "cold: no node had the cache"
+
+
+MOST_LAUNCHES: Final = 20
+LAST_LINES: Final = 5
+ALL_LINES: Final = 10_000
+"""More lines than an error has: at most 8 KiB of it are kept."""
+
+
+class LaunchFacts(Struct, frozen=True, kw_only=True):
+    """One launch of a row.
+
+    attempt, launch: its numbers.
+    job: name of its Job; None: the Job is gone.
+    pod, node: None: not known, or it had none.
+    created_at: when its Job was created; None: the Job is gone.
+    started_at: when its container called task_start; None: never.
+    ended_at: None: it has not ended.
+    outcome: what it reported: succeeded, failed, retry, cancelled; lost: nothing; unstarted: it never called
+        task_start; None: it is under way, or nobody has written it down yet.
+    exit_code: of its container.
+    reason: what ended it, in words.
+    error: the error that it reported, otherwise the end of its output.
+    logs: the command that shows its log; None: its Pod is gone.
+    cache: whether it found its cache, and why not; None: it has none, or its Job or its node is not known.
+    """
+
+    attempt: int
+    launch: int
+    job: str | None = None
+    pod: str | None = None
+    node: str | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: str | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    error: str | None = None
+    logs: str | None = None
+    cache: str | None = None
+
+
+def launches_of(
+    recorded: Iterable[RecordedLaunch], jobs: Iterable[tuple[Job, Sequence[Pod]]], namespace: str
+) -> list[LaunchFacts]:
+    """The newest launches, oldest first.
+
+    recorded: what the database remembers.
+    jobs: the Jobs that still exist, with their Pods.
+    """
+    found = {(one.attempt, one.launch): remembered(one) for one in recorded}
+    for job, pods in jobs:
+        key = job.attempt, job.launch
+        found[key] = seen(found.get(key, LaunchFacts(attempt=key[0], launch=key[1])), job, pods, namespace)
+    return [found[key] for key in sorted(found)][-MOST_LAUNCHES:]
+
+
+def remembered(one: RecordedLaunch) -> LaunchFacts:
+    return LaunchFacts(
+        attempt=one.attempt, launch=one.launch, pod=one.pod_name, node=one.node_name, started_at=one.started_at,
+        ended_at=one.ended_at, outcome=one.outcome, exit_code=one.exit_code, reason=one.reason, error=one.error,
+    )  # fmt: skip
+
+
+def seen(known: LaunchFacts, job: Job, pods: Sequence[Pod], namespace: str) -> LaunchFacts:
+    """The launch with what its Job and its Pod tell.
+
+    What the database remembers comes first, but for the Pod and its node: a container tells their names itself.
+    """
+    ended_at = job.ended_at if job.is_finished else None
+    told = replace(known, job=job.name, created_at=job.created_at, ended_at=known.ended_at or ended_at)
+    for pod in pods[:1]:
+        logs = f"kubectl logs -n {namespace} {pod.name}" if has_log(pod) else None
+        found = cache_of_launch(job.cache, pod.node_name) if job.cache and pod.node_name else None
+        told = replace(told, pod=pod.name, node=pod.node_name or known.node, logs=logs, cache=found)
+    end = launch_end(job, pods)
+    return told if end is None or known.reason is not None else with_end(told, end)
+
+
+def with_end(told: LaunchFacts, end: LaunchEnd) -> LaunchFacts:
+    return replace(told, reason=end.reason, exit_code=end.exit_code, error=told.error or end.output or None)
+
+
+def has_log(pod: Pod) -> bool:
+    return pod.had_run or pod.end is not None or pod.phase == "Running"
+
+
+def launch_in_words(one: LaunchFacts, most: int = LAST_LINES) -> Iterator[str]:
+    """The launch as lines for people. `most`: lines of its error, the last ones."""
+    where = (f" on {one.node}" if one.node else "") + (f" ({one.cache})" if one.cache else "")
+    state = one.outcome or ("ended" if one.ended_at else "under way")
+    yield f"attempt {one.attempt}, launch {one.launch}{where}: {state}" + (f": {one.reason}" if one.reason else "")
+    if one.error:
+        yield from (f"  | {line}" for line in one.error.splitlines()[-most:])
+    if one.logs:
+        yield f"  {one.logs}"

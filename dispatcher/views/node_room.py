@@ -1,0 +1,255 @@
+"""The nodes of a page, each with what its room is used for, and how many Pods of one size would fit. Pure.
+
+The names of the fields are public: they are the names in JSON.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import UTC, datetime
+from heapq import nsmallest
+from itertools import chain
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from dispatcher.admission.last_cycle import LastCycle
+from dispatcher.admission.room import Room
+from dispatcher.admission.room_view import EVERY_POD
+from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.jobs import Job
+from dispatcher.model.needs import CORDON_KEY, REFUSING
+from dispatcher.model.reservations import Reservation
+from dispatcher.model.resources import NOTHING, Amounts, added, less, written
+from dispatcher.views.nodes import Fits, Fitting, free_of
+from dispatcher.views.status import ShapeDemand, demand_of
+
+NODE_PAGE: Final = 100
+LONGEST_NAME: Final = 253
+"""Kubernetes allows no longer name of a node."""
+
+LAST_SECOND: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+"""Of all times. A reservation may name a later part of it, which a float rounds up to the year 10000."""
+
+
+class WantedNodes(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which nodes a page holds.
+
+    cpu, memory: size of a Pod, as quantities; it is told how many such Pods fit. None: it is not asked.
+    after: the last node of the page before. The next one has the names behind it.
+    start: the page has no name before this one.
+    limit: most nodes of a page.
+    """
+
+    cpu: Annotated[str, Meta(max_length=40)] | None = None
+    memory: Annotated[str, Meta(max_length=40)] | None = None
+    after: Annotated[str, Meta(max_length=LONGEST_NAME)] | None = None
+    start: Annotated[str, Meta(max_length=LONGEST_NAME)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = NODE_PAGE
+
+
+class HeldRoom(Struct, frozen=True):
+    """A NodeReservation that takes room.
+
+    name: `namespace/name`.
+    target: kind and name of what it is for, such as `jobName builds/dispatcher-7-1c2e9f04-1`.
+    amounts: what it keeps, as quantities.
+    ends_at: when it ends, unless its target gets a node before.
+    """
+
+    name: str
+    target: str
+    amounts: Mapping[str, str]
+    ends_at: datetime
+
+
+class KeptCaches(Struct, frozen=True):
+    """The caches that the cache keeper of a node tells.
+
+    directories, bytes: their number and what they take on its disk.
+    is_whole: False: it has more of them.
+    """
+
+    directories: int
+    bytes: int
+    is_whole: bool
+
+
+class NodeRoom(Struct, frozen=True, kw_only=True):
+    """One node, as rows see it. Amounts are quantities by resource.
+
+    ready: whether its kubelet reports.
+    cordoned: whether somebody keeps new Pods from it.
+    taints: its other taints that refuse Pods.
+    size: what it has for Pods.
+    others: what Pods ask for that are not ours.
+    ours: what our Pods ask for.
+    coming: what launches of ours will take that are under way.
+    reserved: what NodeReservations keep.
+    free: the rest.
+    kept_for: the row that all of the rest is kept for; None: it is not kept.
+    rejects: why it is avoided: its kubelet's word for the Pods of ours that it has rejected; empty: it takes them.
+    reservations: the NodeReservations.
+    warm: number of cache keys whose files it probably has, by queue.
+    caches: what its cache keeper tells; None: it tells nothing.
+    fits: how many Pods of the asked size fit on it; None: no size was asked for.
+    """
+
+    name: str
+    ready: bool
+    cordoned: bool
+    taints: Sequence[str]
+    size: Mapping[str, str]
+    others: Mapping[str, str]
+    ours: Mapping[str, str]
+    coming: Mapping[str, str]
+    reserved: Mapping[str, str]
+    free: Mapping[str, str]
+    kept_for: int | None
+    rejects: str
+    reservations: Sequence[HeldRoom] = ()
+    warm: Mapping[str, int] = {}
+    caches: KeptCaches | None = None
+    fits: int | None = None
+
+
+class NodesPage(Struct, frozen=True, kw_only=True):
+    """A page of nodes, by name.
+
+    as_of: time of the cycle that saw them, by the database's clock.
+    total: number of all nodes.
+    next_after: `after` of the next page; None: this is the last one.
+    fits: how many Pods of the asked size fit; None: no size was asked for.
+    reservations_are_watched: without an extender nobody enforces NodeReservations, so nobody watches them.
+    warm_ends: the newest ends of rows from which the cache keys are counted; None: they cannot be read now.
+    demand: our Pods that wait for nodes, shape by shape.
+    """
+
+    as_of: datetime
+    total: int
+    nodes: Sequence[NodeRoom]
+    next_after: str | None
+    fits: Fits | None
+    reservations_are_watched: bool
+    warm_ends: int | None
+    demand: Sequence[ShapeDemand] = ()
+
+
+class WarmKeys(Struct, frozen=True):
+    """Cache keys whose rows succeeded on nodes.
+
+    ends: the newest ends that were looked at.
+    by_node: number of different keys by node and queue. The keys are texts of rows, so they are not told.
+    """
+
+    ends: int
+    by_node: Mapping[str, Mapping[str, int]]
+
+
+class Known(Struct, frozen=True):
+    """What is known of the nodes of a page besides their room.
+
+    fits: how many Pods fit; None: no size was asked for.
+    warm: None: it cannot be read now.
+    caches: by node.
+    """
+
+    fits: Fitting | None = None
+    warm: WarmKeys | None = None
+    caches: Mapping[str, KeptCaches] = {}
+
+
+def names_of(room: Room, wanted: WantedNodes) -> list[str]:
+    """Names of the nodes of the page, and of one more, if there is one."""
+    after, start = wanted.after or "", wanted.start or ""
+    return nsmallest(wanted.limit + 1, (name for name in room.view.nodes if name > after and name >= start))
+
+
+def nodes_page(
+    names: Sequence[str],
+    wanted: WantedNodes,
+    cycle: LastCycle,
+    room: Room,
+    known: Known,
+) -> NodesPage:
+    """The page. `names`: of `names_of`."""
+    shown = names[: wanted.limit]
+    ours = ours_on(frozenset(shown), chain.from_iterable(cycle.picture.jobs.values()), cycle.picture.cluster.pods)
+    held = reserved_on(frozenset(shown), room.view.reservations or ())
+    return NodesPage(
+        as_of=cycle.at,
+        total=len(room.view.nodes),
+        nodes=[
+            node_status(room.view.nodes[name], room, ours.get(name, NOTHING), held.get(name, ()), known)
+            for name in shown
+        ],
+        next_after=shown[-1] if len(names) > len(shown) else None,
+        fits=known.fits.told if known.fits else None,
+        reservations_are_watched=room.view.reservations is not None,
+        warm_ends=known.warm.ends if known.warm else None,
+        demand=demand_of(cycle),
+    )
+
+
+def ours_on(nodes: Set[str], jobs: Iterable[Job], pods: Mapping[str, Sequence[Pod]]) -> dict[str, Amounts]:
+    """What our Pods on these nodes ask for. `pods`: by uid of the Job."""
+    found: dict[str, Amounts] = defaultdict(dict)
+    for job in jobs:
+        for pod in pods.get(job.uid, ()):
+            node = pod.node_name or pod.nominated_node
+            if node in nodes and not pod.has_ended and job.needs is not None:
+                found[node] = added(found[node], dict(job.needs.asks))
+    return found
+
+
+def reserved_on(nodes: Set[str], reservations: Iterable[Reservation]) -> dict[str, list[Reservation]]:
+    found: dict[str, list[Reservation]] = defaultdict(list)
+    for one in reservations:
+        if one.node in nodes:
+            found[one.node].append(one)
+    return found
+
+
+def node_status(node: Node, room: Room, ours: Amounts, held: Sequence[Reservation], known: Known) -> NodeRoom:
+    """One node. `ours`: what our Pods there ask for. `held`: its NodeReservations."""
+    taints, fits = [taint.key for taint in node.taints if taint.effect in REFUSING], known.fits
+    reserved = total(one.amounts for one in held)
+    asked = total(room.view.asked.get(node.name, {}).values())
+    return NodeRoom(
+        name=node.name,
+        ready=node.ready,
+        cordoned=CORDON_KEY in taints,
+        taints=[key for key in dict.fromkeys(taints) if key != CORDON_KEY],  # a key may have several effects
+        size=quantities(node.size),
+        others=used(node, less(asked, added(ours, reserved))),
+        ours=used(node, ours),
+        coming=used(node, room.taken.get(node.name, NOTHING)),
+        reserved=used(node, reserved),
+        free=quantities(free_of(node, room, EVERY_POD)),
+        kept_for=room.closed.get(node.name),
+        rejects=room.rejecting.get(node.name, ""),
+        reservations=[held_room(one) for one in held],
+        warm=known.warm.by_node.get(node.name, {}) if known.warm else {},
+        caches=known.caches.get(node.name),
+        fits=fits.by_node.get(node.name, 0) if fits else None,
+    )
+
+
+def held_room(one: Reservation) -> HeldRoom:
+    ends_at = datetime.fromtimestamp(min(one.ends_at, LAST_SECOND), UTC)
+    return HeldRoom(one.name, one.target, quantities(one.amounts), ends_at)
+
+
+def total(every: Iterable[Amounts]) -> Amounts:
+    found: Amounts = {}
+    for amounts in every:
+        found = added(found, amounts)
+    return found
+
+
+def used(node: Node, amounts: Amounts) -> dict[str, str]:
+    """The amounts of the resources that the node has, without those of which there is nothing."""
+    return quantities({name: amounts[name] for name in node.size if amounts.get(name, 0) > 0})
+
+
+def quantities(amounts: Amounts) -> dict[str, str]:
+    return {name: written(name, max(0, amount)) for name, amount in amounts.items()}

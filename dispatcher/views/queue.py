@@ -1,0 +1,266 @@
+"""The rows of a queue that are launched next, in their order, each as `explain` judges it. Pure.
+
+One queue: its settings, who is next, what ended last. Pure.
+
+The names of the fields are public: they are the names in JSON.
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from heapq import nlargest
+from os.path import commonprefix
+from typing import Final
+
+from msgspec import Struct, structs
+
+from dispatcher.admission.cycle import between_submitters, first_of
+from dispatcher.admission.heads import pod_of, sort_key
+from dispatcher.admission.last_cycle import LastCycle
+from dispatcher.model.history import DeclaredQueue, EndedRow, Percentiles
+from dispatcher.model.tasks import IndexedRow, LinePosition, Status, Task
+from dispatcher.model.verdicts import HoldReason
+from dispatcher.views.estimate import Estimate, estimate_by, telling_starts
+from dispatcher.views.explanation import OF_ROOM, explain_row, place_for
+from dispatcher.views.first_page import QueueHour
+from dispatcher.views.reasons import Turn
+from dispatcher.views.status import QueueStatus
+
+NEXT_ROWS: Final = 50
+LONGEST_MESSAGE: Final = 300
+LONGEST_LINE: Final = 10_000
+"""More rows than are read of a queue."""
+
+
+class NextRow(Struct, frozen=True, kw_only=True):
+    """A row that waits and has no Job.
+
+    place: among the rows of its queue that wait and are due, from 1 on.
+    reason, message, since, whose_turn, estimate: as `explain` tells them.
+    """
+
+    task: int
+    place: int
+    priority: int
+    attempt: int
+    submitted_by: str
+    template: str
+    created_at: datetime
+    reason: HoldReason
+    message: str
+    since: datetime | None
+    whose_turn: Turn
+    estimate: Estimate | None
+
+
+class QueuePlace(Struct, frozen=True):
+    """A row at its place in the line. `before`, `alike`: rows that come first, and those of them of its kind."""
+
+    row: IndexedRow
+    before: int
+    alike: int
+
+
+def in_order(rows: Sequence[IndexedRow], queue: str, cycle: LastCycle) -> list[IndexedRow]:
+    """The rows of one queue in the order in which a cycle takes them, if it launches each of them."""
+    ordered = sorted(rows, key=sort_key)
+    if not cycle.snapshot.queue(queue).fair_submitters:
+        return ordered
+    line = between_submitters(queue, ordered, lambda row: pod_of(row, cycle.picture.known_offer(row.kind)), sort_key)
+    return first_of(
+        line, lambda row: pod_of(row, cycle.picture.known_offer(row.kind)), cycle.snapshot.shares, len(ordered)
+    )
+
+
+def next_places(ordered: Sequence[IndexedRow], cycle: LastCycle) -> list[QueuePlace]:
+    """The first rows without a Job. Rows whose Job is there wait for their container alone."""
+    kinds, found = Counter[bytes](), list[QueuePlace]()
+    for before, row in enumerate(ordered):
+        if len(found) < NEXT_ROWS and not has_job(row, cycle):
+            found.append(QueuePlace(row, before, kinds[row.kind]))
+        kinds[row.kind] += 1
+    return found
+
+
+def has_job(row: IndexedRow, cycle: LastCycle) -> bool:
+    jobs = cycle.picture.jobs.get(row.id, ())
+    return any(job.attempt == row.attempt and not job.is_finished for job in jobs)
+
+
+def next_rows(
+    places: Sequence[QueuePlace], tasks: Mapping[int, Task], starts: Sequence[tuple[datetime, bytes | None]],
+    cycle: LastCycle,
+) -> list[NextRow]:  # fmt: skip
+    """The rows, as they are now; those that moved on meanwhile are left out.
+
+    tasks: the same rows as the gates judge them.
+    starts: starts of the queue in the last hour, with kinds.
+    """
+    by_kind = StartsByKind(starts, cycle.at)
+    found = (next_row(place, tasks.get(place.row.id), by_kind, cycle) for place in places)
+    return [row for row in found if row is not None]
+
+
+class StartsByKind:
+    """The starts of a queue, as the rows of it see them. They are put in order once for all rows of a kind."""
+
+    def __init__(self, starts: Sequence[tuple[datetime, bytes | None]], now: datetime) -> None:
+        self._starts = starts
+        self._now = now
+        self._known: dict[bytes | None, Sequence[datetime]] = {}
+
+    def estimate(self, row: Task, line: LinePosition, reason: HoldReason) -> Estimate | None:
+        """When a row will start, as `explain` tells it. A row that waits for room looks at starts of its kind alone."""
+        place = place_for(line, reason)
+        if place is None:
+            return None
+        kind = row.kind if reason in OF_ROOM else None
+        if kind not in self._known:
+            seen = [at for at, one in self._starts if kind is None or one == kind]
+            self._known[kind] = telling_starts(seen, self._now)
+        return estimate_by(place, self._known[kind], self._now)
+
+
+def next_row(place: QueuePlace, task: Task | None, starts: StartsByKind, cycle: LastCycle) -> NextRow | None:
+    if task is None or task.status is not Status.WAITING or task.attempt != place.row.attempt:
+        return None
+    line = LinePosition(place.before, place.before + 1, LONGEST_LINE, place.alike)
+    found = explain_row(task, cycle, line)
+    assert found.reason is not None  # a row that waits has a reason
+    return NextRow(
+        task=task.id, place=place.before + 1, priority=task.priority, attempt=task.attempt,
+        submitted_by=task.submitted_by, template=task.template, created_at=task.created_at, reason=found.reason,
+        message=found.message[:LONGEST_MESSAGE], since=found.since, whose_turn=found.whose_turn,
+        estimate=starts.estimate(task, line, found.reason),
+    )  # fmt: skip
+
+
+DEFAULTS: Final = "*"
+INHERITED: Final = ("max_jobs", "max_jobs_per_submitter", "max_pending", "max_waiting_per_submitter")
+LAST_ENDS: Final = 20
+LIKELY_NAMES: Final = 20
+"""Names that are compared with a wrong one. To compare two long names takes 0.3 ms."""
+MEASURED: Final = 1000
+"""So many of the newest ends are measured."""
+
+
+class QueueSettings(Struct, frozen=True, kw_only=True):
+    """What holds for a queue: its own row of `dispatch.queues`, and what it inherits from row `*`.
+
+    max_jobs, max_jobs_per_submitter: caps of unfinished Jobs; None: no cap.
+    max_pending: Pods of one shape that may wait without a node.
+    paused_until: end of the pause; None: it is not paused.
+    owner_role: members see, cancel and retry all rows; None: nobody but their submitters.
+    submit_role: who may insert rows; None: every submitter.
+    max_waiting_per_submitter: None: no bound.
+    inherited: names of those that are of row `*`.
+    """
+
+    weight: int
+    max_jobs: int | None
+    max_jobs_per_submitter: int | None
+    max_pending: int
+    paused_until: datetime | None
+    owner_role: str | None
+    submit_role: str | None
+    max_waiting_per_submitter: int | None
+    fair_submitters: bool
+    note: str | None
+    inherited: Sequence[str]
+
+
+class EndedTask(Struct, frozen=True, kw_only=True):
+    """A row that is over.
+
+    outcome: its status.
+    run_seconds: from the start of its last run to its end; None: its last attempt never started.
+    node: where it ran last.
+    """
+
+    task: int
+    outcome: str
+    attempt: int
+    submitted_by: str
+    finished_at: datetime
+    run_seconds: float | None
+    node: str | None
+
+
+class QueueTimes(Struct, frozen=True):
+    """How long the rows waited and ran that ended last, in seconds. `of`: at most so many rows are looked at.
+
+    wait: from the time when the row was due to its first launch.
+    run: of the last run.
+    """
+
+    of: int
+    wait: Percentiles
+    run: Percentiles
+
+
+class QueuePage(QueueStatus, frozen=True, kw_only=True):
+    """One queue.
+
+    as_of: time of the cycle that judged the rows, by the database's clock.
+    counted_at: when the waiting rows were counted.
+    settings: what holds for it.
+    next: the rows that are launched next, in their order.
+    ended: the rows that ended last, newest first.
+    times: how long rows waited and ran.
+    hour: its last hour, as this replica counted it; None: it did not.
+    counted_since: since when it has counted.
+    """
+
+    as_of: datetime
+    counted_at: datetime
+    settings: QueueSettings
+    next: Sequence[NextRow]
+    ended: Sequence[EndedTask]
+    times: QueueTimes
+    hour: QueueHour | None
+    counted_since: datetime | None
+
+
+def effective_settings(
+    own: DeclaredQueue, defaults: DeclaredQueue, max_pending: int, now: datetime
+) -> QueueSettings:  # fmt: skip
+    """What holds for a queue. `max_pending`: what holds if neither row has one."""
+    values = structs.asdict(own)
+    del values["name"]
+    inherited = [name for name in INHERITED if values[name] is None and getattr(defaults, name) is not None]
+    values |= {name: getattr(defaults, name) for name in inherited}
+    if own.submit_role is None:
+        values["submit_role"] = own.owner_role or defaults.submit_role
+        inherited += ["submit_role"] if own.owner_role is None and defaults.submit_role else []
+    pauses = [(at, of) for of in (defaults, own) if (at := of.paused_until) is not None and at > now]
+    values["paused_until"], paused = max(pauses, key=lambda one: one[0], default=(None, own))
+    inherited += ["paused_until"] if paused is defaults else []
+    if values["max_pending"] is None:
+        values["max_pending"] = max_pending
+    return QueueSettings(**values, inherited=sorted(inherited))
+
+
+def ended_task(row: EndedRow) -> EndedTask:
+    seconds = (row.finished_at - row.started_at).total_seconds() if row.started_at else None
+    return EndedTask(
+        task=row.id, outcome=row.status, attempt=row.attempt, submitted_by=row.submitted_by,
+        finished_at=row.finished_at, run_seconds=seconds, node=row.node,
+    )  # fmt: skip
+
+
+def no_queue(name: str, known: Iterable[str]) -> str:
+    """Why there is no page of a queue, and what to do."""
+    if name == DEFAULTS:
+        return "queue * holds the defaults of the others and has no rows: /api/v1/queues lists the queues"
+    likely = nlargest(LIKELY_NAMES, known, key=lambda other: shared_ends(name[:63], other))
+    near = difflib.get_close_matches(name[:63], likely, 1, 0.5)
+    guess = f"the nearest name is {near[0]!r}; " if near else ""
+    told = f"there is no queue {name[:63]!r} in dispatch.queues: {guess}"
+    return f"{told}/api/v1/queues lists all, and an operator declares a queue by an INSERT"
+
+
+def shared_ends(name: str, other: str) -> int:
+    """How many characters of both names are the same, counted from the first one and from the last one."""
+    pairs = [name, other], [name[::-1], other[::-1]]
+    return sum(len(commonprefix(pair)) for pair in pairs)  # noqa: RUF071  # a typo changes characters

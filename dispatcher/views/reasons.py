@@ -1,0 +1,375 @@
+"""Of each reason: whose turn it is, and the next step. Pure."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from msgspec import Struct
+
+from dispatcher.model.verdicts import (
+    BY_POLICY,
+    LATE_START,
+    MUCH_TEXT,
+    OVER_LIMIT,
+    UNREAD_FILE,
+    UNREADABLE,
+    Hold,
+    HoldReason,
+    NotReady,
+    Stage,
+)
+
+
+class Turn(StrEnum):
+    """Who can end a wait.
+
+    SUBMITTER: who inserted the row.
+    AUTHOR: who writes the template and the image.
+    OPERATOR: who sets caps, pauses, rights and quotas.
+    CLUSTER: whoever gives the cluster room.
+    NOBODY: time and the line.
+    """
+
+    SUBMITTER = "submitter"
+    AUTHOR = "author"
+    OPERATOR = "operator"
+    CLUSTER = "cluster"
+    NOBODY = "nobody"
+
+
+class ReasonInWords(Struct, frozen=True):
+    """A reason, and the same in words."""
+
+    reason: HoldReason
+    message: str
+
+
+class Advice(Struct, frozen=True):
+    """What a reason means, who can end the wait, and how."""
+
+    meaning: str
+    whose_turn: Turn
+    next_step: str
+
+
+ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
+    {
+        HoldReason.UNKNOWN_TEMPLATE: Advice(
+            "there is no such template",
+            Turn.SUBMITTER,
+            "cancel the row and insert one with a template that exists, or ask the operator for this one",
+        ),
+        HoldReason.INVALID_TEMPLATE: Advice(
+            "the file of its template is faulty",
+            Turn.AUTHOR,
+            "correct the file of the template; its rows go on by themselves",
+        ),
+        HoldReason.POLICY_DENIED: Advice(
+            "its template does not allow what it asks for",
+            Turn.SUBMITTER,
+            "cancel the row and insert one within the bounds of its template, or ask the author for others",
+        ),
+        HoldReason.NOT_DUE: Advice(
+            "it is not due yet",
+            Turn.NOBODY,
+            "nothing: the row starts at its run_at",
+        ),
+        HoldReason.PAUSED: Advice(
+            "its queue is paused",
+            Turn.OPERATOR,
+            "clear queues.paused_until of the queue, or of queue *",
+        ),
+        HoldReason.NAME_COLLISION: Advice(
+            "a Job of its name belongs to somebody else",
+            Turn.OPERATOR,
+            "find out who made the Job of this name, and remove the Job or use another namespace",
+        ),
+        HoldReason.POISON: Advice(
+            "the API server refuses its Job",
+            Turn.AUTHOR,
+            "correct the template, or cancel the row and insert one whose Job the API server accepts",
+        ),
+        HoldReason.EXITED_WITHOUT_REPORT: Advice(
+            "its container ended, and did not say what became of the row",
+            Turn.AUTHOR,
+            "let the container call task_finish or run its command by `dispatcher exec`, or annotate the template with "
+            "dispatcher.internal/report: exit-code; then task_retry",
+        ),
+        HoldReason.LAUNCHES_EXHAUSTED: Advice(
+            "its Pods never started",
+            Turn.AUTHOR,
+            "correct the image or template, or its Secret if launches end with exit code 75; then task_retry",
+        ),
+        HoldReason.DISRUPTED_TOO_OFTEN: Advice(
+            "its Pods were evicted, preempted or deleted again and again",
+            Turn.OPERATOR,
+            "find out what ends Pods there, or give the template other nodes; then task_retry",
+        ),
+        HoldReason.FAILURES_EXHAUSTED: Advice(
+            "it failed as often as it may",
+            Turn.SUBMITTER,
+            "look at the errors of its runs in task_history; then task_retry",
+        ),
+        HoldReason.FINISHING: Advice(
+            "its container is ending",
+            Turn.NOBODY,
+            "nothing: the row goes on when the Job of that container has ended",
+        ),
+        HoldReason.BACKOFF: Advice(
+            "it pauses after a launch that failed",
+            Turn.NOBODY,
+            "nothing: the row is tried again after a pause",
+        ),
+        HoldReason.JOB_CHANGED: Advice(
+            "somebody changes the Jobs of its template when they are made",
+            Turn.OPERATOR,
+            "exempt the namespace from the policy or webhook that changes this field; a dry run every 30 s tells when",
+        ),
+        HoldReason.TEMPLATE_FAILING: Advice(
+            "launches of this image do not start",
+            Turn.AUTHOR,
+            "correct the image or the template; until a launch starts, they are tried one at a time",
+        ),
+        HoldReason.LAUNCHED: Advice(
+            "its Job exists, and its container has not reported its start",
+            Turn.CLUSTER,
+            "nothing, or look at its Pod: kubectl describe tells what it waits for",
+        ),
+        HoldReason.NODE_LOST: Advice(
+            "the node of its Pod does not answer",
+            Turn.OPERATOR,
+            "bring the node back, or delete it from the cluster",
+        ),
+        HoldReason.DISPATCHER_NOT_READY: Advice(
+            "the dispatcher launches nothing now",
+            Turn.OPERATOR,
+            "mend what the message names; /readyz of the dispatcher tells whether that was all",
+        ),
+        HoldReason.NEVER_FITS: Advice(
+            "no node is large enough",
+            Turn.CLUSTER,
+            "add a node that is large enough, or insert a row that asks for less",
+        ),
+        HoldReason.SUBMITTER_CAP: Advice(
+            "its submitter has as many Jobs in this queue as it may",
+            Turn.OPERATOR,
+            "nothing until one of the submitter's Jobs ends, or raise queues.max_jobs_per_submitter",
+        ),
+        HoldReason.QUEUE_CAP: Advice(
+            "its queue has as many Jobs as it may",
+            Turn.OPERATOR,
+            "nothing until a Job of the queue ends, or raise queues.max_jobs",
+        ),
+        HoldReason.JOB_CAP: Advice(
+            "there are as many Jobs as there may be",
+            Turn.OPERATOR,
+            "nothing until a Job ends, or raise DISPATCHER_MAX_JOBS",
+        ),
+        HoldReason.QUOTA_EXCEEDED: Advice(
+            "a ResourceQuota is used up",
+            Turn.OPERATOR,
+            "nothing until a Pod ends, or raise the ResourceQuota",
+        ),
+        HoldReason.PENDING_PODS: Advice(
+            "others like it wait already",
+            Turn.CLUSTER,
+            "look at the Events of the Jobs and Pods of its queue that wait",
+        ),
+        HoldReason.NO_ROOM_NOW: Advice(
+            "the nodes are full",
+            Turn.CLUSTER,
+            "nothing until a Pod ends, or add or uncordon a node",
+        ),
+        HoldReason.RATE_LIMITED: Advice(
+            "writes to the API server are limited",
+            Turn.NOBODY,
+            "nothing: launches go on within a second",
+        ),
+        HoldReason.NEXT_CYCLE: Advice(
+            "the dispatcher has not come to it yet",
+            Turn.NOBODY,
+            "nothing: the dispatcher looks at it within a second",
+        ),
+        HoldReason.IN_LINE: Advice(
+            "other rows come first",
+            Turn.NOBODY,
+            "nothing, or give the row a lower number by task_set_priority",
+        ),
+        HoldReason.UNJUDGED: Advice(
+            "the dispatcher has not looked at it yet",
+            Turn.NOBODY,
+            "nothing: it looks within seconds; if you have just inserted the row, commit",
+        ),
+    }
+)
+"""Each reason of `HoldReason`."""
+
+
+class Detail(Struct, frozen=True):
+    """What the beginning of a detail means, what to do, and who can do it."""
+
+    meaning: str
+    next_step: str
+    whose_turn: Turn = Turn.OPERATOR
+
+
+NOT_YET: Final = ("nothing: it takes seconds", Turn.NOBODY)
+STAGES: Final[Mapping[Stage, Detail]] = MappingProxyType(
+    {
+        Stage.ORDERED: Detail("the dispatcher makes its Job now", *NOT_YET),
+        Stage.ASKED: Detail("the API server has not answered yet", *NOT_YET),
+        Stage.CREATED: Detail("the API server has made its Job; the watch does not show it yet", *NOT_YET),
+        Stage.UNSEEN: Detail("the API server knows the Job, and the watch does not", *NOT_YET),
+        Stage.STARTING: Detail(
+            "its Pod or its container is being made",
+            "nothing; if it lasts, kubectl describe of its Job and its Pod tells why",
+            Turn.CLUSTER,
+        ),
+        Stage.SUSPENDED: Detail(
+            "somebody holds its Job, so it has no Pod; who, and why, follows if it is known",
+            "ask who holds it: a Job that Kueue holds goes on by its Workload, not by spec.suspend; docs/kueue.md",
+            Turn.OPERATOR,
+        ),
+        Stage.POD_REFUSED: Detail(
+            "the API server refuses its Pod; its words follow",
+            "correct the template, or what refuses the Pod; the launch ends after 60 s",
+            Turn.AUTHOR,
+        ),
+        Stage.POD_OUTAGE: Detail(
+            "no Pod of the namespace can be made; the words of the API server follow",
+            "mend what does not answer, such as a webhook; the launch goes on, and costs the row nothing",
+            Turn.OPERATOR,
+        ),
+        Stage.QUOTA_EXCEEDED: Detail(
+            "a ResourceQuota refuses its Pod", "nothing until a Pod ends, or raise the ResourceQuota", Turn.OPERATOR
+        ),
+        Stage.UNSCHEDULABLE: Detail(
+            "kube-scheduler finds no node for its Pod; its words follow",
+            "nothing until there is room, or add a node; the wait costs the row no launch",
+            Turn.CLUSTER,
+        ),
+        Stage.IMAGE_PULL: Detail(
+            "the kubelet cannot get its image or make its container; its reason follows",
+            "correct the image, or the Secret or ConfigMap that the template names; the launch ends after 60 s",
+            Turn.AUTHOR,
+        ),
+        Stage.RUNNING: Detail(
+            "its container runs, and has not called task_start",
+            "nothing, as it never calls it with report: exit-code; otherwise look at its log",
+            Turn.NOBODY,
+        ),
+        Stage.EXITED: Detail("its container has ended well", *NOT_YET),
+        Stage.EXIT_CODE: Detail(
+            "with report: exit-code: the janitor makes it the outcome of the row",
+            "nothing: it takes seconds; if it lasts, see whether a janitor runs",
+            Turn.NOBODY,
+        ),
+        Stage.ENDING: Detail("its Job has ended, and is being deleted", *NOT_YET),
+    }
+)
+"""Each stage of `Launched`."""
+NOT_READY: Final[Mapping[NotReady, Detail]] = MappingProxyType(
+    {
+        NotReady.STALE_CACHE: Detail(
+            "what the dispatcher knows of the cluster is too old to decide by",
+            "see whether the API server answers; launches go on by themselves",
+            Turn.OPERATOR,
+        ),
+        NotReady.NO_LEADER: Detail(
+            "no replica holds the lease",
+            "see whether a dispatcher runs, and whether it may update the lease",
+            Turn.OPERATOR,
+        ),
+        NotReady.TASKS_REFUSED: Detail(
+            "the database would refuse what containers report",
+            "let the login of the tasks log in and write, as the message says; launches go on by themselves",
+            Turn.OPERATOR,
+        ),
+        NotReady.API_THROTTLED: Detail(
+            "the API server gave no answer to a create, or asks for a pause",
+            "nothing: one create at a time is tried; if it lasts, look at the API server and its webhooks",
+            Turn.OPERATOR,
+        ),
+        NotReady.FORBIDDEN: Detail(
+            "the dispatcher's account lacks a right",
+            "install the chart again, so that the account has its rights",
+            Turn.OPERATOR,
+        ),
+        NotReady.UNAUTHORIZED: Detail(
+            "the API server does not accept the dispatcher's token",
+            "see whether its ServiceAccount exists",
+            Turn.OPERATOR,
+        ),
+        NotReady.OWN_FAULT: Detail(
+            "the dispatcher itself fails on this row, and on no other",
+            "report the type and the place in the message; a row without what is special about this one may pass",
+            Turn.OPERATOR,
+        ),
+        NotReady.NAMESPACE_MISSING: Detail("the namespace of Jobs does not exist", "create the namespace"),
+        NotReady.NAMESPACE_TERMINATING: Detail(
+            "the namespace of Jobs is being deleted", "wait until it is gone, then create it again"
+        ),
+    }
+)
+"""Each detail of `DispatcherNotReady`."""
+DETAILS: Final[Mapping[HoldReason, Mapping[str, Detail]]] = MappingProxyType(
+    {
+        HoldReason.LAUNCHED: {stage.value: detail for stage, detail in STAGES.items()},
+        HoldReason.DISPATCHER_NOT_READY: {why.value: detail for why, detail in NOT_READY.items()},
+        HoldReason.POISON: {
+            BY_POLICY: Detail(
+                "an admission policy or a webhook refuses the Job; each row is tried again every five minutes",
+                "change the policy, or what the template sets; of ours, open a list of the chart's value policy",
+                Turn.OPERATOR,
+            )
+        },
+        HoldReason.SUBMITTER_CAP: {
+            MUCH_TEXT: Detail(
+                "env, command and args of such Jobs fill etcd, so they go out in turns, a share for each submitter",
+                "nothing: it goes in its turn; put large input into payload",
+                Turn.SUBMITTER,
+            )
+        },
+        HoldReason.LAUNCHES_EXHAUSTED: {
+            LATE_START: Detail(
+                "its image came slowly, a volume could not be mounted, or something else kept its container away",
+                "look at the Events of its Pods; raise START_DEADLINE_SECONDS if the image is large; then task_retry",
+                Turn.OPERATOR,
+            ),
+            OVER_LIMIT: Detail(
+                "its image was pulled, its init containers ran, or its program did not call task_start so long",
+                "cancel the row and insert one with a longer timeout_seconds; task_history tells what took so long",
+                Turn.SUBMITTER,
+            ),
+        },
+        HoldReason.INVALID_TEMPLATE: {
+            UNREAD_FILE: Detail(
+                "the file is there, and the program may not read it",
+                "let the program read the file; its rows go on by themselves",
+            )
+        },
+        HoldReason.UNKNOWN_TEMPLATE: {
+            UNREADABLE: Detail(
+                "the folder of templates cannot be read; the templates of before stay",
+                "let the program read the folder",
+            )
+        },
+    }
+)
+"""What the details of some reasons begin with."""
+
+
+def advice_of(hold: Hold) -> Advice:
+    """Of the reason; whose turn it is and the next step by its detail, where that says more."""
+    advice = ADVICE[hold.reason]
+    found = [words for words in DETAILS.get(hold.reason, ()) if hold.detail.startswith(words)]
+    if not found:
+        return advice
+    detail = DETAILS[hold.reason][max(found, key=len)]
+    return Advice(advice.meaning, detail.whose_turn, detail.next_step)
+
+
+def cause_of(hold: Hold) -> ReasonInWords:
+    meaning = ADVICE[hold.reason].meaning
+    return ReasonInWords(hold.reason, f"{meaning}: {hold.detail}" if hold.detail else meaning)

@@ -1,0 +1,172 @@
+"""A page of rows, each with the reason why it waits. Pure.
+
+How far batches are, and what failed in them. Pure.
+
+The names of the fields are public: they are the names in JSON.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.admission.last_cycle import LastCycle
+from dispatcher.model.history import MOST_MATCHING, BatchCount, ListedTask, RowFilter, RowMatches
+from dispatcher.model.tasks import Task
+from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.views.explanation import what_holds
+from dispatcher.views.failures import FailureGroup
+from dispatcher.views.reasons import ReasonInWords, cause_of
+from dispatcher.views.status import reason_of_rest
+
+
+class ListedRow(Struct, frozen=True, kw_only=True):
+    """A row of a page.
+
+    reason, message: why it waits; None: it does not wait.
+    error: why it failed, or what its last run reported; the first 300 characters.
+    progress, note: how much is done, from 0 to 1, and what it does, as its newest container says.
+    """
+
+    task: int
+    queue: str
+    status: str
+    attempt: int
+    priority: int
+    template: str
+    submitted_by: str
+    created_at: datetime
+    run_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    reason: HoldReason | None
+    message: str | None
+    error: str | None
+    batch: str | None = None
+    progress: float | None = None
+    note: str | None = None
+
+
+class RowsPage(Struct, frozen=True):
+    """A page of rows, the newest first.
+
+    as_of: when the rows were read, by the database's clock.
+    judged_at: time of the cycle that gave the reasons.
+    next_after: `after` of the next page; None: this is the last one.
+    matching: number of rows that match, from the first row of this page on, counted up to 10,000.
+    more_match: whether there are more than were counted.
+    looked_to: older rows than this one were not looked at, and may match; the next page looks at them. None: all were.
+    """
+
+    as_of: datetime
+    judged_at: datetime
+    tasks: Sequence[ListedRow]
+    next_after: int | None
+    matching: int = 0
+    more_match: bool = False
+    looked_to: int | None = None
+
+
+class ReadRows(Struct, frozen=True):
+    """The rows of a page as they were read. `at`: when. `tasks`: the same rows as the gates judge them."""
+
+    at: datetime
+    rows: Sequence[ListedTask]
+    tasks: Mapping[int, Task]
+
+
+def judged_ids(reason: HoldReason, cycle: LastCycle) -> list[int]:
+    """The rows that the cycle judged one by one, and held for this reason."""
+    return [id_ for id_, told in cycle.told.items() if told.hold.reason is reason]
+
+
+def queues_behind(wanted: RowFilter, cycle: LastCycle) -> list[str]:
+    """The queues whose rows behind the judged ones wait for the reason that is asked for."""
+    names = cycle.snapshot.queues.keys() - cycle.whole
+    return [name for name in names if wanted.queue in {None, name}
+            and reason_of_rest(name, cycle.snapshot) is wanted.reason]  # fmt: skip
+
+
+def labels_of(wanted: RowFilter) -> str | None:
+    """The label that is asked for, as JSON; None: none is. Raises ValueError with what is wrong."""
+    if wanted.label is None:
+        return None
+    name, sign, value = wanted.label.partition("=")
+    if not name or not sign:
+        raise ValueError(f"label is {wanted.label[:80]!r}: write NAME=VALUE, as the row has it in tasks.labels")
+    return msgspec.json.encode({name: value}).decode()
+
+
+def page_of(read: ReadRows, found: RowMatches, wanted: RowFilter, cycle: LastCycle) -> RowsPage:
+    """The page. A row that waits for another reason is left out."""
+    causes = [(row, why_waits(read.tasks.get(row.id), cycle)) for row in read.rows]
+    listed_rows = [listed(row, cause) for row, cause in causes
+                   if wanted.reason is None or (cause is not None and cause.reason is wanted.reason)]  # fmt: skip
+    return RowsPage(
+        read.at, cycle.at, listed_rows, next_after(found, wanted.limit),
+        min(found.matching, MOST_MATCHING), found.matching > MOST_MATCHING, found.looked_to,
+    )  # fmt: skip
+
+
+def next_after(found: RowMatches, limit: int) -> int | None:
+    """Where the next page begins: after this page if more rows match, else after all rows that were looked at."""
+    return found.ids[-1] if found.matching > limit else found.looked_to
+
+
+def why_waits(task: Task | None, cycle: LastCycle) -> ReasonInWords | None:
+    """Why the row waits; None: it does not wait."""
+    holds = what_holds(task, cycle) if task is not None else None
+    return None if holds is None else cause_of(next(iter(holds), Hold(HoldReason.IN_LINE)))
+
+
+def listed(row: ListedTask, cause: ReasonInWords | None) -> ListedRow:
+    return ListedRow(
+        task=row.id, queue=row.queue, status=row.status, attempt=row.attempt, priority=row.priority,
+        template=row.template, submitted_by=row.submitted_by, created_at=row.created_at, run_at=row.run_at,
+        started_at=row.started_at, finished_at=row.finished_at, reason=cause.reason if cause else None,
+        message=cause.message if cause else None, error=row.error, batch=row.batch,
+        progress=row.progress, note=row.note,
+    )  # fmt: skip
+
+
+class BatchStatus(Struct, frozen=True, kw_only=True):
+    """One batch.
+
+    tasks: number of its rows.
+    by_status: the same by status.
+    first_started_at: when the first of its present attempts started; None: none has.
+    last_finished_at: when the last row ended; None: none has. The batch is over if no row waits or runs.
+    is_whole: False: it has more rows, and only 100,000 of them were counted.
+    """
+
+    queue: str
+    submitted_by: str
+    batch: str
+    tasks: int
+    by_status: Mapping[str, int]
+    first_started_at: datetime | None
+    last_finished_at: datetime | None
+    is_whole: bool
+
+
+class BatchesPage(Struct, frozen=True, kw_only=True):
+    """The batches that match.
+
+    as_of: when the rows were counted, by the database's clock; without a batch, time of the last cycle.
+    batches: by queue and submitter, at most 20; empty: no batch was asked for, or there is none.
+    failures: groups of failed rows, of at most 1,000 rows; only if one batch matches.
+    """
+
+    as_of: datetime
+    batches: Sequence[BatchStatus]
+    failures: Sequence[FailureGroup] = ()
+
+
+def batch_status(count: BatchCount) -> BatchStatus:
+    names = ("waiting", "processing", "succeeded", "failed", "cancelled")
+    return BatchStatus(
+        queue=count.queue, submitted_by=count.submitted_by, batch=count.batch, tasks=count.tasks,
+        by_status={name: getattr(count, name) for name in names if getattr(count, name)},
+        first_started_at=count.first_started_at, last_finished_at=count.last_finished_at, is_whole=count.is_whole,
+    )  # fmt: skip

@@ -1,0 +1,2 @@
+-- One row, whatever else is alive.
+INSERT INTO dispatch.tasks (template) VALUES (:'template');

@@ -1,2 +1,0 @@
--- Number of rows.
-SELECT count(*) FROM dispatch.tasks

@@ -1,2 +1,0 @@
--- Creates the demo's own database.
-CREATE DATABASE demo

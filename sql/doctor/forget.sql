@@ -1,2 +1,0 @@
--- Forgets the prepared statement.
-DEALLOCATE doctor_looks_at

@@ -1,0 +1,361 @@
+-- INSERT INTO dispatch.tasks, and the same in bulk.
+
+CREATE OR REPLACE FUNCTION dispatch_private.kept_fault(task dispatch.tasks) RETURNS dispatch_private.refusal
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    kept CONSTANT text := coalesce((
+        SELECT min(given.key) FROM jsonb_each(to_jsonb(task) - ARRAY['queue', 'priority', 'run_at', 'timeout_seconds', 'max_failures',
+            'template', 'env', 'spec', 'payload', 'cache_key', 'dedupe_key', 'batch', 'labels']) AS given
+        WHERE given.value <> 'null'), 'result'); -- which may hold the null of JSON
+BEGIN
+    RETURN ROW('DI010', kept, format('%s is kept by the dispatcher', kept), 'Leave the column out, or write DEFAULT.')::dispatch_private.refusal;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.kept_fault(dispatch.tasks) IS 'Why a row is refused that sets a column which is not the submitter''s.';
+
+-- A loop of simple expressions: a query over the names would build its lists of trusted names anew for each row.
+CREATE OR REPLACE FUNCTION dispatch_private.is_plain_env(written text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    pieces text[];
+    name   text;
+BEGIN
+    IF (octet_length(written) <= 256 AND written ~ E'^[{]("[A-Za-z_][A-Za-z0-9_]*": "[^"\\\\]*"(, )?)*[}]$'
+        AND written !~ '"(TASK_|DISPATCHER_|KUBERNETES_|LD_|NODE_NAME|POD_NAME|JOB_UID)') IS NOT TRUE
+    THEN
+        RETURN false;
+    END IF;
+    pieces := string_to_array(written, '"'); -- no name or value holds a quote, so each fourth piece is a name
+    FOR place IN 1 .. cardinality(pieces) / 4 LOOP
+        name := pieces[4 * place - 2];
+        IF dispatch_private.is_trusted(name) THEN
+            RETURN false;
+        END IF;
+    END LOOP;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.is_plain_env(text) IS 'True: env, as it is written, has at most 64 short legal names, none of them closed or trusted, and values without an escape. False: it has a fault, or only looks so.';
+
+CREATE OR REPLACE FUNCTION dispatch_private.plain_kind(template text, written text) RETURNS bytea
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT substring(sha256(convert_to(template || regexp_replace(written, ': "[^"]*"', '', 'g'), 'UTF8')) FOR 16)
+$$;
+COMMENT ON FUNCTION dispatch_private.plain_kind(text, text) IS 'The kind of a row that asks for nothing but variables: its template and the names in env are all that bounds are judged by. task_kind would take a tenth of the INSERT.';
+
+-- One INSERT makes one row here, and the client may send a million of them. So a plain row, which has a few short names in env
+-- and no spec, costs one statement. A row that does not pass it has a fault, or only looks so, and goes through all rules.
+CREATE OR REPLACE FUNCTION dispatch_private.insert_task() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    env CONSTANT text := NEW.env::text;
+    most  integer;
+    fault dispatch_private.refusal;
+BEGIN
+    IF num_nonnulls(NEW.id, NEW.status, NEW.attempt, NEW.launch, NEW.failures, NEW.job_uid, NEW.submitted_by, NEW.created_at,
+                    NEW.started_at, NEW.heartbeat_at, NEW.finished_at, NEW.cancel_requested_at, NEW.node_name, NEW.pod_name,
+                    NEW.error, NEW.result, NEW.progress, NEW.note, NEW.kind, NEW.run_digest) > 0 THEN
+        fault := dispatch_private.kept_fault(NEW);
+    ELSIF NEW.priority BETWEEN 0 AND 1000 AND (NEW.max_failures IS NULL OR NEW.max_failures BETWEEN 1 AND 100) AND NEW.dedupe_key IS NULL
+        AND NEW.timeout_seconds IS NULL AND NEW.spec = '{}' AND NEW.labels = '{}'
+        AND (NEW.run_at IS NULL OR NEW.run_at BETWEEN '1900-01-01 UTC' AND '9999-12-31 UTC')
+        AND (NEW.cache_key IS NULL OR length(NEW.cache_key) BETWEEN 1 AND 200) AND (NEW.batch IS NULL OR length(NEW.batch) BETWEEN 1 AND 200)
+        AND (NEW.payload IS NULL OR octet_length(NEW.payload::text) <= 1048576) AND dispatch_private.is_plain_env(env)
+    THEN
+        INSERT INTO dispatch_private.tasks (queue, priority, run_at, max_failures, template, env, payload, cache_key, batch, submitted_by, kind)
+        SELECT NEW.queue, NEW.priority, NEW.run_at, coalesce(NEW.max_failures, (t.bounds ->> 'failures')::smallint, 3), NEW.template, NEW.env, NEW.payload, NEW.cache_key, NEW.batch,
+               s.name, dispatch_private.plain_kind(NEW.template, env)
+        FROM dispatch_private.queues AS q CROSS JOIN dispatch_private.queues AS d CROSS JOIN dispatch_private.templates AS t
+        CROSS JOIN dispatch_private.submitters AS s
+        WHERE s.role = to_regrole(quote_ident(session_user::text)) AND q.name = NEW.queue AND q.name <> '*' AND d.name = '*' AND t.name = NEW.template
+          AND coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) IS NULL
+          AND dispatch_private.may_submit(coalesce(q.submit_role, q.owner_role, d.submit_role), dispatch_private.door_oid(q, d))
+          -- Its template neither sets nor closes a variable of the row.
+          AND (NEW.env = '{}' OR ('env' <> ALL (t.row_may_set) OR NEW.env ?| t.sets) IS NOT TRUE)
+        RETURNING id, max_failures::integer, status, attempt, launch, failures, submitted_by, created_at, kind
+        INTO NEW.id, most, NEW.status, NEW.attempt, NEW.launch, NEW.failures, NEW.submitted_by, NEW.created_at, NEW.kind;
+        IF FOUND THEN
+            NEW.max_failures := most;
+            RETURN NEW;
+        END IF;
+    END IF;
+    IF fault.code IS NULL THEN
+        fault := dispatch_private.task_fault(NEW);
+    END IF;
+    IF fault.code IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = fault.code, MESSAGE = fault.message, HINT = fault.hint,
+            COLUMN = fault.about, TABLE = 'tasks', SCHEMA = 'dispatch';
+    END IF;
+    INSERT INTO dispatch_private.bounded_inserts SELECT pg_current_xact_id(), NEW.queue
+    WHERE dispatch_private.is_bounded(NEW.queue) ON CONFLICT DO NOTHING;
+    RETURN dispatch_private.insert_checked(NEW);
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.insert_task() IS 'Trigger: refuses rows that could never run, and inserts the others.';
+
+CREATE OR REPLACE FUNCTION dispatch_private.is_bounded(queue text) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) IS NOT NULL
+    FROM dispatch_private.queues AS q, dispatch_private.queues AS d WHERE q.name = queue AND d.name = '*'
+$$;
+COMMENT ON FUNCTION dispatch_private.is_bounded(text) IS 'True: the queue has a bound of waiting rows.';
+
+CREATE OR REPLACE FUNCTION dispatch_private.kind_of(task dispatch.tasks) RETURNS bytea
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF task.timeout_seconds IS NULL AND task.spec = '{}' AND dispatch_private.is_plain_env(task.env::text) THEN
+        RETURN dispatch_private.plain_kind(task.template, task.env::text);
+    END IF;
+    RETURN dispatch_private.task_kind(task.template, task.spec, task.timeout_seconds::integer, task.env);
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.kind_of(dispatch.tasks) IS 'Digest of all that a template''s bounds are judged by.';
+
+CREATE OR REPLACE FUNCTION dispatch_private.keep_kind() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.kind := dispatch_private.kind_of(jsonb_populate_record(NULL::dispatch.tasks, jsonb_build_object(
+        'template', NEW.template, 'spec', NEW.spec, 'timeout_seconds', NEW.timeout_seconds, 'env', NEW.env)));
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.keep_kind() IS 'Trigger: a row that an administrator edits is of the kind of what it asks for now. Otherwise it would be judged as others, and they as it.';
+
+CREATE OR REPLACE TRIGGER keep_kind BEFORE UPDATE OF template, spec, timeout_seconds, env ON dispatch_private.tasks
+    FOR EACH ROW EXECUTE FUNCTION dispatch_private.keep_kind();
+
+CREATE OR REPLACE FUNCTION dispatch_private.insert_checked(task dispatch.tasks) RETURNS dispatch.tasks
+LANGUAGE plpgsql AS $$
+DECLARE
+    its_kind CONSTANT bytea := dispatch_private.kind_of(task);
+    me       CONSTANT text := dispatch_private.name_of(session_user::text);
+BEGIN
+    task.max_failures := coalesce(task.max_failures, (SELECT t.bounds ->> 'failures' FROM dispatch_private.templates AS t WHERE t.name = task.template)::integer, 3);
+    LOOP -- the row of this dedupe_key may end between the two statements
+        INSERT INTO dispatch_private.tasks (queue, priority, run_at, timeout_seconds, max_failures, template, env, spec, payload,
+                                            cache_key, dedupe_key, batch, labels, submitted_by, kind)
+        VALUES (task.queue, task.priority, task.run_at, task.timeout_seconds, task.max_failures, task.template, task.env, task.spec, task.payload, task.cache_key, task.dedupe_key, task.batch, task.labels, me, its_kind)
+        ON CONFLICT (queue, submitted_by, dedupe_key) WHERE dedupe_key IS NOT NULL AND status IN ('waiting', 'processing') DO NOTHING
+        RETURNING id, status, attempt, launch, failures, submitted_by, created_at, kind
+        INTO task.id, task.status, task.attempt, task.launch, task.failures, task.submitted_by, task.created_at, task.kind;
+        EXIT WHEN FOUND;
+        SELECT t.id INTO task.id FROM dispatch_private.tasks AS t
+        WHERE t.queue = task.queue AND t.submitted_by = me AND t.dedupe_key = task.dedupe_key
+          AND t.status IN ('waiting', 'processing');
+        EXIT WHEN FOUND;
+    END LOOP;
+    RETURN task;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.insert_checked(dispatch.tasks) IS 'Inserts a row, and returns it. If a row of its dedupe_key is alive: makes none, and returns the id of that one, without a status.';
+
+-- The two triggers that know current_user, because they do not run as the owner. Code of a stranger that autovacuum runs has a
+-- superuser's session, and must not insert in its name.
+CREATE OR REPLACE FUNCTION dispatch_private.refuse_foreign_code() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT rolsuper FROM pg_roles WHERE rolname = session_user) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('code of "%s" may not insert in the session of "%s"', current_user, session_user),
+            HINT = 'A row belongs to the login of the session. Insert by a session of the login whose rows these are.';
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.refuse_foreign_code() IS 'Trigger: no row is inserted in the name of a superuser by the code of somebody else.';
+
+-- A live row of the same dedupe_key is shown to code that may see it. Other code inserts in the name of its caller, and learns
+-- nothing of the caller's rows.
+CREATE OR REPLACE FUNCTION dispatch_private.show_inserted() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.status IS NULL THEN
+        SELECT * INTO NEW FROM dispatch.task(NEW.id);
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.show_inserted() IS 'Trigger: what RETURNING shows where a row of the same dedupe_key is alive.';
+
+CREATE OR REPLACE FUNCTION dispatch_private.has_more_waiting(submitter text, in_queue text, most bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    -- Counts up to the bound, with the index only.
+    RETURN (SELECT count(*) FROM (
+            (SELECT FROM dispatch_private.tasks WHERE status = 'waiting' AND run_at IS NULL
+                AND queue = in_queue AND submitted_by = submitter ORDER BY priority, id LIMIT most + 1)
+            UNION ALL
+            (SELECT FROM dispatch_private.tasks WHERE status = 'waiting' AND run_at IS NOT NULL
+                AND queue = in_queue AND submitted_by = submitter ORDER BY run_at, id LIMIT most + 1)) AS waiting) > most;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.has_more_waiting(text, text, bigint) IS 'Whether a submitter has more waiting rows than so many in a queue.';
+
+CREATE OR REPLACE FUNCTION dispatch_private.bounds_fault() RETURNS dispatch_private.refusal
+LANGUAGE plpgsql AS $$
+DECLARE
+    me      CONSTANT text := dispatch_private.name_of(session_user::text);
+    bounded record;
+BEGIN
+    FOR bounded IN
+        WITH inserted AS (
+            DELETE FROM dispatch_private.bounded_inserts WHERE transaction = pg_current_xact_id_if_assigned() RETURNING queue
+        )
+        SELECT q.name, coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter)::bigint AS most
+        FROM inserted JOIN dispatch_private.queues AS q ON q.name = inserted.queue CROSS JOIN dispatch_private.queues AS d
+        WHERE d.name = '*'
+    LOOP
+        IF dispatch_private.has_more_waiting(me, bounded.name, bounded.most) THEN
+            RETURN ROW('DI009', 'queue', format('you have more than %s waiting rows in the queue "%s"', bounded.most, bounded.name),
+                'Insert the rest when some have started. An operator sets the bound, queues.max_waiting_per_submitter.')::dispatch_private.refusal;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.bounds_fault() IS 'Why an INSERT is refused that leaves its login with more waiting rows in a queue than that allows. Once for each INSERT.';
+
+CREATE OR REPLACE FUNCTION dispatch_private.end_insert() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    fault dispatch_private.refusal;
+BEGIN
+    IF EXISTS (SELECT FROM dispatch_private.bounded_inserts) THEN -- of this transaction: those of others are not seen
+        fault := dispatch_private.bounds_fault();
+        IF fault.code IS NOT NULL THEN
+            RAISE EXCEPTION USING ERRCODE = fault.code, MESSAGE = fault.message, HINT = fault.hint,
+                COLUMN = fault.about, TABLE = 'tasks', SCHEMA = 'dispatch';
+        END IF;
+    END IF;
+    -- Most of the time there is nothing to announce, and this costs less than the call.
+    IF extract(epoch FROM clock_timestamp()) * 1000 - coalesce(pg_sequence_last_value(dispatch_private.clock_of('tasks', session_user::text)), 0) NOT BETWEEN 0 AND 99 THEN
+        PERFORM dispatch_private.announce('dispatch_tasks', dispatch_private.clock_of('tasks', session_user::text));
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.end_insert() IS 'Trigger, once for each INSERT: checks the bounds of queues, and wakes the dispatcher.';
+
+CREATE OR REPLACE TRIGGER refuse_foreign_code BEFORE INSERT ON dispatch.tasks
+    FOR EACH STATEMENT WHEN (current_user <> session_user) EXECUTE FUNCTION dispatch_private.refuse_foreign_code();
+CREATE OR REPLACE TRIGGER insert_task INSTEAD OF INSERT ON dispatch.tasks
+    FOR EACH ROW EXECUTE FUNCTION dispatch_private.insert_task();
+CREATE OR REPLACE TRIGGER show_inserted INSTEAD OF INSERT ON dispatch.tasks -- after insert_task, by its name
+    FOR EACH ROW EXECUTE FUNCTION dispatch_private.show_inserted();
+CREATE OR REPLACE TRIGGER end_insert AFTER INSERT ON dispatch.tasks
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatch_private.end_insert();
+
+CREATE OR REPLACE FUNCTION dispatch_private.check_objects(objects jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    fields CONSTANT text[] := ARRAY['queue', 'priority', 'run_at', 'timeout_seconds', 'max_failures', 'template', 'env', 'spec', 'payload',
+                                    'cache_key', 'dedupe_key', 'batch', 'labels'];
+    wrong text;
+BEGIN
+    IF jsonb_typeof(objects) IS DISTINCT FROM 'array' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'tasks are a JSON array of objects', HINT = 'Write [{"queue": "default"}].';
+    ELSIF EXISTS (SELECT FROM jsonb_array_elements(objects) AS one WHERE jsonb_typeof(one) <> 'object') THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'an element of the array is no object', HINT = 'Write [{"queue": "default"}].';
+    END IF;
+    SELECT min(field) INTO wrong FROM jsonb_array_elements(objects) AS one, jsonb_object_keys(one) AS field WHERE field <> ALL (fields);
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'DI010', MESSAGE = format('a task has no field%s to set', coalesce(nullif(dispatch_private.shown(wrong), ''), ' of this name')),
+            HINT = dispatch_private.advice(wrong, fields, format('Its fields are %s.', array_to_string(fields, ', '))),
+            TABLE = 'tasks', SCHEMA = 'dispatch';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.check_objects(jsonb) IS 'Raises an error unless each element is an object with fields of a row.';
+
+CREATE OR REPLACE FUNCTION dispatch_private.read_objects(objects jsonb) RETURNS SETOF dispatch.tasks
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    -- What an object leaves out has the defaults of the view. They stand in one record, which costs nothing for each row.
+    RETURN QUERY SELECT one.* FROM jsonb_populate_recordset(jsonb_populate_record(NULL::dispatch.tasks,
+        '{"queue": "default", "priority": 100, "template": "default", "env": {}, "spec": {}, "labels": {}}'), objects) AS one;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.read_objects(jsonb) IS 'The objects as rows, in their order.';
+
+CREATE OR REPLACE FUNCTION dispatch_private.submit_one(who text, task dispatch.tasks, place bigint) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    fault CONSTANT dispatch_private.refusal := dispatch_private.task_fault(task);
+BEGIN
+    IF fault.code IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = fault.code, MESSAGE = format('element %s of tasks: %s', place, fault.message), HINT = fault.hint,
+            COLUMN = fault.about, TABLE = 'tasks', SCHEMA = 'dispatch';
+    END IF;
+    INSERT INTO dispatch_private.bounded_inserts SELECT pg_current_xact_id(), task.queue
+    WHERE dispatch_private.is_bounded(task.queue) ON CONFLICT DO NOTHING;
+    task := dispatch_private.insert_checked(task);
+    RETURN CASE WHEN task.status IS NOT NULL OR who = session_user::text THEN task.id
+                ELSE dispatch_private.own_task(who, task.id) END; -- as show_inserted
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.submit_one(text, dispatch.tasks, bigint) IS 'Checks and inserts one element of an array. Its id; NULL: code of somebody else does not see it.';
+
+CREATE OR REPLACE FUNCTION dispatch_private.submit(who text, objects jsonb) RETURNS SETOF bigint
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    task  dispatch.tasks;
+    place bigint := 0;
+    fault dispatch_private.refusal;
+    me    text;
+BEGIN
+    IF who <> session_user::text AND (SELECT rolsuper FROM pg_roles WHERE rolname = session_user) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('code of "%s" may not insert in the session of "%s"', who, session_user),
+            HINT = 'A row belongs to the login of the session. Insert by a session of the login whose rows these are.';
+    END IF;
+    PERFORM dispatch_private.check_objects(objects);
+    BEGIN
+        PERFORM count(*) FROM dispatch_private.read_objects(objects);
+    EXCEPTION WHEN data_exception THEN -- said anew: the server's own words hold the value
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a value in tasks has another type than its column',
+            HINT = 'The columns of dispatch.tasks have the types: numbers as numbers, times as texts such as "2026-11-26 12:00+00".';
+    END;
+    me := dispatch_private.name_of(session_user::text);
+    -- All rows at once if all are plain, as insert_task says it; otherwise one by one.
+    RETURN QUERY
+    WITH given AS MATERIALIZED (
+        SELECT g.place, g.queue, g.priority, g.run_at, coalesce(g.max_failures, (t.bounds ->> 'failures')::smallint, 3) AS max_failures,
+            g.template, g.env, g.payload, g.cache_key, g.batch,
+            (g.priority BETWEEN 0 AND 1000 AND (g.max_failures IS NULL OR g.max_failures BETWEEN 1 AND 100) AND g.dedupe_key IS NULL
+             AND g.timeout_seconds IS NULL AND g.spec = '{}' AND g.labels = '{}'
+             AND (g.run_at IS NULL OR g.run_at BETWEEN '1900-01-01 UTC' AND '9999-12-31 UTC')
+             AND (g.cache_key IS NULL OR length(g.cache_key) BETWEEN 1 AND 200) AND (g.batch IS NULL OR length(g.batch) BETWEEN 1 AND 200)
+             AND (g.payload IS NULL OR octet_length(g.payload::text) <= 1048576) AND dispatch_private.is_plain_env(g.env::text)
+             AND coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) IS NULL
+             AND dispatch_private.may_submit(coalesce(q.submit_role, q.owner_role, d.submit_role), dispatch_private.door_oid(q, d))
+             AND t.name IS NOT NULL AND q.name IS NOT NULL
+             AND (g.env = '{}' OR ('env' <> ALL (t.row_may_set) OR g.env ?| t.sets) IS NOT TRUE)) IS TRUE AS is_plain
+        FROM (SELECT row_number() OVER () AS place, one.* FROM dispatch_private.read_objects(objects) AS one) AS g
+        LEFT JOIN dispatch_private.queues AS q ON q.name = g.queue AND q.name <> '*'
+        LEFT JOIN dispatch_private.queues AS d ON d.name = '*'
+        LEFT JOIN dispatch_private.templates AS t ON t.name = g.template
+    )
+    INSERT INTO dispatch_private.tasks (queue, priority, run_at, max_failures, template, env, payload, cache_key, batch, submitted_by, kind)
+    SELECT g.queue, g.priority, g.run_at, g.max_failures, g.template, g.env, g.payload, g.cache_key, g.batch,
+           me, dispatch_private.plain_kind(g.template, g.env::text)
+    FROM given AS g WHERE (SELECT bool_and(one.is_plain) FROM given AS one) ORDER BY g.place
+    RETURNING id;
+    IF NOT FOUND THEN
+        FOR task IN SELECT * FROM dispatch_private.read_objects(objects) LOOP
+            place := place + 1;
+            RETURN NEXT dispatch_private.submit_one(who, task, place);
+        END LOOP;
+        fault := dispatch_private.bounds_fault();
+        IF fault.code IS NOT NULL THEN
+            RAISE EXCEPTION USING ERRCODE = fault.code, MESSAGE = fault.message, HINT = fault.hint,
+                COLUMN = fault.about, TABLE = 'tasks', SCHEMA = 'dispatch';
+        END IF;
+    END IF;
+    PERFORM dispatch_private.announce('dispatch_tasks', dispatch_private.clock_of('tasks', session_user::text));
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.submit(text, jsonb) IS 'Inserts an array of rows. Their ids, in its order.';
+
+CREATE OR REPLACE FUNCTION dispatch.submit(tasks jsonb) RETURNS SETOF bigint
+LANGUAGE sql BEGIN ATOMIC
+    SELECT dispatch_private.submit(current_user::text COLLATE "default", tasks);
+END;
+COMMENT ON FUNCTION dispatch.submit(jsonb) IS 'Inserts an array of objects with columns of `tasks`, and returns their ids in this order: SELECT dispatch.submit(''[{"queue": "default", "env": {"A": "1"}}]''). Half the cost of INSERT.';

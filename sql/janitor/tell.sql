@@ -1,2 +1,0 @@
--- Brings reasons over. $1 text report (JSON).
-SELECT dispatch.janitor_tell($1::jsonb)

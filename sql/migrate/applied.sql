@@ -1,2 +1,0 @@
--- Applied migrations.
-SELECT version, name, checksum FROM dispatch.schema_version

@@ -1,0 +1,52 @@
+-- The calls of the janitor, and the queries that only it may run.
+
+-- name: snapshots
+-- Sessions of this database, and of standbys, that keep a snapshot; not this one. Workers of the server have no login.
+SELECT pid, usename::text, backend_xmin::text FROM pg_stat_activity
+WHERE (datname = current_database() OR datname IS NULL) AND usename IS NOT NULL AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+
+-- name: run_digests
+-- Digest of the run token that holds each row. The janitor's calls name it, so that they never hit the next run. $1 bigint[] ids.
+SELECT id, run_digest FROM dispatch_private.tasks WHERE id = ANY ($1::bigint[]) AND status = 'processing'
+
+-- name: return
+-- Returns a run whose container is gone. $1 bigint id, $2 int attempt, $3 int launch, $4 bytea digest of the run's token, $5 int failures, $6 text error.
+SELECT dispatch_private.janitor_return($1, $2, $3, $4, $5, $6)
+
+-- name: end
+-- Ends a parked row, or a row whose Job's exit code is its report; outcome retry: the next attempt, while failures are left. $1 bigint id, $2 int attempt, $3 int launch, $4 text UID of the Job judged, $5 text outcome, $6 text error.
+SELECT dispatch_private.janitor_end($1, $2, $3, $4, $5, $6)
+
+-- name: cancel
+-- Ends a cancelled run whose container is gone. $1 bigint id, $2 int attempt, $3 bytea digest of the run's token.
+SELECT dispatch_private.janitor_cancel($1, $2, $3)
+
+-- name: with_cause
+-- Launches of which it is known what ended them. $1 bigint[] tasks.
+SELECT task_id, attempt, launch FROM dispatch_private.task_launches WHERE task_id = ANY ($1::bigint[]) AND reason IS NOT NULL
+
+-- name: ended
+-- Writes down what ended launches. $1 text ends (JSON).
+SELECT dispatch_private.janitor_ended($1::jsonb)
+
+-- name: told
+-- The reasons of single rows that were brought over. $1 int most.
+SELECT task_id, attempt, reason, since, message FROM dispatch_private.task_reasons LIMIT $1
+
+-- name: tell
+-- Brings reasons over. $1 text report (JSON).
+SELECT dispatch_private.janitor_tell($1::jsonb)
+
+-- name: templates
+-- Brings the table `templates` in step. $1 text templates (JSON array), $2 boolean whether others are deleted.
+SELECT dispatch_private.janitor_templates($1::jsonb, $2)
+
+-- name: old
+-- Number of rows that a deletion would take, counted up to one batch. $1 int days, $2 int most rows.
+SELECT count(*) FROM (
+    SELECT FROM dispatch_private.tasks WHERE finished_at < now() - make_interval(days => $1) LIMIT $2
+) AS old
+
+-- name: delete
+-- Deletes rows that ended more than $1 days ago. $1 int days, $2 int most rows, $3 text[] ids that stay. asyncpg would ask the server about an array of another type.
+SELECT deleted, kept::text[], why FROM dispatch_private.janitor_delete($1, $2, $3::text[]::bigint[])

@@ -1,2 +1,0 @@
--- A sign of life of the listening session.
-SELECT 1

@@ -1,0 +1,47 @@
+"""What `adopt` makes of a manifest means the same to the API server, field by field."""
+
+from typing import Any
+
+import pytest
+
+from dispatcher.commands.adoption import adopt
+from dispatcher.jobs.env import CONTRACT
+from dispatcher.jobs.manifest import build_job
+from dispatcher.jobs.templates import judge_template
+from tests.controlplane.cluster import ControlPlane
+from tests.rig.builders import SITE, an_order
+from tests.rig.corpus import CRON_JOBS, JOBS, PODS, SCALED_JOBS, manifest
+
+POD_OF = {
+    "Job": ("spec", "template", "spec"), "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+    "ScaledJob": ("spec", "jobTargetRef", "template", "spec"), "Pod": ("spec",),
+}  # fmt: skip
+OURS = ("activeDeadlineSeconds", "restartPolicy")
+"""Fields of the Pod that become annotations of the template, and hold for all Jobs of the dispatcher."""
+
+
+async def as_taken(plane: ControlPlane, namespace: str, job: dict[str, Any]) -> dict[str, Any]:
+    """The Pod's spec with all defaults, as the API server would keep it. Our variables are left out."""
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    taken = await plane.admin("POST", path, job, params={"dryRun": "All", "fieldValidation": "Strict"})
+    pod: dict[str, Any] = {key: value for key, value in taken["spec"]["template"]["spec"].items() if key not in OURS}
+    for one in pod["containers"]:
+        env = {variable["name"]: variable for variable in one.pop("env", [])}  # of equal names, the last counts
+        one["env"] = [variable for name, variable in env.items() if name not in CONTRACT]
+    return pod
+
+
+@pytest.mark.parametrize("name", [*JOBS, *CRON_JOBS, *SCALED_JOBS, *PODS])
+async def test_adopted_pod_is_the_one_of_the_manifest(control_plane: ControlPlane, ground: str, name: str) -> None:
+    document: Any = manifest(name)
+    found = adopt(document)
+    assert isinstance(found, list)
+    template = judge_template("adopted", found[0].manifest)
+    pod = document
+    for step in POD_OF[document["kind"]]:
+        pod = pod[step]
+    theirs = {key: value for key, value in pod.items() if key not in OURS} | {"restartPolicy": "Never"}
+    own = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": {"template": {"spec": theirs}}}
+    ours = build_job(an_order(template), template, SITE)
+    ours["metadata"]["namespace"] = ground
+    assert await as_taken(control_plane, ground, ours) == await as_taken(control_plane, ground, own)

@@ -1,0 +1,230 @@
+"""Certificates that change while a program runs, and every field of a kubeconfig."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.credentials import HONOURED, from_kubeconfig, in_cluster
+from dispatcher.model.errors import ClusterAway, SettingsError
+from dispatcher.runtime.health import Site
+from tests.scheduling.certificates import OF_CLIENTS, OF_SERVERS, Authority, Pair
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Served:
+    """An HTTPS server whose certificate can change. It tells the headers of each request.
+
+    trusts: the authority of clients; None: they need no certificate.
+    """
+
+    def __init__(self, pair: Pair, trusts: Authority | None = None) -> None:
+        self.asked: list[list[tuple[str, str]]] = []
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+        self._pair, self._trusts = pair, trusts
+
+    async def start(self, pair: Pair | None = None, trusts: Authority | None = None) -> None:
+        """Starts anew, with other certificates. Open connections break, as when an API server restarts."""
+        await self.stop()
+        self._pair, self._trusts = pair or self._pair, trusts or self._trusts
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self._pair.certificate, self._pair.key)
+        if self._trusts is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(self._trusts.certificate)
+        app = web.Application()
+        app.router.add_get("/version", self._answer)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        site = Site(self._runner, "127.0.0.1", self.port, ssl_context=context)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.asked.append(list(request.headers.items()))
+        return web.json_response({"major": "1"})
+
+
+@asynccontextmanager
+async def served(pair: Pair, trusts: Authority | None = None) -> AsyncIterator[Served]:
+    server = Served(pair, trusts)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def client_of(path: Path) -> AsyncIterator[KubeClient]:
+    client = KubeClient(await from_kubeconfig(str(path), None))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def kubeconfig(
+    folder: Path, server: str, cluster: Mapping[str, Any] = NOTHING, user: Mapping[str, Any] = NOTHING
+) -> Path:
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "there", "user": "me", "namespace": "jobs"}}],
+        "clusters": [{"name": "there", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "me", "user": dict(user)}],
+    }))  # fmt: skip
+    return path
+
+
+async def works(client: KubeClient) -> bool:
+    return (await client.request("GET", "/version", seconds=5)).status == 200
+
+
+@contextmanager
+def a_pod(monkeypatch: pytest.MonkeyPatch, account: Path, port: int) -> Iterator[None]:
+    account.mkdir(exist_ok=True)
+    (account / "token").write_text("t")
+    (account / "namespace").write_text("ours")
+    with monkeypatch.context() as patched:
+        patched.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        patched.setenv("KUBERNETES_SERVICE_PORT", str(port))
+        yield
+
+
+async def test_authority_rotates_under_a_running_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubelet writes both authorities before the servers change. Nobody restarts us: /healthz stays good."""
+    one, two = Authority(tmp_path, "one"), Authority(tmp_path, "two")
+    account = tmp_path / "account"
+    async with served(one.pair("server", usage=OF_SERVERS)) as server:
+        with a_pod(monkeypatch, account, server.port):
+            (account / "ca.crt").write_text(one.certificate.read_text())
+            login = in_cluster(account)
+        assert login is not None
+        client = KubeClient(login)
+        assert await works(client)
+        await server.start(two.pair("server", usage=OF_SERVERS))
+        with pytest.raises(ClusterAway, match="ertificate"):
+            await works(client)
+        (account / "ca.crt").write_text("-----BEGIN CERTIFICATE-----\nhalf")
+        with pytest.raises(ClusterAway, match="ertificate"):
+            await works(client)
+        (account / "ca.crt").write_text(one.certificate.read_text() + two.certificate.read_text())
+        assert await works(client), "it is read at once after a TLS fault"
+        await client.close()
+
+
+async def test_authority_and_client_certificate_of_a_kubeconfig_rotate(tmp_path: Path) -> None:
+    one, two = Authority(tmp_path, "one"), Authority(tmp_path, "two")
+    files = {name: tmp_path / name for name in ("ca.crt", "tls.crt", "tls.key")}
+
+    def write(authority: Authority, pair: Pair) -> None:
+        for path, source in zip(files.values(), (authority.certificate, pair.certificate, pair.key), strict=True):
+            path.write_text(source.read_text())
+
+    write(one, one.pair("me", usage=OF_CLIENTS))
+    async with served(one.pair("server", usage=OF_SERVERS), one) as server:
+        user = {"client-certificate": str(files["tls.crt"]), "client-key": str(files["tls.key"])}
+        path = kubeconfig(
+            tmp_path, f"https://127.0.0.1:{server.port}", {"certificate-authority": str(files["ca.crt"])}, user
+        )
+        async with client_of(path) as client:
+            assert await works(client)
+            await server.start(two.pair("server", usage=OF_SERVERS), two)
+            with pytest.raises(ClusterAway):
+                await works(client)
+            write(two, two.pair("me", usage=OF_CLIENTS))
+            assert await works(client)
+
+
+async def test_name_of_the_server_and_who_is_acted_for_are_honoured(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "one")
+    async with served(authority.pair("server", usage=OF_SERVERS)) as server:
+        trust = {"certificate-authority": str(authority.certificate)}
+        user = {
+            "token": "t", "as": "jane", "as-uid": "7", "as-groups": ["a", "b"],
+            "as-user-extra": {"Scopes/x": ["1", "2"]},
+        }  # fmt: skip
+        wrong = kubeconfig(tmp_path, f"https://127.0.0.1:{server.port}", trust | {"tls-server-name": "elsewhere"}, user)
+        async with client_of(wrong) as client:
+            with pytest.raises(ClusterAway, match="ertificate"):
+                await works(client)
+        right = kubeconfig(tmp_path, f"https://127.0.0.1:{server.port}", trust | {"tls-server-name": "127.0.0.1"}, user)
+        async with client_of(right) as client:
+            assert await works(client)
+        told = [one for one in server.asked[-1] if one[0].startswith(("Impersonate", "Authorization"))]
+        assert sorted(told) == [
+            ("Authorization", "Bearer t"), ("Impersonate-Extra-scopes%2Fx", "1"), ("Impersonate-Extra-scopes%2Fx", "2"),
+            ("Impersonate-Group", "a"), ("Impersonate-Group", "b"), ("Impersonate-Uid", "7"),
+            ("Impersonate-User", "jane"),
+        ]  # fmt: skip
+
+
+async def test_proxy_is_used(tmp_path: Path) -> None:
+    authority, asked = Authority(tmp_path, "one"), list[bytes]()
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    through = {"proxy-url": f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"}
+    path = kubeconfig(
+        tmp_path, "https://api.example:6443", {"certificate-authority": str(authority.certificate), **through}
+    )
+    async with client_of(path) as client:
+        with pytest.raises(ClusterAway):
+            await works(client)
+    listening.close()
+    await listening.wait_closed()
+    assert asked[0].startswith(b"CONNECT api.example:6443 HTTP/1.1")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "words"),
+    [
+        (
+            {"proxy-url": "socks5://127.0.0.1:1"},
+            {},
+            "cluster field proxy-url is a socks5 proxy, which is not supported",
+        ),
+        ({"certificate-authority-url": "x"}, {}, "cluster field certificate-authority-url is not supported"),
+        ({}, {"impersonate": "jane"}, "user field impersonate is not supported"),
+        ({}, {"auth-provider": {"name": "azure"}}, "user field auth-provider azure is not supported"),
+    ],
+)
+async def test_field_that_is_not_honoured_is_named(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(SettingsError, match=words):
+        await from_kubeconfig(str(kubeconfig(tmp_path, "https://127.0.0.1:1", cluster, user)), None)
+
+
+def test_every_field_of_the_format_is_placed() -> None:
+    """Those of `clientcmd/api/v1/types.go` of Kubernetes 1.36."""
+    assert HONOURED["cluster"] == {
+        "server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority", "certificate-authority-data",
+        "proxy-url", "disable-compression", "extensions",
+    }  # fmt: skip
+    assert HONOURED["user"] == {
+        "client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile", "as",
+        "as-uid", "as-groups", "as-user-extra", "username", "password", "auth-provider", "exec", "extensions",
+    }  # fmt: skip

@@ -1,0 +1,111 @@
+"""The statements of sql/queries: each has a name, a purpose and somebody who runs it."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from dispatcher.pg.queries import blocks, query
+from tests.house import rules
+from tests.house.tree import ROOT, files, python_files, shown
+from tests.rig.statements import FILES, OF_READER
+
+USE = 'from dispatcher.pg.queries import query\nquery("a", "b")\n'
+BLOCKS = "-- Who.\n\n-- name: a\n-- Why.\nSELECT 1\n\n-- name: b\n-- Why.\nSELECT 2\n"
+
+
+def used(*folders: str) -> set[tuple[str, str]]:
+    """(file, block) of each call of `query` in these folders."""
+    found = [rules.queries_used(path.read_text(encoding="utf-8")) for path in python_files(*folders)]
+    return {one for each in found for one in each}
+
+
+def there() -> set[tuple[str, str]]:
+    return {(file, block) for file in FILES for block in blocks(file)}
+
+
+def test_every_statement_is_run_by_a_program_and_is_there() -> None:
+    run, present = used("dispatcher/", "demo/", "docs/"), there()
+    assert present
+    assert (sorted(present - run), sorted(run - present)) == ([], []), "nobody runs it, or it is not in sql/queries"
+
+
+def test_tests_name_statements_that_are_there() -> None:
+    assert sorted(used("tests/", "benchmarks/", "deploy/") - there()) == []
+
+
+def test_programs_write_the_names_of_statements() -> None:
+    found = [
+        f"{shown(path)}:{one}"
+        for path in python_files("dispatcher/", "demo/", "docs/")
+        for one in rules.hidden_queries(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_files_of_statements_name_their_reader_and_each_block_once() -> None:
+    paths = [path for path in files() if path.parent == ROOT / "sql" / "queries"]
+    assert sorted(path.stem for path in paths) == FILES
+    found = [f"{shown(path)}:{one}" for path in paths for one in rules.unclear_blocks(path.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+def test_queries_of_the_dispatcher_have_a_purpose_line_and_one_statement() -> None:
+    found = [
+        f"{file}/{block}:{one}"
+        for file in {*OF_READER.values()}
+        for block, text in blocks(file).items()
+        for one in rules.unclear_query(text)
+    ]
+    assert found == []
+
+
+def test_a_statement_that_is_not_there_is_named() -> None:
+    wrong = ("candidate", "cycle")
+    with pytest.raises(KeyError, match=r"sql/queries/cycle\.sql has no block candidate\b"):
+        query(*wrong)
+
+
+@pytest.mark.parametrize(
+    ("rule", "good", "bad"),
+    [
+        (rules.unclear_query, "-- Why. $1 int.\nSELECT $1", "SELECT 1"),
+        (rules.unclear_query, "-- Why.\nSELECT 1;\n", "-- Why.\nSELECT 1;\nSELECT 2"),
+        (rules.unclear_query, "-- Why. $1 int, $2 int.\nSELECT $1, $2", "-- Why. $1 int.\nSELECT $1, $2"),
+        (rules.unclear_query, "-- Why.\nSELECT 1", "-- Why.\n-- And more.\nSELECT 1"),
+        (rules.unclear_blocks, BLOCKS, BLOCKS.replace("name: b", "name: a")),
+        (rules.unclear_blocks, BLOCKS, BLOCKS.replace("name: b", "name: b, for c")),
+        (rules.unclear_blocks, BLOCKS, BLOCKS.replace("-- name: b", "  --name: b")),
+        (rules.unclear_blocks, BLOCKS, BLOCKS.removeprefix("-- Who.\n\n")),
+        (rules.hidden_queries, USE, USE.replace('"a"', "a")),
+        (rules.hidden_queries, USE, USE.replace('"b"', 'f"{b}"')),
+        (rules.hidden_queries, USE.replace('"a", "b")', "a, b)  # house: c names them"), USE.replace(', "b"', "")),
+        (rules.hidden_queries, USE.replace("dispatcher.pg", "a"), USE.replace('"a", "b"', "*names")),
+    ],
+)
+def test_rule_accepts_good_and_rejects_bad_source(rule: Callable[[str], rules.Faults], good: str, bad: str) -> None:
+    assert list(rule(good)) == []
+    assert list(rule(bad))
+
+
+def test_uses_of_statements_are_found() -> None:
+    assert rules.queries_used(USE) == {("b", "a")}
+    assert rules.queries_used(USE.replace("query", "other")) == set()
+    assert rules.queries_used(USE.replace("import query", "import blocks")) == set()
+
+
+def test_no_body_of_a_function_changes_with_a_setting_of_its_session() -> None:
+    """With `standard_conforming_strings = off` a backslash in a plain literal means another text than in E'…'."""
+    functions = sorted((ROOT / "sql" / "functions").glob("*.sql"))
+    assert functions
+    assert [f"{path.name}: {one}" for path in functions for one in backslashes(path.read_text(encoding="utf-8"))] == []
+
+
+def backslashes(text: str) -> list[str]:
+    plain = re.sub(r"E'(?:[^']|'')*'|--.*", "", text)
+    return [line.strip() for line in plain.splitlines() if "\\" in line]
+
+
+def test_backslash_is_found_in_a_plain_literal_alone() -> None:
+    assert backslashes("SELECT E'\\\\.' -- a \\ here") == []
+    assert backslashes("SELECT '\\.'") == ["SELECT '\\.'"]

@@ -1,0 +1,170 @@
+"""`dispatcher adopt`: files in, templates and a list out. What each field becomes is in tests/unit/test_adoption.py."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatcher.commands.adopt import written
+from dispatcher.commands.adoption import Statement
+from dispatcher.jobs.catalog import read_file
+from dispatcher.jobs.template_text import write_document
+from dispatcher.jobs.templates import Template
+from tests.integration.test_cli import COULD_NOT, DONE, WRONG, dispatcher
+from tests.rig.corpus import CORPUS, alone, cron_job, job, manifest
+from tests.rig.pages import ADOPTING, read_page
+from tests.rig.postgres import Database
+from tests.rig.postgres_fixtures import one_database
+
+database = one_database
+CONFIG: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+
+
+def given(folder: Path, *documents: dict[str, Any], name: str = "work.yaml") -> Path:
+    file = folder / name
+    file.write_text("---\n".join(map(write_document, documents)))
+    return file
+
+
+async def test_each_document_becomes_a_template_beside_a_list(tmp_path: Path) -> None:
+    file, out = given(tmp_path, job(backoffLimit=2), CONFIG, cron_job()), tmp_path / "new" / "templates"
+    answer = await dispatcher("adopt", str(file), "--out", str(out))
+    assert (answer.status, answer.err) == (COULD_NOT, ""), "who inserts at three at night is left to a person"
+    assert sorted(one.name for one in out.iterdir()) == ["load.yaml", "nightly.yaml"]
+    assert all(isinstance(read_file(one), Template) for one in out.iterdir())
+    lines = answer.out.splitlines()
+    assert lines[0] == f"{file}:1: Job load → {out}/load.yaml"
+    assert "  translated  spec.backoffLimit: dispatcher.internal/max-failures: 3" in lines
+    assert "  left out    ConfigMap c is no work: kubectl apply it as it is" in lines
+    assert lines[-2:] == ["  SQL:", "  INSERT INTO dispatch.tasks (template) VALUES ('nightly');"]
+
+
+async def test_job_that_leaves_nothing_to_decide_is_done(tmp_path: Path) -> None:
+    answer = await dispatcher("adopt", str(given(tmp_path, job())), "--out", str(tmp_path / "t"))
+    assert (answer.status, answer.err) == (DONE, "")
+
+
+async def test_check_writes_nothing(tmp_path: Path) -> None:
+    answer = await dispatcher("adopt", str(given(tmp_path, job())), "--check", "--out", str(tmp_path / "t"))
+    assert (answer.status, (tmp_path / "t").exists()) == (DONE, False)
+    assert "→" not in answer.out
+
+
+async def test_file_that_is_there_stays(tmp_path: Path) -> None:
+    file, out = given(tmp_path, job()), tmp_path / "t"
+    out.mkdir()
+    (out / "load.yaml").write_text("mine")
+    answer = await dispatcher("adopt", str(file), "--out", str(out))
+    assert (answer.status, (out / "load.yaml").read_text()) == (COULD_NOT, "mine")
+    assert "load.yaml exists, and stays as it is" in answer.out
+
+
+async def test_folder_is_read_and_equal_names_get_numbers(tmp_path: Path) -> None:
+    given(tmp_path, job(completions=2), name="a.yaml")
+    given(tmp_path, {"apiVersion": "v1", "kind": "List", "items": [alone(), job(completions=3)]}, name="b.yml")
+    (tmp_path / "c.txt").write_text("no manifest")
+    answer = await dispatcher("adopt", str(tmp_path), "--out", str(tmp_path / "t"))
+    assert sorted(one.name for one in (tmp_path / "t").iterdir()) == ["alone.yaml", "load-2.yaml", "load.yaml"]
+    assert "SELECT 'load-2' FROM generate_series(1, 3) AS n;" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("kind: Job\nspec: {{ .Values.spec }}\n", 2, "a key must be a text"),
+        ("kind: Job\n\tx: 1\n", 2, "a tab: YAML indents by spaces"),
+        ("- a\n", 1, "the document is not an object"),
+        ("kind: Job\nkind: Pod\n", 2, "stands twice"),
+    ],
+)
+async def test_text_that_is_no_manifest_is_told_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    answer = await dispatcher("adopt", str(file), "--out", str(tmp_path / "t"))
+    assert (answer.status, (tmp_path / "t").exists()) == (COULD_NOT, False)
+    assert answer.out.startswith(f"{file}:{line}: no manifest")
+    assert words in answer.out
+
+
+async def test_metadata_that_is_no_object_is_no_traceback(tmp_path: Path) -> None:
+    answer = await dispatcher("adopt", str(given(tmp_path, {"kind": "Job", "metadata": "x", "spec": 3})), "--check")
+    assert (answer.status, answer.err) == (COULD_NOT, "")
+
+
+async def test_what_the_dispatcher_would_refuse_is_told(tmp_path: Path) -> None:
+    spoilt = job()
+    spoilt["spec"]["template"]["spec"]["containers"][0]["imag"] = spoilt["spec"]["template"]["spec"]["containers"][
+        0
+    ].pop("image")
+    answer = await dispatcher("adopt", str(given(tmp_path, spoilt)), "--check")
+    assert answer.status == COULD_NOT
+    assert "  refused     spec.template.spec.containers[0].imag is no field of Kubernetes: is it image?" in answer.out
+
+
+async def test_names_of_a_file_reach_no_terminal_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text('kind: Job\nmetadata: {name: "a\\e[2Jb\\nc"}\nspec: {"odd\\e[0m": 1}\n')
+    answer = await dispatcher("adopt", str(file), "--check")
+    assert (answer.status, "\x1b" in answer.out + answer.err) == (COULD_NOT, False)
+
+
+async def test_answer_as_json(tmp_path: Path) -> None:
+    answer = await dispatcher("adopt", str(given(tmp_path, job(), CONFIG)), "--check", "--json")
+    first, second = json.loads(answer.out)
+    assert (first["what"], first["line"], second["what"]) == ("Job load", 1, "ConfigMap c")
+    assert ["moved", "metadata.name", "the name of the template"] in first["fields"]
+
+
+async def test_folder_without_manifests_is_wrong(tmp_path: Path) -> None:
+    answer = await dispatcher("adopt", str(tmp_path))
+    assert (answer.status, "no file here ends in .yaml" in answer.err) == (WRONG, True)
+
+
+async def test_whole_corpus_is_adopted_at_once(tmp_path: Path) -> None:
+    file = given(tmp_path, *map(manifest, CORPUS))
+    answer = await dispatcher("adopt", str(file), "--out", str(tmp_path / "t"))
+    assert (answer.status, "refused" in answer.out) == (COULD_NOT, False)
+    assert all(isinstance(read_file(one), Template) for one in (tmp_path / "t").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "rows"),
+    [
+        ("rows", {"count": 3}, 3), ("indexed_rows", {"count": 4}, 4), ("again", {}, 1), ("one_at_a_time", {}, 1),
+        ("row", {"queue": "default"}, 1),
+    ],
+)  # fmt: skip
+async def test_statements_insert_rows(database: Database, file: str, values: dict[str, str | int], rows: int) -> None:
+    team, template = await database.session("team_a"), file.replace("_", "-")
+    for _ in range(2):
+        await team.execute(written(Statement(file, values), template))
+    found = await team.fetch("SELECT env FROM dispatch.tasks WHERE template = $1 ORDER BY id", template)
+    assert len(found) == (1 if file == "one_at_a_time" else 2 * rows)
+    if file == "indexed_rows":
+        assert [one["env"] for one in found[:4]] == [{"JOB_COMPLETION_INDEX": str(n)} for n in range(4)]
+
+
+async def test_queue_is_made_by_an_operator(database: Database) -> None:
+    operator = await database.session("operator")
+    await operator.execute(written(Statement("queue", {"queue": "scaled", "count": 20}), "t"))
+    assert await operator.fetchval("SELECT max_jobs FROM dispatch.queues WHERE name = 'scaled'") == 20
+
+
+def test_texts_in_statements_are_quoted() -> None:
+    assert written(Statement("again", {}), "o'brien").endswith("VALUES ('o''brien');")
+
+
+async def test_page_shows_what_the_command_says(tmp_path: Path, database: Database) -> None:
+    text = read_page(ADOPTING)
+    blocks = {kind: re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("yaml", "text", "sql")}
+    file = tmp_path / "nightly.yaml"
+    file.write_text(blocks["yaml"][0])
+    answer = await dispatcher("adopt", str(file), "--out", str(tmp_path / "templates"))
+    assert [line for line in blocks["text"][0].splitlines() if line not in answer.out.splitlines()] == []
+    assert f"  {blocks['sql'][0].strip()}" in answer.out.splitlines()
+    queue, *rows = [statement for block in reversed(blocks["sql"]) for statement in block.strip().splitlines()]
+    await (await database.session("operator")).execute(queue)
+    for statement in rows:
+        await (await database.session("team_a")).execute(statement)

@@ -1,0 +1,95 @@
+"""Templates that cannot be read for a moment: what was read before stays, and whose turn it is follows the fault."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dispatcher.jobs.catalog import Catalog
+from dispatcher.jobs.templates import Template
+from dispatcher.model.launches import Offer
+from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.settings.definition import JobSettings
+from dispatcher.views.reasons import Turn, advice_of
+from tests.rig.builders import a_kind
+
+GOOD = """
+apiVersion: batch/v1
+kind: Job
+spec: {template: {spec: {containers: [{name: task, image: "x:1"}]}}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "default.yaml").write_text(GOOD)
+    (tmp_path / "other.yaml").write_text(GOOD)
+    return tmp_path
+
+
+@pytest.fixture
+def not_root() -> Iterator[None]:
+    """Root reads every file, so it is somebody else for a while."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def catalog_of(folder: Path) -> Catalog:
+    catalog = Catalog(JobSettings(templates_dir=str(folder)), frozenset())
+    catalog.refresh()
+    return catalog
+
+
+def test_folder_that_is_away_leaves_the_templates_and_is_told(folder: Path) -> None:
+    catalog = catalog_of(folder)
+    folder.rename(folder.with_name("away"))
+    assert catalog.refresh() is False
+    assert (sorted(catalog.templates), "TEMPLATES_DIR" in catalog.fault) == (["default", "other"], True)
+    assert isinstance(catalog.offer(a_kind(digest=b"1", template="default")), Offer)
+    held = catalog.offer(a_kind(digest=b"2", template="newer"))
+    assert isinstance(held, Hold)
+    assert (held.reason, advice_of(held).whose_turn) == (HoldReason.UNKNOWN_TEMPLATE, Turn.OPERATOR)
+    folder.with_name("away").rename(folder)
+    catalog.refresh()
+    held = catalog.offer(a_kind(digest=b"2", template="newer"))
+    assert isinstance(held, Hold)
+    assert (catalog.fault, advice_of(held).whose_turn) == ("", Turn.SUBMITTER)
+
+
+def test_folder_that_was_never_there_is_the_operators(tmp_path: Path) -> None:
+    held = catalog_of(tmp_path / "none").offer(a_kind())
+    assert isinstance(held, Hold)
+    assert "No such file" in held.detail
+    assert advice_of(held).whose_turn is Turn.OPERATOR
+
+
+def test_file_that_cannot_be_read_is_read_again_without_a_touch(folder: Path, not_root: None) -> None:
+    os.seteuid(os.getuid())
+    for path in (folder, *folder.parents[:3]):
+        path.chmod(0o755)
+    (folder / "default.yaml").chmod(0)
+    (folder / "other.yaml").chmod(0o644)
+    stamp = (folder / "default.yaml").stat().st_mtime_ns
+    os.seteuid(65534 if os.getuid() == 0 else os.getuid())
+    catalog = catalog_of(folder)
+    held = catalog.offer(a_kind(template="default"))
+    assert isinstance(held, Hold)
+    assert (held.reason, advice_of(held).whose_turn) == (HoldReason.INVALID_TEMPLATE, Turn.OPERATOR)
+    assert isinstance(catalog.templates["other"], Template)
+    os.seteuid(os.getuid())
+    (folder / "default.yaml").chmod(0o644)
+    assert (folder / "default.yaml").stat().st_mtime_ns == stamp
+    assert catalog.refresh()
+    assert isinstance(catalog.templates["default"], Template)
+    (folder / "default.yaml").chmod(0)
+    os.seteuid(65534 if os.getuid() == 0 else os.getuid())
+    (folder / "other.yaml").parent.stat()
+    assert isinstance(catalog.templates["default"], Template)
+    assert catalog.refresh() is False

@@ -1,0 +1,50 @@
+"""A snapshot that a login keeps, on a real server: no dead row goes, and every login of ours can see whose it is."""
+
+import pytest
+
+from dispatcher.doctor.finding import FindingState
+from dispatcher.pg.tasks import Closings
+from tests.controlplane.waiting import wait_for
+from tests.integration.doctoring_database import findings
+from tests.rig.postgres import Database
+
+DEAD = """
+    INSERT INTO dispatch_private.tasks (submitted_by, kind, status)
+    SELECT 'team_a', '\\x00', 'cancelled' FROM generate_series(1, 30000);
+    DELETE FROM dispatch_private.tasks
+"""
+
+
+@pytest.mark.slow
+async def test_session_with_an_old_snapshot_is_named(database: Database) -> None:
+    admin, holder = await database.session("admin"), await database.connect("team_b")
+    holding = holder.transaction(isolation="repeatable_read", readonly=True)
+    await holding.start()
+    await holder.fetchval("SELECT count(*) FROM dispatch.tasks")
+    pid = holder.get_server_pid()
+    await admin.execute(DEAD)
+    for _ in range(120):
+        await admin.execute("SELECT pg_current_xact_id()")
+    await admin.execute("VACUUM dispatch_private.tasks")
+
+    async def is_named() -> bool:
+        found = {one.what: one for one in await findings(database.url("reader"))}["OldSnapshot"]
+        is_his = (found.where, "team_b has a snapshot" in found.message) == (f"session {pid}", True)
+        return found.state is FindingState.WARNING and is_his and f"pg_terminate_backend({pid})" in found.mend
+
+    await wait_for(is_named, "the session is named", 30)
+    (warned,) = [one for one in await findings(database.url("reader")) if one.state is FindingState.WARNING]
+    assert warned.what == "OldSnapshot"
+    calls = Closings(lambda: database.url("janitor"))
+    assert (pid, "team_b") in [one[:2] for one in await calls.snapshots()]
+    await holding.rollback()
+    await admin.execute("VACUUM dispatch_private.tasks")
+    assert (pid, "team_b") not in [one[:2] for one in await calls.snapshots()]
+    await calls.close()
+
+    async def is_over() -> bool:
+        return {one.what: one for one in await findings(database.url("reader"))}[
+            "OldSnapshot"
+        ].state is FindingState.GOOD
+
+    await wait_for(is_over, "nothing is kept any more", 30)

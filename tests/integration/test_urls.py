@@ -1,0 +1,136 @@
+"""Every program reaches the database by the URLs that psql takes, also past a host that accepts and never answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+
+from dispatcher.model.errors import DatabaseUnfit
+from dispatcher.row_calls import NewestServer, OldPrimary
+from tests.integration.installing import psql
+from tests.integration.looking import ids, opened
+from tests.rig.execing import DONE, execute
+from tests.rig.postgres import Database, PostgresServer, url_with
+from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import insert_row
+from tests.rig.tasking import Library, either_library
+
+database, library = one_database, either_library
+HARMLESS = (
+    "connect_timeout=10", "keepalives=1", "keepalives_idle=30", "channel_binding=prefer", "gssencmode=disable",
+    "fallback_application_name=mine", "client_encoding=UTF8", "sslmode=prefer", "target_session_attrs=read-write",
+    "tcp_user_timeout=1000", "sslsni=1", "application_name=mine", "options=-c%20work_mem%3D4MB",
+    "sslcompression=0", "gssdelegation=0", "sslcertmode=allow",
+)  # fmt: skip
+UNKNOWN_TO_AN_OLD_PSQL = ("gssdelegation", "sslcertmode")
+
+
+@pytest_asyncio.fixture
+async def frozen_first(database: Database) -> AsyncIterator[str]:
+    """The URL of a task, with the host of the database behind one that accepts connections and never answers."""
+    accepted: list[asyncio.StreamWriter] = []
+    listening = await asyncio.start_server(lambda _, writer: accepted.append(writer), "127.0.0.1", 0)
+    try:
+        port = listening.sockets[0].getsockname()[1]
+        hosts = f"127.0.0.1:{port},{netloc(database.admin_url)}"
+        yield f"{url_with(database.url('task'), host=hosts)}?connect_timeout=2"
+    finally:
+        listening.close()
+        for writer in accepted:
+            writer.close()
+
+
+@pytest.mark.slow
+async def test_exec_starts_and_reports_past_a_frozen_host(database: Database, frozen_first: str) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, "true", TASK_DATABASE_URL=frozen_first)
+    assert (ended.status, await row.status()) == (DONE, "succeeded"), ended.said
+
+
+@pytest.mark.slow
+async def test_library_starts_and_reports_past_a_frozen_host(
+    library: Library, database: Database, frozen_first: str
+) -> None:
+    row, url = await insert_row(database), frozen_first
+    ended = await library.run(row, "with task() as t: t.finish(1)", TASK_DATABASE_URL=url)
+    assert (ended.status, await row.status()) == (DONE, "succeeded"), ended.said
+
+
+async def test_dispatcher_looks_past_a_frozen_host(database: Database, frozen_first: str) -> None:
+    async with opened(frozen_first) as session, session.use() as connection:
+        assert await connection.fetchval("SELECT 1") == 1
+
+
+@pytest.mark.parametrize("parameter", HARMLESS)
+async def test_url_that_psql_takes_is_taken(database: Database, parameter: str) -> None:
+    if not parameter.startswith(UNKNOWN_TO_AN_OLD_PSQL):
+        assert (await psql(f"{database.url('reader')}?{parameter}", "SELECT 1"))[-1] == "1"
+    async with opened(f"{database.url('reader')}?{parameter}") as session:
+        assert await ids(session) == []
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "channel_binding=require",
+        "sslrootcert=/nowhere/ca.crt",
+        "connect_timeout=soon",
+        "pgbouncer=true",
+        "sslmode=verify_full",
+        "sslmode=verify-full",
+    ],
+)
+async def test_parameter_that_cannot_be_honoured_is_named(library: Library, database: Database, parameter: str) -> None:
+    name = parameter.partition("=")[0]
+    async with opened(f"{database.url('reader')}?{parameter}") as session:
+        with pytest.raises(DatabaseUnfit, match=f"DATABASE_URL cannot be used: {name}"):
+            await ids(session)
+    row = await insert_row(database)
+    ended = await execute(row, "true", TASK_DATABASE_URL=f"{database.url('task')}?{parameter}")
+    assert f"TASK_DATABASE_URL cannot be used: {name}" in ended.said
+    assert await row.status() == "waiting"
+
+
+async def test_report_goes_to_no_server_that_was_overtaken(
+    postgres: PostgresServer, library: Library, database: Database
+) -> None:
+    """The old primary lives on behind the address. It takes a report, and nobody would ever read it."""
+    row, successor = await insert_row(database), await postgres.start_standby()
+    both = url_with(database.url("task"), host=f"{netloc(successor.url(database))},{netloc(database.admin_url)}")
+    body = f"""
+        with quick() as t:
+            say("begun"); sys.stdin.readline()
+            t._database = t._database._replace(url={both!r})
+            waits(lambda: t._database.newest._number == 2)
+            t._database = t._database._replace(url={database.url("task")!r})
+            t._deadline = __import__("time").monotonic()
+            t.finish(1)
+    """
+    try:
+        async with library.runs(row, body) as wrapper:
+            await wrapper.says("begun")
+            await successor.caught_up()
+            await successor.promote()
+            wrapper.go()
+            ended = await wrapper.has_ended(is_traced=True)
+    finally:
+        await successor.stop(immediately=True)
+    assert "this server is on timeline 1, and another one has been on 2" in ended.said
+    assert await row.status() == "processing"
+
+
+def netloc(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def test_server_of_another_system_is_no_older_one() -> None:
+    newest = NewestServer()
+    newest.learn("a", 7)
+    newest.learn("b", 1)
+    newest.learn("b", 2)
+    with pytest.raises(OldPrimary):
+        newest.learn("b", 1)

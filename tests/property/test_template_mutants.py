@@ -1,0 +1,97 @@
+"""A template that somebody, helm or envsubst left odd is refused when it is read, or its Jobs can be built and judged.
+
+By default 2,000 mutants, the same each time; with `make fuzz` 100,000 others. MUTANT_SEED repeats a run that failed.
+"""
+
+import copy
+import os
+import random
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from dispatcher.jobs.catalog import bounded
+from dispatcher.jobs.env import beside_variables, named_secrets
+from dispatcher.jobs.manifest import PlacedBy
+from dispatcher.jobs.offered import offered_templates, why_unusable
+from dispatcher.jobs.row_check import judge_kind
+from dispatcher.jobs.template_text import write_document
+from dispatcher.jobs.templates import Template, judge_template, parse_template
+from dispatcher.kube.pods import needs_of_manifest
+from dispatcher.model.caches import Pool
+from dispatcher.model.errors import TemplateError
+from dispatcher.model.launches import Offer
+from dispatcher.model.tasks import Kind
+from tests.property.profiles import IS_NIGHTLY, amount
+from tests.rig.whole_job import parent_of, paths, whole_job
+
+MUTANTS = amount(gate=500, whole=2_000, nightly=100_000)
+SEED = int(os.environ.get("MUTANT_SEED") or (random.SystemRandom().randrange(2**32) if IS_NIGHTLY else 20261127))
+OPEN = {
+    "row-may-set": "env,image,command,args,cpu,memory,private_machine,special_machine", "max-cpu": "8",
+    "max-memory": "16Gi", "images": "*", "machines": "*", "max-seconds": "600",
+}  # fmt: skip
+ODD: tuple[Any, ...] = (
+    None, "", " ", "x", "64MB", "-1", "1e400", 0, -1, 1.5, 2**70, True, [], [None], [[]], [{}], {}, {"": None},
+    {"name": "task"}, {"x": {"y": []}}, "\0", "\ud800", "a" * 300,
+)  # fmt: skip
+KINDS = [
+    Kind(b"", "t", None, {}, frozenset(), frozenset()),
+    Kind(b"", "t", 5, {"cpu": "1", "memory": "1Gi"}, frozenset({"cpu", "memory", "args"}), frozenset({"A", "LD_X"})),
+    Kind(b"", "t", None, {"image": "i", "private_machine": "p"}, frozenset({"image", "private_machine"}), frozenset()),
+]
+PLACED_BY = PlacedBy(pool_of=lambda spec: Pool("pool", "p", is_private=True) if "private_machine" in spec else None)
+
+
+def mutant(rng: random.Random) -> dict[str, Any]:
+    """The whole Job with one to three parts that are left out, odd, or a part from elsewhere."""
+    manifest = whole_job()
+    manifest["metadata"]["annotations"] = {f"dispatcher.internal/{name}": value for name, value in OPEN.items()}
+    manifest["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        if not (places := paths(manifest)):
+            break
+        path = rng.choice(places)
+        parent = parent_of(manifest, path)
+        match rng.choice(("odd", "odd", "odd", "left out", "moved", "renamed")):
+            case "left out":
+                del parent[path[-1]]
+            case "moved":
+                other = rng.choice(places)
+                parent[path[-1]] = copy.deepcopy(parent_of(manifest, other)[other[-1]])
+            case "renamed" if isinstance(parent, dict):
+                parent[f"{path[-1]}x"] = parent.pop(path[-1])
+            case _:
+                parent[path[-1]] = copy.deepcopy(rng.choice(ODD))
+    return manifest
+
+
+def judged(template: Template) -> str:
+    """What becomes of a template that passed its checks, in all hands. Raises nothing."""
+    if why_unusable(template):
+        return "unusable"
+    template = bounded(template, 1 << 16)
+    offers = [judge_kind(kind, {"t": template}, frozenset({"P"}), PLACED_BY) for kind in KINDS]
+    msgspec.json.encode(offered_templates({"t": template}, ["P"]))
+    named_secrets(template.pod_spec), list(beside_variables(template.pod_spec)), needs_of_manifest(template.pod_spec)
+    return "offers" if any(isinstance(one, Offer) for one in offers) else "holds"
+
+
+def test_no_template_stops_anything_but_its_own_rows() -> None:
+    rng, ends = random.Random(SEED), Counter[str]()
+    for number in range(MUTANTS):
+        manifest = mutant(rng)
+        try:
+            by_text = number % 20 == 0
+            template = parse_template("t", write_document(manifest)) if by_text else judge_template("t", manifest)
+        except TemplateError as fault:
+            assert fault.faults  # noqa: PT017  # a refusal is one of two right ends
+            ends["refused"] += 1
+            continue
+        except Exception as bug:  # it is named, and raised again
+            bug.add_note(f"MUTANT_SEED={SEED}, mutant {number}: {manifest}")
+            raise
+        ends[judged(template)] += 1
+    print(f"{MUTANTS} mutants, MUTANT_SEED={SEED}: {dict(ends)}")  # noqa: T201  # the figures are the purpose
+    assert min(ends["refused"], ends["offers"]) > MUTANTS / 20

@@ -1,0 +1,255 @@
+"""Templates of other systems' manifests: what each field becomes. The API server compares them in tests/contract."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from dispatcher.commands.adoption import AdoptedField, Adoption, Did, adopt, template_name
+from dispatcher.jobs.fields import dotted
+from dispatcher.jobs.offered import why_unusable
+from dispatcher.jobs.templates import judge_template
+from dispatcher.model.launches import DOMAIN
+from tests.rig.corpus import CORPUS, alone, container, cron_job, job, manifest, pod, scaled_job, step, workflow
+from tests.rig.whole_job import parent_of, paths, whole_job
+
+
+def adopted(document: dict[str, Any]) -> Adoption:
+    found = adopt(document)
+    assert isinstance(found, list)
+    return found[0]
+
+
+def annotations(name: str) -> dict[str, str]:
+    found: dict[str, str] = adopted(manifest(name)).manifest["metadata"]["annotations"]
+    return {key.removeprefix(f"{DOMAIN}/"): value for key, value in found.items()}
+
+
+def told(document: dict[str, Any], field: str) -> list[tuple[Did, str]]:
+    return [(one.did, one.words) for one in adopted(document).fields if one.field == field]
+
+
+def test_corpus_has_sixty_manifests() -> None:
+    assert len(CORPUS) >= 60
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_what_is_adopted_is_accepted(name: str) -> None:
+    found = adopt(manifest(name))
+    assert isinstance(found, list)
+    for one in found:
+        if one.manifest:
+            assert why_unusable(judge_template(one.name, one.manifest)) == ""
+        else:
+            assert {field.did for field in one.fields} == {Did.OPEN}
+
+
+INNER = {"spec", "template", "jobTemplate", "jobTargetRef", "metadata", "labels", "annotations"}
+
+
+@pytest.mark.parametrize("name", [name for name, one in CORPUS.items() if "argoproj" not in one["apiVersion"]])
+def test_no_field_is_lost_without_a_word(name: str) -> None:
+    """Each field down to those of the Pod's spec has a word, or the object above it has one."""
+    document = manifest(name)
+    words = {field.field for field in adopted(document).fields}
+    for path in paths(document):
+        leaf = next((at for at, key in enumerate(path) if key not in INNER), None)
+        if leaf is None or leaf < len(path) - 1 or path[0] in {"apiVersion", "kind", "status"}:
+            continue
+        if parent_of(document, path)[path[-1]] is not None:
+            assert words & {dotted(path), dotted(path[:-1]), f"{dotted(path)}[0]"}, (dotted(path), words)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("plain", {"max-failures": "7", "timeout-seconds": "604800", "report": "exit-code"}),
+        ("backoffLimit 0", {"max-failures": "1"}),
+        ("backoffLimit 4", {"max-failures": "5"}),
+        ("backoffLimit 500", {"max-failures": "100"}),
+        ("OnFailure", {"max-failures": "3"}),
+        ("failure policy", {"final-codes": "42", "report": "exit-code"}),
+        ("deadline", {"timeout-seconds": "7200"}),
+        ("deadline of the Pod", {"timeout-seconds": "60"}),
+        ("indexed", {"row-may-set": "env.JOB_COMPLETION_INDEX"}),
+        ("sidecar", {"container": "work"}),
+        ("cron limits", {"max-failures": "2", "timeout-seconds": "600"}),
+        ("scaled limits", {"max-failures": "5", "timeout-seconds": "600"}),
+        ("Pod", {"max-failures": "1"}),
+        ("Pod that restarts", {"max-failures": "100"}),
+        ("Pod of CI", {"timeout-seconds": "3600"}),
+        ("Airflow", {"container": "base"}),
+        ("step retries", {"max-failures": "4", "timeout-seconds": "60"}),
+        ("parameters", {"row-may-set": "env.IN_FILE,env.MODE,env.X"}),
+    ],
+)
+def test_what_a_manifest_says_becomes_an_annotation(name: str, expected: dict[str, str]) -> None:
+    assert annotations(name) == annotations(name) | expected
+
+
+def rule(action: str, operator: str, *values: int, **more: str) -> dict[str, Any]:
+    return {"action": action, "onExitCodes": {"operator": operator, "values": list(values), **more}}
+
+
+@pytest.mark.parametrize(
+    ("rules", "codes"),
+    [
+        ([rule("FailJob", "In", 3, 1, 2, 64)], "1-3,64"),
+        ([rule("FailJob", "NotIn", 0, 75, 100)], "1-74,76-99,101-255"),
+        ([rule("Count", "In", 2), rule("FailJob", "In", 1, 2, 3)], "1,3"),
+        ([rule("FailJob", "In", 1), rule("Count", "NotIn", 0)], "1"),
+        ([rule("FailJob", "In", 1, containerName="work")], "1"),
+        ([rule("FailJob", "In", 1, containerName="beside")], None),
+        ([rule("Ignore", "In", 1)], None),
+        ([rule("Count", "In", 1)], None),
+        ([rule("Ignore", "In", 75), rule("FailJob", "NotIn", 0)], "1-74,76-255"),
+        ([rule("FailIndex", "In", 1), rule("FailJob", "In", 1, 2)], "2"),
+        ([{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}], None),
+        ([{"action": "FailJob", "onExitCodes": {"operator": "In", "values": "1"}}], None),
+        ([{"action": "FailJob"}, 7, None], None),
+    ],
+)
+def test_rules_of_exit_codes_become_final_codes(rules: list[Any], codes: str | None) -> None:
+    made = adopted(job(podFailurePolicy={"rules": rules}))
+    assert made.manifest["metadata"]["annotations"].get("dispatcher.internal/final-codes") == codes
+    judge_template("a", made.manifest)
+
+
+@pytest.mark.parametrize(
+    ("given", "did", "words"),
+    [
+        (rule("Ignore", "In", 1), Did.OPEN, "every failure counts here"),
+        (rule("FailIndex", "In", 1), Did.OPEN, "every failure counts here"),
+        (rule("FailJob", "In", 1, containerName="beside"), Did.OPEN, "the task's container"),
+        ({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}, Did.LEFT_OUT, "it is so anyway"),
+        ({"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]}, Did.OPEN, "no failure here"),
+        ({"action": "Ignore", "onPodConditions": [{"type": "Odd"}]}, Did.OPEN, "are not read"),
+    ],
+)
+def test_rule_without_a_like_is_told(given: dict[str, Any], did: Did, words: str) -> None:
+    ((found, said),) = told(job(podFailurePolicy={"rules": [given]}), "spec.podFailurePolicy.rules[0]")
+    assert found is did
+    assert words in said
+
+
+def test_policy_of_a_command_of_exec_is_left_to_its_options() -> None:
+    spec = pod(container(command=["dispatcher", "exec", "--", "run"]))
+    found = told(job(spec, podFailurePolicy={"rules": [rule("FailJob", "In", 1)]}), "spec.podFailurePolicy.rules[0]")
+    assert found == [(Did.OPEN, "`dispatcher exec --final CODES` says which statuses end the row")]
+
+
+def test_parameters_of_a_workflow_become_variables_of_the_row() -> None:
+    task = adopted(manifest("parameters")).manifest["spec"]["template"]["spec"]["containers"][0]
+    assert task == {"name": "task", "image": "a:1", "command": ["run"], "args": ["$(IN_FILE)", "--x=$(X)"]}
+    half = step(container={"image": "a", "args": ["{{inputs.parameters.task-id}}"], "env": [
+        {"name": "U", "value": "http://{{inputs.parameters.host}}"}]})  # fmt: skip
+    made = adopted(workflow(half))
+    assert made.manifest["spec"]["template"]["spec"]["containers"][0]["args"] == ["$(PARAMETER_TASK_ID)"]
+    assert [one.field for one in made.fields if one.did is Did.OPEN] == ["spec.templates[0].container.env[0]"]
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "did", "words"),
+    [
+        (job(suspend=True), "spec.suspend", Did.OPEN, "paused_until"),
+        (job(managedBy="x/y"), "spec.managedBy", Did.OPEN, "other controllers"),
+        (job(successPolicy={}), "spec.successPolicy", Did.OPEN, "batch"),
+        (job(newField=1), "spec.newField", Did.OPEN, "not known here"),
+        (job(completions=5, parallelism=2), "spec.completions", Did.OPEN, "one row for each of the 5"),
+        (job(completions=5, parallelism=2), "spec.parallelism", Did.OPEN, "max_jobs 2"),
+        (job(completions="5"), "spec.completions", Did.OPEN, "no whole number"),
+        (job(backoffLimit="5"), "spec.backoffLimit", Did.OPEN, "no whole number"),
+        (job(pod(beside=({"name": "b", "image": "b"},))), "spec.template.spec.containers", Did.OPEN, "is work the one"),
+        (job(pod(schedulerName="v")), "spec.template.spec.schedulerName", Did.KEPT, "SCHEDULER_NAME"),
+        (
+            job(pod(container(env=[{"name": "TASK_ID", "value": "x"}]))),
+            "spec.template.spec.containers[0].env[0]", Did.OPEN, "give it another one",
+        ),
+        (cron_job(concurrencyPolicy="Replace"), "spec.concurrencyPolicy", Did.OPEN, "dedupe_key"),
+        (cron_job(concurrencyPolicy="Forbid"), "spec.concurrencyPolicy", Did.TRANSLATED, "dedupe_key"),
+        (cron_job(timeZone="Europe/Vienna"), "spec.schedule", Did.OPEN, "0 3 * * * in Europe/Vienna"),
+        (scaled_job(), "spec.triggers[0]", Did.OPEN, "rabbitmq"),
+        (alone(pod(container(name="base"))), "spec.containers", Did.OPEN, "spec.args of a row"),
+        (workflow(step(when="x")), "spec.templates[0].when", Did.OPEN, "no like here"),
+    ],
+)  # fmt: skip
+def test_what_is_left_to_a_person_or_kept_is_told(document: dict[str, Any], field: str, did: Did, words: str) -> None:
+    assert [one for one in told(document, field) if one[0] is did and words in one[1]], adopted(document).fields
+
+
+@pytest.mark.parametrize(
+    ("name", "statements"),
+    [
+        ("completions", [("rows", {"template": "load", "count": 5})]),
+        ("indexed", [("indexed_rows", {"template": "load", "count": 4})]),
+        ("cron forbids", [("one_at_a_time", {"template": "nightly"})]),
+        ("cron", [("again", {"template": "nightly"})]),
+        (
+            "scaled cap",
+            [("queue", {"queue": "scaled", "count": 20}), ("row", {"queue": "scaled", "template": "scaled"})],
+        ),
+        ("scaled", [("row", {"queue": "default", "template": "scaled"})]),
+        ("plain", []),
+    ],
+)
+def test_rows_to_insert_are_shown(name: str, statements: list[tuple[str, dict[str, object]]]) -> None:
+    assert [(one.file, one.values) for one in adopted(manifest(name)).statements] == statements
+
+
+@pytest.mark.parametrize(
+    ("words", "reports"),
+    [
+        ({"command": ["dispatcher", "exec", "--", "x"]}, True),
+        ({"args": ["python3", "-m", "dispatcher", "exec"]}, True),
+        ({"env": [{"name": "TASK_DATABASE_URL", "value": "x"}]}, True),
+        ({}, False),
+    ],
+)
+def test_container_that_can_report_needs_no_exit_code(words: dict[str, Any], reports: bool) -> None:
+    made = adopted(job(pod({"name": "w", "image": "i", **words}))).manifest["metadata"]["annotations"]
+    assert (f"{DOMAIN}/report" not in made) is reports
+
+
+def test_own_annotations_of_a_template_stay() -> None:
+    made = adopted(job(meta={"annotations": {f"{DOMAIN}/report": "sql", f"{DOMAIN}/identity": "x"}})).manifest
+    assert made["metadata"]["annotations"][f"{DOMAIN}/report"] == "sql"
+    assert f"{DOMAIN}/identity" not in made["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("Load_Data.v2", "load-data-v2"), ("a" * 100, "a" * 63), ("--", "template"), ("nightly report", "nightly-report")],
+)
+def test_name_of_a_template_is_one_that_the_dispatcher_reads(name: str, expected: str) -> None:
+    assert template_name(name) == expected
+
+
+def test_what_is_no_work_is_left_out() -> None:
+    assert (
+        adopt({"kind": "ConfigMap", "metadata": {"name": "c"}}) == "ConfigMap c is no work: kubectl apply it as it is"
+    )
+    assert str(adopt({})).startswith("None None is no work")
+
+
+ODD: list[Any] = [None, "", "x", 3, True, [], [None], [3], {}, {"x": 3}, [{}], [[]]]
+
+
+@pytest.mark.parametrize(
+    "name", ["indexed", "sidecar", "own name in env", "cron limits", "scaled cap", "Airflow", "parameters"]
+)
+def test_odd_manifest_raises_nothing(name: str) -> None:
+    for path in paths(manifest(name)):
+        for odd in ODD:
+            document = manifest(name)
+            parent_of(document, path)[path[-1]] = copy.deepcopy(odd)
+            found = adopt(document)
+            assert isinstance(found, str | list)
+
+
+def test_whole_job_keeps_its_pod() -> None:
+    document = whole_job()
+    made = adopted(document)
+    kept = made.manifest["spec"]["template"]["spec"]
+    theirs = {key: value for key, value in document["spec"]["template"]["spec"].items() if key != "restartPolicy"}
+    assert kept == theirs
+    assert AdoptedField(Did.KEPT, "spec.template.spec.volumes") in made.fields

@@ -1,0 +1,163 @@
+"""A URL of libpq is read: its hosts, its times, and what each of its parameters asks for."""
+
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dispatcher.dial import (
+    ASKS_NOTHING,
+    CONNECT_SECONDS,
+    FROM_ENV,
+    LONGEST_CONNECT_SECONDS,
+    PASSED_OVER,
+    UnreadableUrl,
+    ways_of,
+)  # fmt: skip
+
+OF_THE_DRIVER = {
+    "dbname", "user", "password", "passfile", "sslmode", "sslcert", "sslkey", "sslrootcert", "sslnegotiation", "sslcrl",
+    "sslpassword", "ssl_min_protocol_version", "ssl_max_protocol_version", "krbsrvname", "gsslib", "service", "options",
+    "application_name",
+}  # fmt: skip
+READ_HERE = {"host", "port", "connect_timeout", "load_balance_hosts"}
+
+
+def hosts(url: str | None, **env: str) -> list[tuple[str | None, int | None]]:
+    return [(way.host, way.port) for way in ways_of(url, env)]
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("postgresql://u:p@a/db", [("a", None)]),
+        ("postgres://u:p@a:1,b:2/db", [("a", 1), ("b", 2)]),
+        ("postgresql://u@[::1]:5433,10.0.0.1/db", [("::1", 5433), ("10.0.0.1", None)]),
+        ("postgresql://a,b?port=7", [("a", 7), ("b", 7)]),
+        ("postgresql:///db?host=a,b&port=1,2", [("a", 1), ("b", 2)]),
+        ("postgresql://%2Frun%2Fpostgresql:5433/db", [("/run/postgresql", 5433)]),
+        ("postgresql:///db?host=/run/postgresql", [("/run/postgresql", None)]),
+        ("postgresql://", [(None, None)]),
+    ],
+)
+def test_hosts_of_a_url_are_tried_one_by_one(url: str, found: list[tuple[str | None, int | None]]) -> None:
+    assert hosts(url) == found
+
+
+def test_variables_of_libpq_name_hosts_too() -> None:
+    assert hosts(None, PGHOST="a,b", PGPORT="1,2") == [("a", 1), ("b", 2)]
+    assert hosts("postgresql://c/db", PGHOST="a,b", PGPORT="7") == [("c", 7)]
+    with pytest.raises(UnreadableUrl, match="channel_binding=require is not supported"):
+        hosts(None, PGCHANNELBINDING="require")
+
+
+def test_every_parameter_of_libpq_is_honoured_passed_over_or_refused_by_name() -> None:
+    """The list is that of the libpq of this machine. A newer one has more."""
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    placed = [*OF_THE_DRIVER, *READ_HERE, *PASSED_OVER, *ASKS_NOTHING]
+    assert known - set(placed) - {"authtype", "tty", "sslcompression", "requiressl"} == set()
+    assert len(placed) == len(set(placed))
+    assert set(FROM_ENV.values()) <= set(placed)
+
+
+@pytest.mark.parametrize("name", sorted(ASKS_NOTHING))
+def test_demand_that_cannot_be_met_is_refused_by_its_name(name: str) -> None:
+    with pytest.raises(UnreadableUrl, match=f"^{name}.*is not supported. Take it out"):
+        ways_of(f"postgresql://u@a/db?{name}=require", {})
+    for harmless in ASKS_NOTHING[name]:
+        assert "?" not in ways_of(f"postgresql://u@a/db?{name}={harmless}", {})[0].dsn
+
+
+@pytest.mark.parametrize("name", sorted(PASSED_OVER))
+def test_parameter_without_a_meaning_does_not_reach_the_server(name: str) -> None:
+    assert ways_of(f"postgresql://u@a/db?{name}=1", {})[0].dsn == "postgresql://u@/db"
+
+
+def test_other_parameters_reach_the_driver() -> None:
+    (way,) = ways_of("postgresql://u@a/db?sslmode=require&options=-c%20work_mem%3D4MB&application_name=", {})
+    assert way.dsn == "postgresql://u@/db?sslmode=require&options=-c%20work_mem%3D4MB"
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("", CONNECT_SECONDS),
+        ("0", CONNECT_SECONDS),
+        ("-1", CONNECT_SECONDS),
+        ("9", 9),
+        ("999", LONGEST_CONNECT_SECONDS),
+    ],
+)
+def test_each_host_has_its_own_time(written: str, seconds: float) -> None:
+    assert [way.seconds for way in ways_of(f"postgresql://a,b/db?connect_timeout={written}", {})] == [seconds] * 2
+
+
+def test_hosts_may_be_tried_in_any_order() -> None:
+    orders = {tuple(hosts("postgresql://a,b/db?load_balance_hosts=random")) for _ in range(200)}
+    assert len(orders) == 2
+
+
+def test_certificates_of_the_machine_may_be_named() -> None:
+    (way,) = ways_of("postgresql://a/db?sslrootcert=system&sslmode=verify-full", {})
+    assert (way.dsn, way.has_public_roots) == ("postgresql:///db", True)
+
+
+@pytest.mark.parametrize("name", ["sslrootcert", "sslcert", "sslkey", "sslcrl"])
+def test_faulty_file_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UnreadableUrl, match=f"{name}=.*/none cannot be read: No such file"):
+        ways_of(f"postgresql://a/db?{name}={tmp_path / 'none'}", {})
+    (tmp_path / "empty").touch()
+    with pytest.raises(UnreadableUrl, match=f"{name}=.*/empty holds nothing in PEM form"):
+        ways_of(f"postgresql://a/db?{name}={tmp_path / 'empty'}", {})
+    assert ways_of(f"postgresql://a/db?sslmode=disable&{name}={tmp_path / 'none'}", {})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "hush", "mysql://u:hush@a/db", "postgresql://u:12/hush@a/db", "postgresql://u:hu?sh=hush@a/db",
+        "postgresql://u:12?channel_binding=hush@a/db", "postgresql://u:12?connect_timeout=hush@a/db",
+        "postgresql://u:12?sslcert=/hush@a/db", "postgresql://u:hush,hush,hush/db?port=1,2",
+    ],
+)  # fmt: skip
+def test_no_message_has_a_part_of_the_password(url: str) -> None:
+    with pytest.raises(UnreadableUrl) as caught:
+        ways_of(url, {})
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("sslmode=verify_full", "sslmode=verify_full is none of disable, allow"),
+        ("sslmode=verify-full", "sslmode=verify-full needs sslrootcert=FILE, or sslrootcert=system"),
+        ("ssl_min_protocol_version=TLSv1.9", "ssl_min_protocol_version=TLSv1.9 is none of TLSv1, "),
+        ("load_balance_hosts=bogus", "load_balance_hosts=bogus is none of disable, random"),
+        ("sslnegotiation=bogus", "sslnegotiation=bogus is none of postgres, direct"),
+        ("sslnegotiation=direct", "sslnegotiation=direct needs sslmode=require"),
+        ("port=99999", "port 99999 is not from 1 to 65535"),
+    ],
+)
+def test_parameter_with_a_wrong_word_is_named(query: str, told: str) -> None:
+    with pytest.raises(UnreadableUrl, match=re.escape(told)):
+        ways_of(f"postgresql://u@a/db?{query}", {"HOME": "/nonexistent"})
+
+
+def test_variable_of_libpq_is_judged_as_its_parameter_is() -> None:
+    with pytest.raises(UnreadableUrl, match="sslmode=verify-ca needs sslrootcert"):
+        ways_of("postgresql://u@a/db", {"HOME": "/nonexistent", "PGSSLMODE": "verify-ca"})
+
+
+@pytest.mark.parametrize(
+    ("url", "dsn", "login"),
+    [
+        ("postgresql://u:p#q@a/db", "postgresql://u:p%23q@/db", {}),
+        ("postgresql://u:p[q]@a/db", "postgresql://u:p%5Bq%5D@/db", {}),
+        ("postgresql://u@a/?password=a+b%2Bc", "postgresql://u@/", {"password": "a+b+c"}),
+        ("postgresql://u@a/postgres?dbname=x&user=v", "postgresql://u@/postgres", {"database": "x", "user": "v"}),
+    ],
+)
+def test_login_and_database_are_read_as_libpq_reads_them(url: str, dsn: str, login: dict[str, str]) -> None:
+    (way,) = ways_of(url, {})
+    assert (way.dsn, way.login) == (dsn, login)

@@ -1,0 +1,164 @@
+"""The fields of a manifest. A part that is odd is a fault with its place, and never an exception of a later stage."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from dispatcher.jobs.fields import KINDS, at, dotted, field_faults, list_at, object_at
+from dispatcher.jobs.row_check import judge_kind
+from dispatcher.jobs.templates import judge_template, opening_of
+from dispatcher.model.errors import TemplateError
+from tests.rig.builders import a_kind, a_manifest
+
+ODD: list[Any] = [3, "x", True, None, [], [3], {}, {"x": 3}, {1: 2}, [[]], [{}], [None], [{"name": 3}], 0.5, "", 2**70]
+POD = ("spec", "template", "spec")
+MOUNT = {"name": "v", "mountPath": "/v"}
+IN_ZONE = [{"key": "zone", "operator": "Exists"}]
+TERMS = {"nodeSelectorTerms": [{"matchExpressions": IN_ZONE, "matchFields": IN_ZONE}]}
+PROBE = {"httpGet": {"port": 80, "httpHeaders": [{"name": "a"}]}, "periodSeconds": 5}
+FULL: dict[str, Any] = {
+    "initContainers": [{"name": "i", "image": "i", "env": [{"name": "A"}], "volumeMounts": [MOUNT],
+                        "resources": {"limits": {"cpu": 1}, "requests": {"cpu": "1"}}}],
+    "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}], "tolerations": [{"key": "k"}],
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": TERMS}},
+    "nodeSelector": {"a": "b"}, "shareProcessNamespace": False, "terminationGracePeriodSeconds": 5,
+}  # fmt: skip
+
+
+def a_full_manifest() -> dict[str, Any]:
+    container = {
+        "env": [{"name": "A", "value": "1"}],
+        "volumeMounts": [{**MOUNT}],
+        "livenessProbe": PROBE,
+        "args": ["a"],
+    }
+    manifest: dict[str, Any] = a_manifest(pod=copy.deepcopy(FULL), container=copy.deepcopy(container))
+    manifest["metadata"] |= {"labels": {"a": "b"}, "annotations": {"a": "b"}}
+    manifest["spec"]["template"]["metadata"] = {"labels": {"a": "b"}, "annotations": {"a": "b"}}
+    return manifest
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of each part of a value."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [one for key, part in parts for one in [(*path, key), *paths(part, (*path, key))]]
+
+
+def put(manifest: Any, path: tuple[Any, ...], value: object) -> None:
+    *inner, last = path
+    for step in inner:
+        manifest = manifest[step]
+    manifest[last] = value
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_odd_part_is_a_fault_or_harmless(odd: object) -> None:
+    for path in paths(a_full_manifest()):
+        manifest = a_full_manifest()
+        put(manifest, path, copy.deepcopy(odd))
+        try:
+            template = judge_template("default", manifest)
+        except TemplateError as fault:
+            assert fault.faults  # noqa: PT017  # either end is right; the rest must not raise
+            continue
+        judge_kind(a_kind(), {"default": template}, frozenset())
+
+
+def faults_with(path: tuple[Any, ...], value: object) -> list[str]:
+    manifest = a_full_manifest()
+    put(manifest, path, value)
+    return [fault.words for fault in opening_of(manifest, "default")[1]]
+
+
+TASK = (*POD, "containers", 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ((*POD, "volumMounts"), [], "spec.template.spec.volumMounts is no field of Kubernetes: is it volumes?"),
+        ((*TASK, "imag"), "x", "spec.template.spec.containers[0].imag is no field of Kubernetes: is it image?"),
+        ((*TASK, "Image"), "x", "spec.template.spec.containers[0].Image is no field of Kubernetes: is it image?"),
+        ((*POD, "zzz"), 1, "spec.template.spec.zzz is no field of Kubernetes"),
+        (("spec", "schedule"), "@daily", "spec.schedule is no field of Kubernetes"),
+        (("metadata", "lables"), {}, "metadata.lables is no field of Kubernetes: is it labels?"),
+        ((*TASK, "env", 0, "value"), 8080, "containers[0].env[0].value has another type: must be a text: quote it"),
+        ((*TASK, "env", 0, "value"), False, "containers[0].env[0].value has another type: must be a text: quote it"),
+        ((*TASK, "env", 0, "name"), "", "containers[0].env[0].name is missing: it must be a text"),
+        ((*TASK, "env", 0), None, "containers[0].env[0] is missing: it must be an object"),
+        (("metadata", "labels", "version"), 1.1, "metadata.labels.version is '1.1': must be a text: quote it"),
+        ((*TASK, "resources"), {"limits": {"memory": "64MB"}}, 'is \'64MB\': must be a Kubernetes quantity such as'),
+        ((*TASK, "resources"), {"limits": ["cpu"]}, "resources.limits is \"['cpu']\": must be an object"),
+        ((*POD, "volumes", 0, "emptyDir", "sizeLimit"), "lots", "sizeLimit is 'lots': must be a Kubernetes quantity"),
+        ((*POD, "volumes", 0), None, "spec.template.spec.volumes[0] is missing: it must be an object"),
+        ((*POD, "volumes"), {"v": {}}, "spec.template.spec.volumes is \"{'v': {}}\": must be a list"),
+        ((*TASK, "volumeMounts", 0, "mountPath"), None, "volumeMounts[0].mountPath is missing: it must be a text"),
+        ((*TASK, "image"), None, "containers[0].image is missing: a container needs one"),
+        ((*POD, "initContainers", 0, "image"), "", "initContainers[0].image is missing: a container needs one"),
+        ((*TASK, "livenessProbe", "periodSeconds"), "5", "periodSeconds is '5': must be a whole number"),
+        ((*TASK, "livenessProbe", "periodSeconds"), 2**31, "must be a whole number of 32 bits"),
+        ((*POD, "terminationGracePeriodSeconds"), 1.5, "must be a whole number, without quotes"),
+        ((*TASK, "livenessProbe", "httpGet", "port"), [80], "port is '[80]': must be a whole number or a text"),
+        ((*POD, "shareProcessNamespace"), "no", "shareProcessNamespace is 'no': must be true or false, without quotes"),
+        ((*TASK, "args"), "one", "containers[0].args has another type: must be a list"),
+        (("spec", "template", "spec"), None, "spec.template.spec is missing: it must be an object"),
+        (("spec",), None, "spec is missing: it must be an object"),
+        (("spec", "backoffLimit"), "3", "spec.backoffLimit is '3': must be 0: one launch = one Pod"),
+    ],
+)  # fmt: skip
+def test_fault_names_the_place_and_the_rule(path: tuple[Any, ...], value: object, words: str) -> None:
+    told = faults_with(path, value)
+    assert len([one for one in told if words in one]) == 1, told
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ((*TASK, "args", 0), None),
+        ((*TASK, "env", 0, "value"), ""),
+        ((*TASK, "resources"), {"limits": {"cpu": 0.5, "nvidia.com/gpu": 1, "memory": "1e3"}, "requests": None}),
+        ((*TASK, "livenessProbe", "httpGet", "port"), "http"),
+        (("metadata", "ownerReferences"), [{"name": "x"}]),
+        (("metadata", "creationTimestamp"), None),
+        (("status",), {"active": 1, "odd": 2}),
+        ((*POD, "volumes"), None),
+    ],
+)
+def test_part_that_the_api_server_takes_or_never_sees_is_no_fault(path: tuple[Any, ...], value: object) -> None:
+    assert faults_with(path, value) == []
+
+
+def test_fields_of_another_kind_are_not_judged() -> None:
+    told = opening_of({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"schedule": "@daily"}}, "t")[1]
+    assert [fault.words for fault in told] == ["kind is 'CronJob': must be Job"]
+
+
+def test_every_kind_of_the_file_is_reached() -> None:
+    named = {one.lstrip("[]{}") for kind in KINDS.values() for one in (kind.needed | kind.others).values()}
+    assert KINDS.keys() - named == {"Job"}
+    assert list(field_faults({"Job": 1}, "FieldsV1")) == []
+
+
+def test_full_manifest_has_no_fault() -> None:
+    assert opening_of(a_full_manifest(), "default")[1] == ()
+
+
+def test_key_that_is_no_text_is_a_fault() -> None:
+    assert faults_with(("metadata", "labels"), {1: "x"}) == ["metadata.labels has a key that is no text: quote it"]
+
+
+def test_manifest_that_json_cannot_hold_is_a_fault() -> None:
+    with pytest.raises(TemplateError, match="not a Job manifest"):
+        judge_template("t", a_full_manifest() | {"status": {(1, 2): 3}})
+
+
+def test_parts_are_found_only_in_parents_of_their_shape() -> None:
+    assert (at({"a": [1]}, "a", 0), at({"a": [1]}, "a", 1), at({"a": 3}, "a", 0), at([], "a")) == (1, None, None, None)
+    assert (object_at({"a": {"b": 1, 2: 3}}, "a"), object_at({"a": 3}, "a")) == ({"b": 1}, {})
+    assert (list_at({"a": [1]}, "a"), list_at({"a": 3}, "a")) == ([1], [])
+
+
+def test_path_is_told_as_people_write_it() -> None:
+    assert dotted(("spec", "containers", 0, "a/b")) == "spec.containers[0][a/b]"
+    assert dotted(()) == ""

@@ -1,0 +1,56 @@
+"""What autoscalers say of Pods that wait: which Events count, and whose are read."""
+
+from typing import Any
+
+import pytest
+
+from dispatcher.kube.job_api import LONGEST_WORDS, MOST_PODS, answer_of, next_pods
+from dispatcher.kube.wire import EventSource, WireEvent
+from dispatcher.model.cluster import ScaleAnswer
+from tests.rig.builders import a_job, a_pod, ago
+
+
+def an_event(reason: str, seconds: float = 5, message: str = "words", component: str = "x", **facts: Any) -> WireEvent:
+    return WireEvent(
+        reason=reason, message=message, source=EventSource(component), first_timestamp=ago(seconds), **facts
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "comes"),
+    [
+        (an_event("TriggeredScaleUp", component="cluster-autoscaler"), True),
+        (an_event("Nominated", component="karpenter"), True),
+        (an_event("NotTriggerScaleUp", component="cluster-autoscaler"), False),
+        (an_event("FailedScheduling", component="karpenter"), False),
+        (an_event("FailedScheduling", component="", reporting_component="karpenter"), False),
+    ],
+)
+def test_words_of_autoscalers_are_answers(event: WireEvent, comes: bool) -> None:
+    assert answer_of([event]) == ScaleAnswer(comes, ago(5), "words")
+
+
+@pytest.mark.parametrize("reason", ["FailedScheduling", "Scheduled", "Pulled", ""])
+def test_words_of_others_are_none(reason: str) -> None:
+    assert answer_of([an_event(reason, component="default-scheduler")]) is None
+    assert answer_of([]) is None
+
+
+def test_newest_answer_counts() -> None:
+    events = [an_event("TriggeredScaleUp", 5), an_event("NotTriggerScaleUp", 9, last_timestamp=ago(2))]
+    assert answer_of(events) == ScaleAnswer(False, ago(2), "words")
+    assert answer_of(events[:1]) == ScaleAnswer(True, ago(5), "words")
+
+
+def test_words_are_one_line_of_bounded_length() -> None:
+    found = answer_of([an_event("NotTriggerScaleUp", message="a\n  b" * 1000)])
+    assert found is not None
+    assert found.words.startswith("a ba b")
+    assert len(found.words) == LONGEST_WORDS
+
+
+def test_pods_take_turns() -> None:
+    pods = [a_pod(a_job(), name=f"pod-{number:02}", uid=f"{number}") for number in range(30)]
+    first = next_pods(reversed(pods), after="")
+    assert [pod.name for pod in first] == [f"pod-{number:02}" for number in range(MOST_PODS)]
+    assert next_pods(pods, after=first[-1].name)[0].name == f"pod-{MOST_PODS:02}"

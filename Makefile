@@ -43,7 +43,8 @@ everything: venv ## the gate with more examples, and what is slow or redundant, 
 	@$(MAKE) --no-print-directory node
 
 # Waiting tests and computing tests overlap in one run. A test that fails is run again alone (tests/rig/unsteady.py).
-TOGETHER_TESTED := $(PYTEST) -p tests.rig.unsteady -n 3 --dist worksteal
+WORKERS ?= 3
+TOGETHER_TESTED := $(PYTEST) -p tests.rig.unsteady -n $(WORKERS) --dist worksteal
 ON_SERVERS := $(addprefix tests/,contract faults integration journey model property)
 
 lint: venv ## ruff: rules and format
@@ -138,7 +139,7 @@ browser: venv controlplane ## the dashboard's pages in a real browser, with pict
 image: venv ## both container images, as OCI archives in build/image; needs docker or buildah
 	$(BIN)/python -m deploy.image.make_image $(OPTIONS)
 
-release: venv controlplane ## VERSION=0.2.0: version, changelog, wheel, sdist, images, chart, checksums, tag; publishes nothing
+release: everything ## VERSION=0.2.0: `make everything`, then version, changelog, wheel, sdist, images, chart, checksums, tag; publishes nothing
 	$(BIN)/python -m deploy.release $(VERSION)
 
 kueue: venv controlplane ## beside a real Kueue, which is built first (ten minutes, once); not a part of `make test`

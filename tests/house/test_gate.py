@@ -1,8 +1,10 @@
 """The gate: which tests are slow, and what becomes of a test that fails once."""
 
 import ast
+import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,13 +28,13 @@ def fails_once(name):
 
 def test_test_of_more_than_three_seconds_is_marked() -> None:
     """Seconds of `tests/seconds.txt`. Parameters of a test share its marks."""
-    marks = {name: found for path in python_files("tests/") for name, found in marks_of(path).items()}
+    marks = all_marks()
     long = {test.split("[")[0] for test, seconds in known_seconds().items() if seconds > MOST_SECONDS}
     assert [name for name in sorted(long) if name in marks and not marks[name] & LONG] == []
 
 
 def test_tests_with_fixtures_of_more_than_ten_seconds_are_marked() -> None:
-    marks = {name: found for path in python_files("tests/") for name, found in marks_of(path).items()}
+    marks = all_marks()
     dear = {test for test, seconds in known_seconds().items() if test.endswith("::fixtures") and seconds > MOST_OF_FILE}
     assert [name for name in sorted(marks) if fixtures_of(name) in dear and not marks[name] & LONG] == []
 
@@ -40,8 +42,7 @@ def test_tests_with_fixtures_of_more_than_ten_seconds_are_marked() -> None:
 def test_list_of_seconds_is_sorted_and_names_tests_that_exist() -> None:
     known = known_seconds()
     assert written(known) == (ROOT / "tests" / "seconds.txt").read_text(encoding="utf-8"), "run with --record-seconds"
-    tests = {name for path in python_files("tests/") for name in marks_of(path)}
-    tests |= {fixtures_of(test) for test in tests}
+    tests = all_marks().keys() | {fixtures_of(test) for test in all_marks()}
     named = [test for test in known if not test.endswith("::runTest")]  # a state machine of hypothesis
     assert [test for test in named if test.split("[")[0] not in tests] == [], "run with --record-seconds"
 
@@ -56,7 +57,7 @@ def test_marks_of_functions_classes_and_files_are_found(tmp_path: Path) -> None:
 
 
 def test_test_that_passes_alone_is_named_and_the_run_is_green(tmp_path: Path) -> None:
-    done = run(tmp_path, "def test_a(): fails_once('a')\ndef test_b(): pass\n", "-n", "2")
+    done = run(tmp_path, "def test_a(): fails_once('a')\ndef test_b(): pass\n", "-p", "xdist", "-n", "2")
     assert done.returncode == 0, done.stdout
     assert "1 passed, 1 unsteady" in done.stdout
     assert "the port was taken" in done.stdout
@@ -84,7 +85,14 @@ def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[
     (folder / "test_once.py").write_text(ONCE + tests)
     words = ["-c", str(folder / "pytest.ini"), "-p", "tests.rig.unsteady", "-p", "no:cacheprovider", str(folder)]
     command = [sys.executable, "-m", "pytest", *options, *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    environ = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # a start takes a fifth of the time
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+
+
+@cache
+def all_marks() -> dict[str, set[str]]:
+    """Marks by test of the whole checkout."""
+    return {name: found for path in python_files("tests/") for name, found in marks_of(path).items()}
 
 
 def marks_of(path: Path, root: Path = ROOT / "tests") -> dict[str, set[str]]:

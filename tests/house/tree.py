@@ -30,6 +30,7 @@ def project() -> dict[str, object]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+@cache
 def pure_contract() -> dict[str, list[str]]:
     """The import contract that forbids I/O."""
     tools = project()["tool"]
@@ -39,16 +40,18 @@ def pure_contract() -> dict[str, list[str]]:
     return contract
 
 
-def pure_files() -> list[str]:
+@cache
+def pure_files() -> tuple[str, ...]:
     """The files of the contract, without the files that act."""
-    files = [file for module in pure_contract()["source_modules"] for file in files_of(module)]
-    return [file for file in files if file not in acting_files()]
+    files = (file for module in pure_contract()["source_modules"] for file in files_of(module))
+    return tuple(file for file in files if file not in acting_files())
 
 
-def acting_files() -> list[str]:
+@cache
+def acting_files() -> tuple[str, ...]:
     """The files of pure folders that act: the contract ignores all their imports."""
     modules = [ignored.removesuffix(" -> **") for ignored in pure_contract()["ignore_imports"]]
-    return [file for module in modules for file in files_of(module)]
+    return tuple(file for module in modules for file in files_of(module))
 
 
 def files_of(module: str) -> list[str]:

@@ -36,6 +36,7 @@ touched: venv ## lint, types, and the tests of the folders that differ from main
 
 everything: venv ## the gate with more examples, and what is slow or redundant, real nodes and the browser
 	@$(MAKE) --no-print-directory $(TOGETHER) prepared lint types imports house coverage
+	$(BIN)/python $(PYTEST) -m slow tests/unit
 	HYPOTHESIS_PROFILE=whole $(BIN)/python $(TOGETHER_TESTED) $(filter-out tests/model,$(ON_SERVERS))
 	$(BIN)/python $(PYTEST) tests/model
 	@$(MAKE) --no-print-directory oldest
@@ -68,8 +69,8 @@ house: venv ## budgets, names, locks, reference pages
 unit: venv ## pure decisions; no server
 	$(BIN)/python $(PYTEST) tests/unit
 
-coverage: venv ## the unit suite, which takes every branch of the pure files
-	$(BIN)/coverage run --data-file=.venv/coverage $(PYTEST) tests/unit
+coverage: venv ## the unit suite without what is slow, which takes every branch of the pure files
+	$(BIN)/coverage run --data-file=.venv/coverage $(PYTEST) -m "not slow" tests/unit
 	@$(BIN)/coverage report --data-file=.venv/coverage --show-missing --skip-covered --fail-under=100 \
 		--include="$$($(BIN)/python -m tests.house.tree)"
 

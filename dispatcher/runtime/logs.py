@@ -28,7 +28,6 @@ def configure_logs(level: str, *, as_text: bool | None = None) -> None:
         processors=[*added, *finish],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
     theirs = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish]

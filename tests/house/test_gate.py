@@ -24,6 +24,19 @@ def fails_once(name):
     file.touch()
     assert not first, "the port was taken"
 """
+LOGS = """
+import structlog
+from structlog.testing import capture_logs
+from dispatcher.runtime.logs import configure_logs
+log = structlog.get_logger()
+def test_a():
+    configure_logs("error")
+    log.error("a")
+def test_b():
+    with capture_logs() as told:
+        log.warning("b")
+    assert len(told) == 1
+"""
 
 
 def test_test_of_more_than_three_seconds_is_marked() -> None:
@@ -78,6 +91,10 @@ def test_run_stays_red(tmp_path: Path, tests: str) -> None:
     done = run(tmp_path, tests)
     assert done.returncode == 1, done.stdout
     assert "failed" in done.stdout.splitlines()[-1]
+
+
+def test_configuration_of_logs_ends_with_its_test(tmp_path: Path) -> None:
+    assert "2 passed" in run(tmp_path, LOGS, "-p", "tests.rig.logs").stdout
 
 
 def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from dispatcher.admission.heads import FIRST_WINDOW
 from dispatcher.admission.snapshot import plan_load
 from dispatcher.model.verdicts import HoldReason
@@ -73,6 +75,7 @@ async def test_new_row_behind_denied_rows_is_found_after_two_seconds_at_most() -
     assert (await looking.run(table, a_snapshot(now=later(2)), {})).ids == [20_000]
 
 
+@pytest.mark.slow
 async def test_rows_behind_those_under_way_are_found_in_every_look() -> None:
     """A burst: rows wait in the table until their containers start."""
     table, known = Table(rows(range(3000))), dict[int, int]()
@@ -130,6 +133,7 @@ async def test_submitter_at_its_cap_is_not_searched_and_keeps_its_window() -> No
     assert table.of_submitters == [{"team_a": 10_200}]
 
 
+@pytest.mark.slow
 async def test_wide_windows_of_held_rows_take_turns() -> None:
     """Three submitters have 40,000 denied rows each. Every four seconds one of the three is read."""
     names = ["a", "b", "c"]

@@ -89,6 +89,7 @@ class WideTable(Table):
         return await super().indexed_rows_of(windows)
 
 
+@pytest.mark.slow
 async def test_held_rows_of_ten_teams_in_ten_queues_are_read_at_a_limited_rate() -> None:
     """Each team has 1,000 held rows in each queue. A cycle runs every tenth of a second."""
     pairs = [(f"queue-{n % 10}", f"team-{n // 10}") for n in range(100)]

@@ -1,14 +1,12 @@
 """Switches logs off: these tests run thousands of cycles."""
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 import structlog
 
 
-@pytest.fixture(autouse=True, scope="package")
-def silent_logs() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def silent_logs(logs_as_before: None) -> None:
+    """For each test. A fixture of the folder would last to the end of the run: a folder without `__init__` is none."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.reset_defaults()

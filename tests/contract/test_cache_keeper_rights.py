@@ -71,6 +71,9 @@ async def keepers(control_plane: ControlPlane) -> AsyncIterator[Keepers]:
         await control_plane.wait_for(lambda: is_in_force(found), "the policy is in force", 30)
         yield found
     await control_plane.delete_namespace(namespace)
+    for node in nodes:
+        await control_plane.remove_node(node)
+    await control_plane.remove(EVENTS)
 
 
 async def is_in_force(keepers: Keepers) -> bool:

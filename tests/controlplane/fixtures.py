@@ -47,6 +47,8 @@ async def real_plane() -> AsyncIterator[ControlPlane]:
     kept = os.environ.get("CONTROL_PLANE_LOGS")
     async with ControlPlane(logs_in=Path(kept) if kept else None) as plane:
         yield plane
+        left = [one["metadata"]["name"] for one in (await plane.admin("GET", "/api/v1/nodes"))["items"]]
+        assert left == [], "a test that leaves its nodes changes what fits in the tests after it"
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -11,9 +11,12 @@ from tests.rig.postgres import Database
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def nodes(control_plane: ControlPlane) -> list[str]:
+async def nodes(control_plane: ControlPlane) -> AsyncIterator[list[str]]:
     """Names of four large nodes that all tests share."""
-    return await control_plane.add_nodes(4, cpu="64", memory="256Gi", pods=500, prefix="roomy")
+    names = await control_plane.add_nodes(4, cpu="64", memory="256Gi", pods=500, prefix="roomy")
+    yield names
+    for name in names:
+        await control_plane.remove_node(name)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -1,4 +1,4 @@
-"""The nodes, Pods and schedulers of one test. The nodes have a label of their own, and every Pod selects it."""
+"""The nodes, Pods and schedulers of one test. Its nodes are for its own Pods alone, by label and taint."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -59,8 +59,10 @@ class NodeGroup:
         return names
 
     async def _create_node(self, name: str, size: Mapping[str, str]) -> None:
+        """The taint keeps Pods of other tests away, which may want to fit nowhere."""
         self._nodes.add(name)
-        await self.plane.admin("POST", "/api/v1/nodes", node(name, size, {GROUP_LABEL: self.namespace}, ()))
+        taint = {"key": GROUP_LABEL, "value": self.namespace, "effect": "NoSchedule"}
+        await self.plane.admin("POST", "/api/v1/nodes", node(name, size, {GROUP_LABEL: self.namespace}, [taint]))
 
     async def _ready(self, *names: str) -> None:
         async def are_ready() -> bool:
@@ -139,9 +141,13 @@ class NodeGroup:
         resources = {"requests": asked} | ({"limits": also} if also else {})
         container = {"name": "task", "image": "registry.example/x:1", "resources": resources}
         annotations = {f"{NOTES}/{name}": text for name, text in (notes or {}).items()}
-        own_extender = {"nodeSelector": {GROUP_LABEL: self.namespace}, "containers": [container]}
+        here = {
+            "nodeSelector": {GROUP_LABEL: self.namespace},
+            "tolerations": [{"key": GROUP_LABEL, "operator": "Exists"}],
+            "containers": [container],
+        }
         metadata = {"name": f"pod-{next(self._numbers)}", "annotations": annotations, **(meta or {})}
-        return {"metadata": metadata, "spec": own_extender | spec | more}
+        return {"metadata": metadata, "spec": here | spec | more}
 
     async def _create(self, manifest: Json) -> str:
         return str((await self.plane.admin("POST", self._pods, manifest))["metadata"]["name"])

@@ -12,6 +12,7 @@ endif
 TOGETHER := -j2 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport PYTHONDONTWRITEBYTECODE # each worker and each program would compile everything again
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv demo quick test touched everything image programs lint fix types imports house unit coverage contract integration oldest journey faults model property fuzz controlplane release bench packages prepared node kueue browser docs lock clean
@@ -27,7 +28,7 @@ quick: venv ## unit, contract and journey tests on the embedded cluster: about t
 	$(BIN)/python $(PYTEST) -n 3 --dist worksteal -m embedded tests/contract tests/journey
 
 test: venv ## the gate: what every change must pass; on a fresh machine too
-	@$(MAKE) --no-print-directory $(TOGETHER) programs lint types imports house coverage
+	@$(MAKE) --no-print-directory $(TOGETHER) programs coverage house types lint imports
 	$(BIN)/python $(TOGETHER_TESTED) -m "not slow and not redundant" $(ON_SERVERS)
 
 touched: venv ## lint, types, and the tests of the folders that differ from main
@@ -35,7 +36,7 @@ touched: venv ## lint, types, and the tests of the folders that differ from main
 	$(BIN)/python $(TOGETHER_TESTED) -m "not slow and not redundant" $$($(BIN)/python -m tests.rig.touched)
 
 everything: venv ## the gate with more examples, and what is slow or redundant, real nodes and the browser
-	@$(MAKE) --no-print-directory $(TOGETHER) prepared lint types imports house coverage
+	@$(MAKE) --no-print-directory $(TOGETHER) prepared coverage house types lint imports
 	$(BIN)/python $(PYTEST) -m slow tests/unit
 	HYPOTHESIS_PROFILE=whole $(BIN)/python $(TOGETHER_TESTED) $(filter-out tests/model,$(ON_SERVERS))
 	$(BIN)/python $(PYTEST) tests/model
@@ -83,7 +84,8 @@ oldest: venv ## what stands in SQL again, on Postgres 15, the oldest version tha
 		$(BIN)/python -m pytest -q --durations=5 --durations-min=5 -n 2 --dist loadfile $(IN_SQL)
 
 POSTGRES_15 ?= /usr/lib/postgresql/15
-IN_SQL = $(addprefix tests/integration/,test_query_plans.py test_wall_attacks_surface.py) $(wildcard $(addprefix tests/integration/test_sql_, \
+IN_SQL = $(addprefix tests/integration/,test_query_plans.py test_wall_attacks.py test_wall_attacks_containers.py \
+	test_wall_attacks_surface.py) $(wildcard $(addprefix tests/integration/test_sql_, \
 	columns.py names.py batches.py insert_forms.py submit.py keyed_calls.py functions_*.py janitor*.py validation.py walls.py \
 	queue_view.py row_security.py notify.py))
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -117,8 +118,8 @@ async def test_reader_that_stands_still_loses_the_turn(attacked: Asked) -> None:
         deaf.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.sock_connect(deaf, ("127.0.0.1", attacked.port))
-        head = f"POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(FULL)}\r\n\r\n"
-        await loop.sock_sendall(deaf, head.encode() + FULL)
+        head = f"POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(full())}\r\n\r\n"
+        await loop.sock_sendall(deaf, head.encode() + full())
         began = time.monotonic()
         assert (await attacked.post("filter", WHOLE))[0] == 200
         assert 1 < time.monotonic() - began < 4, "the reader had the turn, and lost it"
@@ -151,8 +152,14 @@ def nodes_of(size: int) -> bytes:
     return padded(made, size)
 
 
-FULL = nodes_of(15 * MIB)
-LONG = padded(asking(NodeNames=[f"node-{n:05}".ljust(253, "x") for n in range(15_500)]), int(3.9 * MIB))
+@cache
+def full() -> bytes:
+    return nodes_of(15 * MIB)
+
+
+@cache
+def long() -> bytes:
+    return padded(asking(NodeNames=[f"node-{n:05}".ljust(253, "x") for n in range(15_500)]), int(3.9 * MIB))
 
 
 def peak_mib(pid: int) -> float:
@@ -176,7 +183,7 @@ TOO_SLOW = (408, CUT_OFF)
 async def flood(url: str) -> Counter[int]:
     """Sends fifty bodies of each size at once. Returns the number of answers by status."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        calls = [(verb, body) for verb in ("filter", "prioritize") * 25 for body in (FULL, LONG)]
+        calls = [(verb, body) for verb in ("filter", "prioritize") * 25 for body in (full(), long())]
         return Counter(await asyncio.gather(*(sent(session, f"{url}/{verb}", body) for verb, body in calls)))
 
 

@@ -7,7 +7,8 @@ import gc
 import json
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -29,7 +30,7 @@ LARGEST = 1_300_000
 HELD_SECONDS = 0.05
 SLOWEST = 12
 """On a slow or busy machine: at most so many times as long as the standard library takes to read the JSON."""
-TRIES = 5
+TRIES = 20  # the best counts: another process takes caches and the clock of the core
 Json = dict[str, Any]
 OURS: Json = {
     "name": "dispatcher-4711-1c2e9f04-1", "namespace": "jobs", "uid": "u", "creationTimestamp": AT,
@@ -68,39 +69,54 @@ def exists(key: str) -> Json:
     return {"matchExpressions": [{"key": key, "operator": "Exists"}]}
 
 
-SPECS: dict[str, Json] = {
-    "containers": {"containers": many(lambda key: {"name": f"c{key}", "resources": asks(key)})},
-    "init containers": {"initContainers": many(lambda key: {"name": f"c{key}", "resources": asks(key)})},
-    "sidecars": {
-        "initContainers": many(lambda key: {"name": f"c{key}", "restartPolicy": "Always", "resources": asks(key)})
-    },
-    "one container": {"containers": [{"name": "a", "resources": {"requests": names(one)}}]},
-    "fractions": {"containers": [{"name": "a", "resources": {"requests": names(lambda key: f"1.{int(key, 16)}1e5")}}]},
-    "digits": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "9" * LARGEST}}}]},
-    "overhead": {"overhead": names(one)},
-    "env": {"containers": [{"name": "a", "env": many(lambda key: {"name": key, "value": "1"})}]},
-    "tolerations": {"tolerations": many(lambda key: {"key": key, "operator": "Exists"})},
-    "selector": {"nodeSelector": names(one)},
-    "terms": {"affinity": affinity(*many(exists))},
-    "values": {"affinity": affinity({"matchExpressions": [{"key": "a", "operator": "In", "values": many(str)}]})},
-    "gates": {"schedulingGates": many(lambda key: {"name": key})},
-}
-STATUSES: dict[str, Json] = {
-    "conditions": {"conditions": many(lambda key: {"type": key, "status": "True", "lastTransitionTime": AT})},
-    "statuses": {"containerStatuses": many(lambda key: {"name": key, "allocatedResources": {f"a.b/{key}": "1"}})},
-    "allocated": {"containerStatuses": [{"name": "task", "allocatedResources": names(one)}]},
-    "message": {"containerStatuses": [{"name": "task", "state": {"waiting": {
-        "reason": "A", "message": "( " * 650_000}}}]},
-    "output": {"containerStatuses": [{"name": "task", "state": {"terminated": {
-        "exitCode": 1, "reason": "Error", "startedAt": AT, "finishedAt": AT, "message": "((: " * 300_000}}}]},
-}  # fmt: skip
-METAS: dict[str, Json] = {
-    "labels": {"labels": OURS["labels"] | names(one)},
-    "annotations": {"annotations": OURS["annotations"] | names(one)},
-    "owners": {"ownerReferences": many(lambda key: {"uid": key, "name": "a", "kind": "Job", "apiVersion": "v1"})},
-    "finalizers": {"deletionTimestamp": AT, "finalizers": many(lambda key: f"a/{key}")},
-    "managed": {"labels": {}, "managedFields": many(lambda key: {"manager": key, "fieldsV1": {"f:spec": {"f:a": {}}}})},
-}
+@cache
+def specs() -> dict[str, Json]:
+    return {
+        "containers": {"containers": many(lambda key: {"name": f"c{key}", "resources": asks(key)})},
+        "init containers": {"initContainers": many(lambda key: {"name": f"c{key}", "resources": asks(key)})},
+        "sidecars": {
+            "initContainers": many(lambda key: {"name": f"c{key}", "restartPolicy": "Always", "resources": asks(key)})
+        },
+        "one container": {"containers": [{"name": "a", "resources": {"requests": names(one)}}]},
+        "fractions": {
+            "containers": [{"name": "a", "resources": {"requests": names(lambda key: f"1.{int(key, 16)}1e5")}}]
+        },
+        "digits": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "9" * LARGEST}}}]},
+        "overhead": {"overhead": names(one)},
+        "env": {"containers": [{"name": "a", "env": many(lambda key: {"name": key, "value": "1"})}]},
+        "tolerations": {"tolerations": many(lambda key: {"key": key, "operator": "Exists"})},
+        "selector": {"nodeSelector": names(one)},
+        "terms": {"affinity": affinity(*many(exists))},
+        "values": {"affinity": affinity({"matchExpressions": [{"key": "a", "operator": "In", "values": many(str)}]})},
+        "gates": {"schedulingGates": many(lambda key: {"name": key})},
+    }
+
+
+@cache
+def statuses() -> dict[str, Json]:
+    return {
+        "conditions": {"conditions": many(lambda key: {"type": key, "status": "True", "lastTransitionTime": AT})},
+        "statuses": {"containerStatuses": many(lambda key: {"name": key, "allocatedResources": {f"a.b/{key}": "1"}})},
+        "allocated": {"containerStatuses": [{"name": "task", "allocatedResources": names(one)}]},
+        "message": {"containerStatuses": [{"name": "task", "state": {"waiting": {
+            "reason": "A", "message": "( " * 650_000}}}]},
+        "output": {"containerStatuses": [{"name": "task", "state": {"terminated": {
+            "exitCode": 1, "reason": "Error", "startedAt": AT, "finishedAt": AT, "message": "((: " * 300_000}}}]},
+    }  # fmt: skip
+
+
+@cache
+def metas() -> dict[str, Json]:
+    return {
+        "labels": {"labels": OURS["labels"] | names(one)},
+        "annotations": {"annotations": OURS["annotations"] | names(one)},
+        "owners": {"ownerReferences": many(lambda key: {"uid": key, "name": "a", "kind": "Job", "apiVersion": "v1"})},
+        "finalizers": {"deletionTimestamp": AT, "finalizers": many(lambda key: f"a/{key}")},
+        "managed": {
+            "labels": {},
+            "managedFields": many(lambda key: {"manager": key, "fieldsV1": {"f:spec": {"f:a": {}}}}),
+        },
+    }
 
 
 def a_pod(meta: Json, spec: Json, status: Json, **others: str) -> Json:
@@ -109,14 +125,16 @@ def a_pod(meta: Json, spec: Json, status: Json, **others: str) -> Json:
     return {"metadata": {**OURS, **meta, **others}, "spec": whole, "status": {"phase": "Pending", **status}}
 
 
-PODS = {
-    name: a_pod(*parts)
-    for name, parts in {
-        **{name: ({}, spec, {}) for name, spec in SPECS.items()},
-        **{name: ({}, {}, status) for name, status in STATUSES.items()},
-        **{name: (meta, {}, {}) for name, meta in METAS.items()},
-    }.items()
-}
+@cache
+def pods() -> dict[str, Json]:
+    return {
+        name: a_pod(*parts)
+        for name, parts in {
+            **{name: ({}, spec, {}) for name, spec in specs().items()},
+            **{name: ({}, {}, status) for name, status in statuses().items()},
+            **{name: (meta, {}, {}) for name, meta in metas().items()},
+        }.items()
+    }
 
 
 def on_another(pod: Json) -> Json:
@@ -140,82 +158,90 @@ def a_condition(key: str) -> Json:
     return {"type": "Admitted", "status": "False", "message": key, "lastTransitionTime": AT}
 
 
+@cache
+def crowded() -> tuple[NodeCapacities, RoomIndex]:
+    """Both mirrors, with 200 Pods on each of two nodes, each with other resources. One node is not there."""
+    mirrors = NodeCapacities(), RoomIndex(())
+    for place in ("n", "other"):
+        for number in range(200):
+            taken = {f"a.b/{number:x}-{name:x}": "1" for name in range(1_000)}
+            crowd = a_pod({}, {"nodeName": place, "containers": [{"name": "a", "resources": {"requests": taken}}]}, {})
+            for mirror in mirrors:
+                mirror.hear_pod(None, read_bound_pod(msgspec.json.encode(crowd)))
+    for mirror in mirrors:
+        mirror.hear_node(None, read_node(msgspec.json.encode(a_node())))
+    return mirrors
+
+
 def hear_pod(raw: bytes) -> None:
-    """Each mirror counts the Pod in and out, beside 200 others with other resources."""
+    """Each mirror counts the Pod in and out."""
     bound = read_bound_pod(raw)
-    for index in (CAPACITIES, ROOM):
+    capacities, room = crowded()
+    for index in (capacities, room):
         index.hear_pod(None, bound)
         index.hear_pod(bound, None)
-    ROOM.view()
+    room.view()
 
 
 def of_extender(raw: bytes) -> object:
     return read_pod_request(msgspec.json.decode(raw, type=ExtenderPod))
 
 
-CAPACITIES, ROOM = NodeCapacities(), RoomIndex(())
-for place in ("n", "other"):
-    for number in range(200):
-        taken = {f"a.b/{number:x}-{name:x}": "1" for name in range(1_000)}
-        crowd = a_pod({}, {"nodeName": place, "containers": [{"name": "a", "resources": {"requests": taken}}]}, {})
-        for listener in (CAPACITIES, ROOM):
-            listener.hear_pod(None, read_bound_pod(msgspec.json.encode(crowd)))
-for listener in (CAPACITIES, ROOM):
-    listener.hear_node(None, read_node(msgspec.json.encode(a_node())))
 LABELLED = {"labels": {"node": "n"}}
-READERS: dict[str, tuple[Callable[[bytes], object], dict[str, Json]]] = {
-    "a foreign Pod": (pod_reader("others", "dispatcher"), PODS),
-    "a Pod of ours": (pod_reader("jobs", "dispatcher", clock=lambda: 0), PODS),
-    "a Pod on a node": (hear_pod, PODS),
-    "a Pod on a node that is not there": (hear_pod, {name: on_another(pod) for name, pod in PODS.items()}),
-    "a Pod that kube-scheduler asks about": (of_extender, PODS),
-    "a Pod that waits": (read_waiting, PODS),
-    "a Pod with a cache": (lambda raw: read_cache_pod(msgspec.Raw(raw)), PODS),
-    "a Job": (read_job, {name: a_job(pod) for name, pod in PODS.items()}),
-    "a node": (read_node, {
-        **{name: {**a_node(), "metadata": {**OURS, **meta}} for name, meta in METAS.items()},
+READERS: dict[str, tuple[Callable[[bytes], object], Callable[[], dict[str, Json]]]] = {
+    "a foreign Pod": (pod_reader("others", "dispatcher"), pods),
+    "a Pod of ours": (pod_reader("jobs", "dispatcher", clock=lambda: 0), pods),
+    "a Pod on a node": (hear_pod, pods),
+    "a Pod on a node that is not there": (hear_pod, lambda: {name: on_another(pod) for name, pod in pods().items()}),
+    "a Pod that kube-scheduler asks about": (of_extender, pods),
+    "a Pod that waits": (read_waiting, pods),
+    "a Pod with a cache": (lambda raw: read_cache_pod(msgspec.Raw(raw)), pods),
+    "a Job": (read_job, lambda: {name: a_job(pod) for name, pod in pods().items()}),
+    "a node": (read_node, lambda: {
+        **{name: {**a_node(), "metadata": {**OURS, **meta}} for name, meta in metas().items()},
         "taints": {**a_node(), "spec": {"taints": many(lambda key: {"key": key, "effect": "NoSchedule"})}},
         "resources": a_node(allocatable=names(one)),
         "images": a_node(images=many(lambda key: {"names": [key]})),
-        "conditions": a_node(**STATUSES["conditions"]),
+        "conditions": a_node(**statuses()["conditions"]),
     }),
-    "a quota": (read_quota, {
+    "a quota": (read_quota, lambda: {
         "amounts": {"metadata": OURS, "status": {"hard": names(one)}},
         "scopes": {"metadata": OURS, "spec": {"scopes": many(str)}},
         "selector": {"metadata": OURS, "spec": {"scopeSelector": {"matchExpressions": many(
             lambda key: {"scopeName": "PriorityClass", "operator": "In", "values": [key]})}}},
     }),
-    "a PriorityClass": (read_priority_class, {
-        name: {"metadata": {**OURS, **meta}, "value": 1} for name, meta in METAS.items()
+    "a PriorityClass": (read_priority_class, lambda: {
+        name: {"metadata": {**OURS, **meta}, "value": 1} for name, meta in metas().items()
     }),
-    "a reservation": (read_reservation, {
-        **{name: {"metadata": {**OURS, **meta}, "spec": {}} for name, meta in METAS.items()},
+    "a reservation": (read_reservation, lambda: {
+        **{name: {"metadata": {**OURS, **meta}, "spec": {}} for name, meta in metas().items()},
         "amounts": {"metadata": OURS, "spec": {"nodeName": "n", "resources": names(one)}},
     }),
-    "a ConfigMap of a keeper": (lambda raw: node_caches("ours", "dispatcher").read(msgspec.Raw(raw)), {
+    "a ConfigMap of a keeper": (lambda raw: node_caches("ours", "dispatcher").read(msgspec.Raw(raw)), lambda: {
         "keys": {"metadata": {**OURS, **LABELLED}, "data": names(one)},
         "text": {"metadata": {**OURS, **LABELLED}, "data": {"caches": json.dumps(many(lambda key: [key, 1, 1.5]))}},
         "deep": {"metadata": {**OURS, **LABELLED}, "data": {"caches": "[" * (LARGEST // 2)}},
     }),
     "Events": (lambda raw: [each(msgspec.json.decode(raw, type=EventList).items) for each in (
-        refusal_of, answer_of, words_of_events)], {
+        refusal_of, answer_of, words_of_events)], lambda: {
         "many": {"items": many(an_event)},
         "a message": {"items": [{**an_event("a"), "message": "x \n" * 400_000}]},
     }),
-    "Workloads": (lambda raw: words_of_workloads(msgspec.json.decode(raw, type=WorkloadList).items), {
+    "Workloads": (lambda raw: words_of_workloads(msgspec.json.decode(raw, type=WorkloadList).items), lambda: {
         "conditions": {"items": [{"metadata": OURS, "status": {"conditions": many(a_condition)}}]},
     }),
 }  # fmt: skip
-CASES = [(reader, shape) for reader, (_, objects) in READERS.items() for shape in objects]
 
 
-@pytest.fixture(scope="module", autouse=True)
+@contextmanager
 def still() -> Iterator[None]:
-    """The objects of this module are no garbage to look through."""
+    """What there is now is no garbage to look through."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def seconds(act: Callable[[], object]) -> float:
@@ -225,15 +251,23 @@ def seconds(act: Callable[[], object]) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("reader", "shape"), CASES, ids=lambda name: name.replace(" ", "-"))
-def test_largest_object_holds_the_loop_for_a_moment_only(reader: str, shape: str) -> None:
+@pytest.mark.parametrize("reader", READERS, ids=lambda name: name.replace(" ", "-"))
+def test_largest_object_of_each_shape_holds_the_loop_for_a_moment_only(reader: str) -> None:
     read, objects = READERS[reader]
-    raw = msgspec.json.encode(objects[shape])
+    made = objects()
+    read(msgspec.json.encode(next(iter(made.values()))))
+    with still():
+        assert [words for shape, body in made.items() if (words := too_long(read, body, shape))] == []
+
+
+def too_long(read: Callable[[bytes], object], made: Json, shape: str) -> str:
+    """What the reader takes for this object, or no words where that is little."""
+    raw = msgspec.json.encode(made)
     took, by_json = float("inf"), float("inf")
     for number in range(TRIES):  # each has other names, so that nothing is remembered
         other = raw.replace(b"a.b/1", b"a.b/%d1" % number).replace(b'"name":"c1', b'"name":"c%d1' % number)
         by_json = min(by_json, seconds(partial(json.loads, other)))
         took = min(took, seconds(partial(read, other)))
-        if took <= HELD_SECONDS:
-            return
-    assert took <= max(HELD_SECONDS, SLOWEST * by_json), f"{took * 1000:.0f} ms, and {by_json * 1000:.0f} ms by json"
+        if took <= max(HELD_SECONDS, SLOWEST * by_json):
+            return ""
+    return f"{shape}: {took * 1000:.0f} ms, and {by_json * 1000:.0f} ms by json"

@@ -168,10 +168,11 @@ END
 $$;
 COMMENT ON FUNCTION dispatch_private.template_fault(text, jsonb, jsonb, bigint) IS 'Why the template refuses such a row, by the table templates; NULL: it accepts the row, or cannot be judged.';
 
+-- The hint names queues that are open to everybody alone: code of others that the login calls reads it, too.
 CREATE OR REPLACE FUNCTION dispatch_private.queue_fault(wanted text, door name, is_gone boolean) RETURNS dispatch_private.refusal
 LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN door IS NULL THEN ROW('DI003', 'queue', format('queue%s is not declared', dispatch_private.shown(wanted)),
-            dispatch_private.advice(coalesce(wanted, ''), ARRAY(SELECT one FROM dispatch_private.open_queues(session_user::text) AS one WHERE one <> '*'),
+            dispatch_private.advice(coalesce(wanted, ''), ARRAY(SELECT one FROM dispatch_private.open_queues(NULL) AS one WHERE one <> '*'),
                 'SELECT name, note FROM dispatch.queues shows those that you may use. An operator declares new ones.'))::dispatch_private.refusal
         ELSE ROW('DI003', 'queue', format('you may not insert into the queue "%s"', wanted),
             format('You are "%s". Only members of the role "%s" may%s. An operator grants it, or changes queues.submit_role.', session_user, door,

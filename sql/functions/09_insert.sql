@@ -150,18 +150,18 @@ $$;
 COMMENT ON FUNCTION dispatch_private.insert_checked(dispatch.tasks) IS 'Inserts a row, and returns it. If a row of its dedupe_key is alive: makes none, and returns the id of that one, without a status.';
 
 -- The two triggers that know current_user, because they do not run as the owner. Code of a stranger that autovacuum runs has a
--- superuser's session, and must not insert in its name.
+-- superuser's session, and must not insert in its name. Nor in that of a login that may not insert at all.
 CREATE OR REPLACE FUNCTION dispatch_private.refuse_foreign_code() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF (SELECT rolsuper FROM pg_roles WHERE rolname = session_user) THEN
+    IF (SELECT rolsuper OR NOT has_table_privilege(oid, 'dispatch.tasks', 'INSERT') FROM pg_roles WHERE rolname = session_user) THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('code of "%s" may not insert in the session of "%s"', current_user, session_user),
             HINT = 'A row belongs to the login of the session. Insert by a session of the login whose rows these are.';
     END IF;
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.refuse_foreign_code() IS 'Trigger: no row is inserted in the name of a superuser by the code of somebody else.';
+COMMENT ON FUNCTION dispatch_private.refuse_foreign_code() IS 'Trigger: code of somebody else inserts no row in the name of a superuser, or of a login that may not insert.';
 
 -- A live row of the same dedupe_key is shown to code that may see it. Other code inserts in the name of its caller, and learns
 -- nothing of the caller's rows.
@@ -302,7 +302,8 @@ DECLARE
     fault dispatch_private.refusal;
     me    text;
 BEGIN
-    IF who <> session_user::text AND (SELECT rolsuper FROM pg_roles WHERE rolname = session_user) THEN
+    IF who <> session_user::text
+       AND (SELECT rolsuper OR NOT has_table_privilege(oid, 'dispatch.tasks', 'INSERT') FROM pg_roles WHERE rolname = session_user) THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('code of "%s" may not insert in the session of "%s"', who, session_user),
             HINT = 'A row belongs to the login of the session. Insert by a session of the login whose rows these are.';
     END IF;

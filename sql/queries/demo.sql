@@ -9,8 +9,7 @@ CREATE DATABASE demo
 SELECT set_config('demo.password_' || $1, $2, false)
 
 -- name: logins
--- Creates one login for each role of an installation, on a server that ends with the demo. A login here can run commands
--- as the demo's owner, so each login has its own random password. If a statement here fails, the log does not show them.
+-- Creates one login for each role of an installation, each with a random password, which no log shows if a statement fails.
 DO $logins$
 DECLARE
     wanted record;

@@ -64,8 +64,7 @@ SELECT s.nspname::text AS schema, r.rolname::text AS owner FROM pg_namespace AS 
 WHERE s.nspname IN ('dispatch', 'dispatch_private') ORDER BY 1
 
 -- name: as_owner
--- Objects belong to the owner role, also with another login. Names are looked up only in the schema of the tables. The
--- lock_timeout keeps inserts from queueing up behind a migration that waits for a lock.
+-- Objects belong to the owner role, also with another login; a migration that waits for a lock holds up inserts for ten seconds at most.
 SET LOCAL ROLE dispatch_owner;
 SET LOCAL search_path = dispatch_private, pg_temp;
 SET LOCAL lock_timeout = '10s'

@@ -144,14 +144,19 @@ def no_docstring(source: str) -> Faults:
 
 def unclear_query(statement: str) -> Faults:
     """A query has one line of purpose that lists the parameters, then one statement."""
+    yield from unclear_purpose(statement)
+    body = statement.partition("\n")[2].strip()
+    if not body or ";" in body.removesuffix(";"):
+        yield "2: exactly one statement"
+
+
+def unclear_purpose(statement: str) -> Faults:
     first, *rest = statement.splitlines() or [""]
     body = "\n".join(rest)
     if not re.match(r"-- \S", first):
         yield "1: the first line says the purpose: -- Rows that it returns. $1 type name."
     if re.search(r"^\s*--", body, re.MULTILINE):
         yield "2: only the first line is a comment"
-    if not body.strip() or ";" in body.strip().removesuffix(";"):
-        yield "2: exactly one statement"
     for parameter in sorted(set(re.findall(r"\$\d+", body)) - set(re.findall(r"\$\d+", first))):
         yield f"1: parameter {parameter} is not listed"
 

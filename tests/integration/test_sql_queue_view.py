@@ -204,6 +204,21 @@ async def test_idle_queue_is_removed(database: Database, q: str, operator: Conne
     assert await operator.execute(f"DELETE FROM dispatch.queues WHERE name = '{q}'") == "DELETE 0"
 
 
+@pytest.mark.parametrize(("login", "calls"), [("team_a", 2), ("operator", 1)])
+async def test_row_of_a_removed_queue_is_not_retried(
+    database: Database, q: str, operator: Connection, login: str, calls: int
+) -> None:
+    await declare(database, q)
+    row = await insert_row(database, queue=q, batch=f"of-{q}")
+    await row.cancel()
+    await operator.execute(f"DELETE FROM dispatch.queues WHERE name = '{q}'")
+    session = await database.session(login)
+    for call in (f"task_retry({row.id})", f"batch_retry('{q}', 'of-{q}')")[:calls]:
+        with pytest.raises(asyncpg.PostgresError) as refused:
+            await session.execute(f"SELECT dispatch.{call}")
+        assert (refused.value.sqlstate, await row.status()) == ("DI003", "cancelled"), call
+
+
 REMOVE, RENAME = "DELETE FROM dispatch.queues WHERE name = $1", "UPDATE dispatch.queues SET name = 'x' WHERE name = $1"
 
 

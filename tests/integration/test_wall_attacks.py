@@ -112,15 +112,40 @@ async def test_code_of_an_index_in_autovacuum_gets_nothing(vacuumed: Prey) -> No
     assert await submitters(vacuumed) == {"team_a"}
 
 
-async def test_definer_code_of_another_team_sees_and_changes_no_row(a: Prey) -> None:
+@pytest.mark.parametrize("login", ["team_a", "operator", "observer", "janitor", "reader", "task", "admin"])
+async def test_definer_code_of_another_team_sees_and_changes_no_row(a: Prey, login: str) -> None:
     before, tried = await a.now(), await attempts(a)
     team = await arm(a, tried)
     await team.execute(TRIES.format(name="help", security="SECURITY DEFINER"))
-    await (await a.database.session("team_a")).execute("SELECT team_b.help()")
+    await (await a.database.session(login)).execute("SELECT team_b.help()")
     found = await loot(a)
     assert set(found) == set(tried)
     assert telling(found, a) == {}
     assert await a.now() == before
+
+
+@pytest.mark.parametrize("login", ["operator", "observer", "janitor", "reader", "task", "admin"])
+async def test_code_of_others_inserts_nothing_in_the_name_of_who_may_not_insert(a: Prey, login: str) -> None:
+    names = await submitters(a)
+    team = await arm(a, WRITES)
+    await team.execute(TRIES.format(name="help", security="SECURITY DEFINER"))
+    await (await a.database.session(login)).execute("SELECT team_b.help()")
+    found = await loot(a)
+    assert {one: str(answer)[:8] for one, answer in found.items()} == dict.fromkeys(WRITES, "refused:")
+    assert await submitters(a) == names
+
+
+async def test_code_of_others_learns_no_name_of_a_closed_queue_of_the_session(a: Prey) -> None:
+    nearly = [
+        f"INSERT INTO dispatch.tasks (queue) VALUES ('{CLOSED[:-1]}') RETURNING 'done'",
+        f"""SELECT dispatch.submit('[{{"queue": "{CLOSED[:-1]}"}}]')""",
+    ]
+    team = await arm(a, nearly)
+    await team.execute(TRIES.format(name="help", security="SECURITY DEFINER"))
+    await (await a.database.session("team_a")).execute("SELECT team_b.help()")
+    found = await loot(a)
+    assert {one: "is not declared" in str(answer) for one, answer in found.items()} == dict.fromkeys(nearly, True)
+    assert [answer for answer in found.values() if CLOSED in str(answer)] == []
 
 
 async def test_definer_code_of_another_team_finds_no_row_by_its_dedupe_key(a: Prey) -> None:

@@ -34,12 +34,14 @@ CREATE FUNCTION team_b.{name}() RETURNS integer LANGUAGE plpgsql {security} AS $
 DECLARE
     one    text;
     answer text;
+    hint   text;
 BEGIN
     FOR one IN SELECT statement FROM team_b.attempts LOOP
         BEGIN
             EXECUTE one INTO answer;
         EXCEPTION WHEN OTHERS THEN
-            answer := 'refused: ' || SQLERRM;
+            GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+            answer := 'refused: ' || SQLERRM || ' ' || hint;
         END;
         INSERT INTO team_b.loot VALUES (one, answer, session_user, current_user);
     END LOOP;

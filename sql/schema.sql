@@ -43,10 +43,12 @@ CREATE TABLE dispatch_private.tasks (
     batch text,
     labels jsonb DEFAULT '{}'::jsonb NOT NULL,
     progress real,
-    note text
+    note text,
+    run_id text
 )
 WITH (fillfactor='85', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.02');
 COMMENT ON TABLE dispatch_private.tasks IS 'One row = one task; the view dispatch.tasks explains the columns.';
+COMMENT ON COLUMN dispatch_private.tasks.run_id IS 'A random text of the process that called task_start; NULL: it sent none.';
 CREATE VIEW dispatch_private.batches AS
  SELECT queue,
     submitted_by,
@@ -1488,7 +1490,7 @@ CREATE FUNCTION dispatch.task_set_priority(task_id bigint, priority integer) RET
  SELECT dispatch_private.task_set_priority(((CURRENT_USER)::text COLLATE "default"), task_id, priority) AS task_set_priority;
 END;
 COMMENT ON FUNCTION dispatch.task_set_priority(task_id bigint, priority integer) IS 'Moves a waiting row in its queue: 0..1000, lower first. Its status; any other than waiting: nothing has changed. NULL: no such row of yours.';
-CREATE FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt integer, launch integer, job_uid text, node text DEFAULT NULL::text, pod text DEFAULT NULL::text) RETURNS TABLE(run_token uuid, payload jsonb)
+CREATE FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt integer, launch integer, job_uid text, node text DEFAULT NULL::text, pod text DEFAULT NULL::text, run_id text DEFAULT NULL::text) RETURNS TABLE(run_token uuid, payload jsonb)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET client_min_messages TO 'error'
@@ -1532,7 +1534,7 @@ CREATE FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt inte
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-COMMENT ON FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt integer, launch integer, job_uid text, node text, pod text) IS 'A container takes its row: run_token and payload, or no row: not yours (any more), exit 0.';
+COMMENT ON FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt integer, launch integer, job_uid text, node text, pod text, run_id text) IS 'A container takes its row: run_token and payload, or no row: not yours (any more), exit 0.';
 CREATE FUNCTION dispatch.tasks_after(id bigint, "limit" integer DEFAULT 100) RETURNS SETOF dispatch.tasks
     LANGUAGE sql STABLE
     BEGIN ATOMIC
@@ -2229,7 +2231,7 @@ CREATE FUNCTION dispatch_private.refuse_foreign_code() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS …;
-COMMENT ON FUNCTION dispatch_private.refuse_foreign_code() IS 'Trigger: no row is inserted in the name of a superuser by the code of somebody else.';
+COMMENT ON FUNCTION dispatch_private.refuse_foreign_code() IS 'Trigger: code of somebody else inserts no row in the name of a superuser, or of a login that may not insert.';
 CREATE FUNCTION dispatch_private.retry_rows(ids bigint[], expected integer) RETURNS SETOF bigint
     LANGUAGE plpgsql
     AS …;
@@ -3161,8 +3163,8 @@ GRANT ALL ON FUNCTION dispatch_private.task_set_priority(who text, task bigint, 
 REVOKE ALL ON FUNCTION dispatch.task_set_priority(task_id bigint, priority integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch.task_set_priority(task_id bigint, priority integer) TO dispatch_submitter;
 GRANT ALL ON FUNCTION dispatch.task_set_priority(task_id bigint, priority integer) TO dispatch_operator;
-REVOKE ALL ON FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt integer, launch integer, job_uid text, node text, pod text) FROM PUBLIC;
-GRANT ALL ON FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt integer, launch integer, job_uid text, node text, pod text) TO dispatch_task;
+REVOKE ALL ON FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt integer, launch integer, job_uid text, node text, pod text, run_id text) FROM PUBLIC;
+GRANT ALL ON FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt integer, launch integer, job_uid text, node text, pod text, run_id text) TO dispatch_task;
 REVOKE ALL ON FUNCTION dispatch.tasks_after(id bigint, "limit" integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch.tasks_after(id bigint, "limit" integer) TO dispatch_submitter;
 GRANT ALL ON FUNCTION dispatch.tasks_after(id bigint, "limit" integer) TO dispatch_operator;

@@ -174,15 +174,21 @@ class TaskRow(Protocol):
 
 
 class RowConnection:
-    """The three calls in Postgres. Each opens a connection of its own."""
+    """The three calls in Postgres. Each opens a connection of its own.
+
+    The id of the run is that of this process. If the kubelet starts the container again, the next process has another
+    one and is refused.
+    """
 
     def __init__(self, contract: ExecContract) -> None:
         self._contract = contract
         self._newest = NewestServer()
+        self._run_id = os.urandom(16).hex()
 
     async def start(self) -> tuple[str, str] | None:
         me = self._contract
-        found = await self._call("start", me.task_id, me.start_key, me.attempt, me.launch, me.job_uid, me.node, me.pod)
+        launch = me.task_id, me.start_key, me.attempt, me.launch, me.job_uid, me.node, me.pod
+        found = await self._call("start", *launch, self._run_id)
         return (found["run_token"], found["payload"]) if found else None
 
     async def heartbeat(self, token: str, progress: Progress = NOTHING) -> str:

@@ -41,7 +41,7 @@ class DatabaseFault(Exception):
 
 
 class LaunchContract(NamedTuple):
-    """The launch. `me`: the parameters of task_start, in their order."""
+    """The launch. `me`: the parameters of task_start, in their order, without the id of the process."""
 
     database_url: str
     limit_seconds: int

@@ -93,7 +93,8 @@ class ContainerTask:
     """
 
     def __init__(self, contract: LaunchContract, heartbeat_seconds: float = 15) -> None:
-        self._database, self._me = TaskDatabase(contract.database_url, NewestServer()), contract.me
+        self._database = TaskDatabase(contract.database_url, NewestServer())
+        self._me = (*contract.me, os.urandom(16).hex())
         self._heartbeat_seconds = heartbeat_seconds
         self._deadline = time.monotonic() + contract.limit_seconds
         self._owner = os.getpid()

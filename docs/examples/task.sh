@@ -7,7 +7,7 @@ for name in TASK_ID TASK_START_KEY TASK_ATTEMPT TASK_LAUNCH JOB_UID NODE_NAME PO
 done
 export PGCONNECT_TIMEOUT=10 PGTARGETSESSIONATTRS=read-write
 # Sessions of one login read each other's statements: the key goes as a setting of the session (see `ask`).
-work='' stopped='' secret=$TASK_START_KEY SECRET="current_setting('task.secret')::uuid"
+work='' stopped='' run=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n') secret=$TASK_START_KEY SECRET="current_setting('task.secret')::uuid"
 patience=300 # seconds; a container that waits longer for its start only keeps its room from others
 ask() { # STATEMENT [-v NAME=VALUE …]: again and again, for each call may be repeated, unless its values are refused
     local statement=$1 status && shift
@@ -42,9 +42,9 @@ trap stop TERM INT
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT && mkfifo "$folder/stderr" || exit 1
 
 ask "SELECT run_token, coalesce(payload, 'null')
-     FROM dispatch.task_start(:'id', $SECRET, :'attempt', :'launch', :'uid', :'node', :'pod')" \
+     FROM dispatch.task_start(:'id', $SECRET, :'attempt', :'launch', :'uid', :'node', :'pod', :'run')" \
     -v id="$TASK_ID" -v attempt="$TASK_ATTEMPT" -v launch="$TASK_LAUNCH" \
-    -v uid="$JOB_UID" -v node="$NODE_NAME" -v pod="$POD_NAME" >"$folder/row" || exit 75 # the launch does not count as one that failed
+    -v uid="$JOB_UID" -v node="$NODE_NAME" -v pod="$POD_NAME" -v run="$run" >"$folder/row" || exit 75 # the launch does not count as one that failed
 patience=$TASK_TIMEOUT_SECONDS
 [ -s "$folder/row" ] || exit 0 # not ours, or not any more
 IFS='|' read -r secret payload <"$folder/row"

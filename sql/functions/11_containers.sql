@@ -38,7 +38,7 @@ $$;
 COMMENT ON FUNCTION dispatch_private.status_after(text, timestamp with time zone, integer, integer, integer) IS 'The status that a reported outcome leads to.';
 
 CREATE OR REPLACE FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt integer, launch integer, job_uid text,
-                                               node text DEFAULT NULL, pod text DEFAULT NULL)
+                                               node text DEFAULT NULL, pod text DEFAULT NULL, run_id text DEFAULT NULL)
 RETURNS TABLE (run_token uuid, payload jsonb)
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column
@@ -47,6 +47,7 @@ DECLARE
     host    CONSTANT text := dispatch_private.subdomain(task_start.node);
     whose   CONSTANT text := dispatch_private.subdomain(task_start.pod);
     uid     CONSTANT text := left(task_start.job_uid, 253);
+    process CONSTANT text := left(nullif(task_start.run_id, ''), 253);
     tokens  uuid[];
     token   uuid;
     held    dispatch_private.tasks;
@@ -58,7 +59,7 @@ BEGIN
     RETURN QUERY
     WITH taken AS (
         UPDATE dispatch_private.tasks SET
-            status = 'processing', launch = task_start.launch, job_uid = uid, node_name = host, pod_name = whose,
+            status = 'processing', launch = task_start.launch, job_uid = uid, node_name = host, pod_name = whose, run_id = process,
             run_digest = dispatch_private.token_digest(tokens[1]), started_at = now(), heartbeat_at = now()
         WHERE id = task_start.task_id
           AND created_at = made_at
@@ -87,7 +88,7 @@ BEGIN
           AND (attempt, launch) <> (task_start.attempt, task_start.launch);
         RETURN;
     END IF;
-    SELECT * INTO held FROM dispatch_private.tasks -- the same Pod asks again: its answer was lost
+    SELECT * INTO held FROM dispatch_private.tasks -- the same process asks again: its answer was lost
     WHERE id = task_start.task_id
       AND created_at = made_at
       AND attempt = task_start.attempt
@@ -95,6 +96,8 @@ BEGIN
       AND status = 'processing'
       AND job_uid = uid
       AND pod_name IS NOT DISTINCT FROM whose
+      -- Another process of this Pod: its container was started again. Without a run_id nobody can tell.
+      AND (run_id = process OR process IS NULL AND max_failures > 1)
     FOR UPDATE;
     IF NOT FOUND THEN
         RETURN;
@@ -109,7 +112,7 @@ BEGIN
     RETURN QUERY SELECT token, held.payload;
 END
 $$;
-COMMENT ON FUNCTION dispatch.task_start(bigint, uuid, integer, integer, text, text, text) IS 'A container takes its row: run_token and payload, or no row: not yours (any more), exit 0.';
+COMMENT ON FUNCTION dispatch.task_start(bigint, uuid, integer, integer, text, text, text, text) IS 'A container takes its row: run_token and payload, or no row: not yours (any more), exit 0.';
 
 CREATE OR REPLACE FUNCTION dispatch.task_heartbeat(run_token uuid, progress real DEFAULT NULL, note text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER AS $$

@@ -42,7 +42,7 @@ LANGUAGE sql AS $$
         WHEN d.datconnlimit = 0 THEN 'cannot connect: the database has CONNECTION LIMIT 0'
         WHEN NOT has_database_privilege(r.oid, d.oid, 'CONNECT') THEN 'has no right CONNECT on the database'
         WHEN NOT has_schema_privilege(r.oid, 'dispatch', 'USAGE') THEN 'has no right USAGE on schema dispatch'
-        WHEN NOT has_function_privilege(r.oid, to_regprocedure('dispatch.task_start(bigint, uuid, integer, integer, text, text, text)'), 'EXECUTE')
+        WHEN NOT has_function_privilege(r.oid, to_regprocedure('dispatch.task_start(bigint, uuid, integer, integer, text, text, text, text)'), 'EXECUTE')
             THEN 'has no right EXECUTE on dispatch.task_start'
         WHEN coalesce(dispatch_private.setting_of(r.oid, d.oid, 'default_transaction_read_only')::boolean,
                       dispatch_private.are_logins_read_only()) THEN 'has default_transaction_read_only on'

@@ -85,7 +85,7 @@ IN_THE_DATABASE = [
     ("ObjectChanged", "view dispatch.tasks", "REVOKE INSERT ON dispatch.tasks FROM dispatch_submitter"),
     (
         "ObjectChanged",
-        "function dispatch.task_start(bigint, uuid, integer, integer, text, text, text)",
+        "function dispatch.task_start(bigint, uuid, integer, integer, text, text, text, text)",
         "DROP FUNCTION dispatch.task_start",
     ),
     ("SequenceBehind", f"sequence {TASKS}_id_seq", BEHIND),

@@ -13,7 +13,7 @@ from tests.rig.postgres import Database
 TASKS, SECRETS = "dispatch_private.tasks", "dispatch_private.secrets"
 DIGESTS = f"SELECT (run_digest) ON {TASKS}"
 TELL = "function dispatch_private.janitor_tell(jsonb)"
-START = "function dispatch.task_start(bigint, uuid, integer, integer, text, text, text)"
+START = "function dispatch.task_start(bigint, uuid, integer, integer, text, text, text, text)"
 OF_THE_JANITOR = [
     ("MissingRight", f"table {TASKS}", f"REVOKE {DIGESTS} FROM dispatch_janitor"),
     ("MissingRight", TELL, f"REVOKE EXECUTE ON {TELL} FROM dispatch_janitor"),

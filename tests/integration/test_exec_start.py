@@ -111,13 +111,15 @@ async def test_command_that_was_taken_over_reports_nothing(database: Database) -
     assert await row.now() == before
 
 
-async def test_restarted_pod_still_has_its_row(database: Database) -> None:
-    row = await insert_row(database, payload=5)
-    holder = await row.started()
-    ended = await execute(row, *sh('cp "$TASK_PAYLOAD_FILE" "$TASK_RESULT_FILE"'))
-    assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", 5)
-    (launch,) = await row.launches()
-    assert launch["run_digest"] == holder.run_digest
+@pytest.mark.parametrize("max_failures", [1, 3])
+async def test_container_that_is_started_again_in_its_pod_runs_nothing(database: Database, max_failures: int) -> None:
+    row = await insert_row(database, max_failures=max_failures)
+    async with wrapped(row, *sh(UNTIL_TOLD)) as first:
+        await first.says("begun")
+        held = await row.now()
+    ended = await execute(row, "echo", "ran")  # the first one was killed
+    assert (ended.status, ended.out) == (DONE, b"")
+    assert await row.now() == held
 
 
 async def test_missing_variables_are_all_reported_at_once(database: Database) -> None:

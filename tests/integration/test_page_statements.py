@@ -51,11 +51,11 @@ async def test_calls_of_the_readme_run_a_row(told: Database) -> None:
     start, heartbeat, finish = re.findall(r"^SELECT [^;]+", find_block("README.md", "SELECT"), re.MULTILINE)
     task_id, task = await told.insert_task(payload=17), await told.session("task")
     key = await told.start_key(task_id)
-    (row,) = await task.fetch(start, task_id, key, 1, 1, "a-job", "a-node", "a-pod")
+    (row,) = await task.fetch(start, task_id, key, 1, 1, "a-job", "a-node", "a-pod", "a-process")
     assert row["payload"] == 17
     assert await task.fetchval(heartbeat, row["run_token"]) == "continue"
     assert await task.fetchval(finish, row["run_token"]) == "succeeded"
-    assert await task.fetch(start, task_id, key, 1, 2, "another-job", "a-node", "another-pod") == []
+    assert await task.fetch(start, task_id, key, 1, 2, "another-job", "a-node", "another-pod", "b") == []
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

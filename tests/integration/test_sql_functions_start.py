@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -74,6 +75,43 @@ async def test_repeated_start_of_a_pod_gets_the_same_token_and_payload(database:
     first = await row.started()
     assert await row.start() == first
     assert len(await row.launches()) == 1
+
+
+@pytest.mark.parametrize("max_failures", [1, 3])
+async def test_same_process_gets_its_token_again_and_another_one_gets_none(
+    database: Database, max_failures: int
+) -> None:
+    row = await insert_row(database, max_failures=max_failures)
+    first, other = replace(FIRST, run_id="x" * 300 + "a"), replace(FIRST, run_id="b")
+    started = await row.started(pod=first)
+    held = await row.now()
+    assert [await row.start(pod=pod) for pod in (first, other, first)] == [started, None, started]
+    assert await row.now() == held
+    assert (len(await row.launches()), await row.heartbeat(started)) == (1, "continue")
+
+
+@pytest.mark.parametrize("run_id", ["a", None])
+@pytest.mark.parametrize(("max_failures", "given"), [(1, False), (3, True)])
+async def test_call_without_run_id_gets_no_token_again_where_one_run_is_the_most(
+    database: Database, max_failures: int, *, given: bool, run_id: str | None
+) -> None:
+    row = await insert_row(database, max_failures=max_failures)
+    started = await row.started(pod=replace(FIRST, run_id=run_id))
+    again = [await row.start(pod=replace(FIRST, run_id=none)) for none in (None, "")]
+    assert again == [started if given else None] * 2
+
+
+async def test_process_cannot_name_itself_after_one_that_sent_no_run_id(database: Database) -> None:
+    row = await insert_row(database)
+    await row.started()
+    assert await row.start(pod=replace(FIRST, run_id="a")) is None
+
+
+async def test_next_launch_is_accepted_whatever_its_run_id(database: Database) -> None:
+    row = await insert_row(database)
+    await row.started(pod=replace(FIRST, run_id="a"))
+    taken = await row.started(launch=2, pod=replace(SECOND, run_id="a"))
+    assert await row.start(launch=2, pod=replace(SECOND, run_id="a")) == taken
 
 
 @pytest.mark.parametrize(

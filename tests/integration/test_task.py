@@ -30,6 +30,16 @@ async def test_body_that_ends_is_success_with_its_result(library: Library, datab
     assert (launch["outcome"], launch["pod_name"], launch["node_name"]) == ("succeeded", "pod-x", "node-x")
 
 
+async def test_process_that_is_started_again_in_its_pod_runs_nothing(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    async with library.runs(row, f"with task(): {UNTIL_TOLD}") as first:
+        await first.says("begun")
+        held = await row.now()
+    ended = await library.run(row, "with task(): say('ran')")  # the first one was killed
+    assert (ended.status, ended.out) == (DONE, b"")
+    assert await row.now() == held
+
+
 @pytest.mark.parametrize("body", ["pass", "t.finish()", "sys.exit()", "sys.exit(0)", "t.finish(1); t.finish(None)"])
 async def test_body_without_a_result_is_success(library: Library, database: Database, body: str) -> None:
     row = await insert_row(database)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -21,10 +21,11 @@ from tests.integration.looking import looking
 from tests.integration.version_26 import before_upgrade, insert
 from tests.rig.janitor_calls import deleted, returned
 from tests.rig.postgres import Database
-from tests.rig.rows import SECOND, Row, Started, contradictions
+from tests.rig.rows import FIRST, SECOND, Row, Started, contradictions
 
 __all__ = ["before_upgrade"]
 
+OF_A_PROCESS = replace(FIRST, run_id="a")
 QUEUES = """
 INSERT INTO dispatch.queues VALUES
     ('maps', 3, 20, 5, 2, 'infinity', 'team_a', 'paused', 'team_b', 1000, true),
@@ -75,7 +76,7 @@ async def content(database: Database, schema: str) -> dict[str, list[Any]]:
     """Every row of every table, and how far each sequence is."""
     admin = await database.session("admin")
     every = {
-        table: f"SELECT to_jsonb(t) - 'owner_oid' - 'submit_oid' FROM {schema}.{table} AS t ORDER BY 1"
+        table: f"SELECT to_jsonb(t) - 'owner_oid' - 'submit_oid' - 'run_id' FROM {schema}.{table} AS t ORDER BY 1"
         for table in TABLES
     }
     every |= {clock: f"SELECT last_value, is_called FROM {schema}.{clock}" for clock in CLOCKS}
@@ -181,8 +182,8 @@ async def test_key_of_before_starts_its_row(upgraded: Live) -> None:
     for name in ("handed_out", "due", "later", "parked"):
         row = upgraded.rows[name]
         assert row.start_key != await upgraded.database.start_key(row.id)
-        started = await row.started()
-        assert await row.start() == started
+        started = await row.started(pod=OF_A_PROCESS)
+        assert await row.start(pod=OF_A_PROCESS) == started
         assert await row.finish(started, "succeeded") == "succeeded"
 
 

@@ -24,7 +24,7 @@ from dispatcher.task import by_asyncpg, by_psycopg
 from dispatcher.task.calls import SQL
 from dispatcher.task.contract import DatabaseFault
 from tests.integration.wall_attackers import CLOSED, SECRET, Prey, holds, prey
-from tests.integration.wall_calls import calls
+from tests.integration.wall_calls import KEYS, calls
 from tests.integration.wall_seats import Seat, Statement
 from tests.integration.wall_settings import LOUD, chosen
 from tests.rig.postgres import PostgresServer
@@ -32,6 +32,8 @@ from tests.rig.rows import Row, insert_row
 
 Asked: TypeAlias = Callable[..., Awaitable[object]]
 RESULT = "a secret result"
+RUNNING = "SELECT * FROM dispatch.task_start('{}', '{}', 1, 1, 'job-1', 'node-1', 'pod-1')"
+"""All of it is true but the key."""
 START = "SELECT run_token FROM dispatch.task_start('{}', '{}', 1, 2, 'job-2', 'node-2', 'pod-2')"
 
 
@@ -49,10 +51,16 @@ def told(seat: Seat, statements: list[Statement]) -> str:
     return text
 
 
+async def wrong_keys(a: Prey) -> list[str]:
+    """A key of nothing, and one with the true time of the row that runs."""
+    return ["0" * 32, await (await a.database.session("admin")).fetchval(KEYS, a.rows[1].id)]
+
+
 @pytest.mark.parametrize("login", ["team_b", "task"])
 async def test_debugging_a_call_with_a_wrong_key_tells_nothing_of_the_row(a: Prey, login: str) -> None:
     seat = Seat(a.database.url(login))
     every = chosen(await calls(a.database, login, replace(a.guesses(), queues=["default"])))
+    every += [Statement(RUNNING.format(a.rows[1].id, key), "call") for key in await wrong_keys(a)]
     text = told(seat, [one for one in every if one.kind != "call submit"])
     seat.close()
     secrets: list[UUID | str] = [a.token, *(row.start_key for row in a.rows), CLOSED, SECRET, "team_a"]
@@ -85,7 +93,7 @@ async def by_exec(row: Row, name: str, *parameters: object) -> object:
 def by_library(driver: Callable[..., object]) -> Asked:
     async def asked(row: Row, name: str, *parameters: object) -> object:
         given = {
-            "start": (row.id, str(row.start_key), 1, 1, "job-1", "node-1", "pod-1"),
+            "start": (row.id, str(row.start_key), 1, 1, "job-1", "node-1", "pod-1", "run-1"),
             "heartbeat": (*parameters, None, None),
             "finish": (*parameters, "succeeded", None, json.dumps(RESULT)),
         }[name]

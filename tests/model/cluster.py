@@ -1,17 +1,20 @@
 """Steps of the cluster, of people who delete Jobs and Pods, of submitters, and of database backups."""
 
 from tests.model import row as rows
-from tests.model.containers import failed_by_disruption, lose_pod
+from tests.model.containers import counted_failure, failed_by_disruption, lose_pod
 from tests.model.properties import check_retry
 from tests.model.row import PROCESSING, is_over
 from tests.model.state import (
     ACTIVE,
     DELETING,
     FAILING,
+    HOLDS,
     LOST,
     NEW,
     REPORTED,
+    SECOND,
     UNPLACED,
+    UNTOLD,
     Detached,
     Job,
     State,
@@ -19,7 +22,18 @@ from tests.model.state import (
     put,
     put_detached,
 )
-from tests.model.world import DISRUPTION, FORCED, FOREIGN, PARTITION, TOMBSTONES, TWIN, World, moved, spent
+from tests.model.world import (
+    DISRUPTION,
+    FORCED,
+    FOREIGN,
+    PARTITION,
+    SECOND_PROCESS,
+    TOMBSTONES,
+    TWIN,
+    World,
+    moved,
+    spent,
+)
 
 
 def cluster_steps(world: World, state: State) -> None:
@@ -61,6 +75,10 @@ def pod_faults(world: World, state: State, job: Job) -> None:
         world.step("the node of {} is unreachable", job, changed(state, job, lost))
     if FORCED in kinds and job.container < REPORTED:
         world.step("somebody deletes the Pod of {} by force, its container runs on", job, lose_pod(state, job))
+    if SECOND_PROCESS in kinds and job.container in {UNTOLD, HOLDS} and not job.flags & SECOND:
+        again = counted_failure(state, job)
+        second = job._replace(container=NEW, flags=job.flags | SECOND)
+        world.step("the container of {} is started again", job, changed(state._replace(history=again), job, second))
     if TWIN in kinds:
         twin = Detached(job.attempt, job.launch, job.made, NEW, 1)
         world.step("{} gets a second Pod", job, state._replace(detached=put_detached(state.detached, None, twin)))

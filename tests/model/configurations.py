@@ -4,18 +4,21 @@ from typing import Final
 
 from tests.model.world import (
     ANY,
+    FORCED,
     FOREIGN,
     LATE_POST,
     LOST_START,
     NO_FOREIGN,
     PODS,
     POSTS,
+    SECOND_PROCESS,
     TWIN,
     Configuration,
 )
 
 ANY_BUT_LATE: Final = ANY - {LATE_POST}
 TWINS: Final = frozenset({TWIN, LOST_START, FOREIGN})
+SECONDS: Final = frozenset({SECOND_PROCESS, LOST_START, FORCED})
 
 RUNS: Final = (
     Configuration("no fault", cancels=1, retries=1, janitor="fresh"),
@@ -53,6 +56,12 @@ RUNS: Final = (
     ),
     Configuration("probes that are taken back, stale second dispatcher", pauses=2, deposed=1, attempts=1, is_full=True),
     Configuration("twin Pods", TWINS, 2, attempts=1),
+    Configuration("a container that starts again", SECONDS, 2, attempts=1, janitor="fresh"),
+    Configuration("a container that starts again, max_failures 1", SECONDS, 2, max_failures=1, janitor="fresh"),
+    Configuration("a container without run_id starts again", SECONDS, 2, attempts=1, names_process=False),
+    Configuration(
+        "a container without run_id starts again, max_failures 1", SECONDS, 2, max_failures=1, names_process=False
+    ),
     Configuration("the janitor knows no template", refusal=True, cancels=1, retries=1, janitor="stale"),
     Configuration("the sweep as a step", frozenset({LATE_POST}), 1, sweeps=True, retries=1, exits=False),
     Configuration("fresh views, any two faults", ANY, 2, lags=False, janitor="fresh"),

@@ -18,6 +18,7 @@ from tests.model.state import (
     NEW,
     REFUSED,
     REPORTED,
+    SECOND,
     SILENT,
     UNPLACED,
     UNTOLD,
@@ -59,11 +60,14 @@ def container_acts(world: World, state: State, actor: Container) -> None:
 
 
 def start_steps(world: World, state: State, actor: Container) -> None:
-    call = Call(actor.attempt, actor.launch, actor.uid, pod_of(actor))
+    is_second = isinstance(actor, Job) and bool(actor.flags & SECOND)
+    process = 1 + is_second if world.config.names_process else 0
+    call = Call(actor.attempt, actor.launch, actor.uid, pod_of(actor), process=process)
     row, answer = rows.start(state.row, call, world.config.max_failures, world.rules.without)
-    check_start(world, state, call, answer)
+    check_start(world, state, call, answer, is_second=is_second)
     if answer is StartAnswer.NOTHING:
-        refused = advanced(state, actor, REFUSED)
+        # A run of this launch has begun, and nobody reports it.
+        refused = advanced(state, actor, SILENT if is_second else REFUSED)
         world.step("{} calls task_start, is refused and ends with 0", actor, refused, fair=True)
         return
     history = accepted(state, actor) if answer is StartAnswer.NEW else state.history

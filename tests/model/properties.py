@@ -30,10 +30,10 @@ from tests.model.state import (
 from tests.model.world import TWIN, Broken, World
 
 
-def check_start(world: World, state: State, call: Call, answer: StartAnswer) -> None:
+def check_start(world: World, state: State, call: Call, answer: StartAnswer, *, is_second: bool) -> None:
     row = state.row
-    if answer is StartAnswer.SAME and (row.uid, row.pod) != (call.uid, call.pod):
-        raise Broken("S1: two Pods hold one token", "a second Pod calls task_start, too")
+    if answer is StartAnswer.SAME:
+        check_same(world, state, call, is_second=is_second)
     if answer is not StartAnswer.NEW:
         return
     by = "launch {} starts"
@@ -49,6 +49,17 @@ def check_start(world: World, state: State, call: Call, answer: StartAnswer) -> 
     if state.history.accepted >> call.launch:
         raise Broken("S4: an older launch is accepted after a newer one", by, subject)
     check_takeover(world, state, subject)
+
+
+def check_same(world: World, state: State, call: Call, *, is_second: bool) -> None:
+    """A token is given again."""
+    row = state.row
+    if (row.uid, row.pod) != (call.uid, call.pod):
+        raise Broken("S1: two Pods hold one token", "a second Pod calls task_start, too")
+    if is_second and call.process:
+        raise Broken("S1: two processes hold one token", "a second process of the Pod calls task_start, too")
+    if is_second and world.config.max_failures == 1:
+        raise Broken("S11: a task with max_failures 1 has two processes", "the second process calls task_start, too")
 
 
 def check_takeover(world: World, state: State, subject: tuple[int, int]) -> None:

@@ -27,6 +27,7 @@ from tests.model.world import (
     LOST_ANSWER,
     LOST_START,
     PARTITION,
+    SECOND_PROCESS,
     TOMBSTONES,
     TWIN,
     Configuration,
@@ -104,6 +105,14 @@ REMOVED: Final = (
     Removed("3", "task_start: cancel", without("start: cancel"), run(FORCED, cancels=1, janitor="fresh"), "S8"),
     Removed("3, case 5", "task_start: the same Pod again", without("again"), run(LOST_START), "S5"),
     Removed("3", "task_start: the Pod", without("again: pod"), run(TWIN), "S1"),
+    Removed("3", "task_start: run_id", without("again: run_id"), run(SECOND_PROCESS, attempts=1), "S1"),
+    Removed(
+        "3",
+        "task_start: no run_id, max_failures 1",
+        without("again: no run_id"),
+        run(SECOND_PROCESS, attempts=1, max_failures=1, names_process=False),
+        "S11",
+    ),
     Removed("3", "task_start: the uid", without("again: uid"), run(FOREIGN, LATE_POST, count=2, attempts=1), "S1"),
     Removed("3", "task_finish: token", without("finish: token"), run(FORCED), "S2"),
     Removed(

@@ -33,16 +33,22 @@ class Row(NamedTuple):
     pod: int = 0
     token: int = 0
     cancel: int = 0
+    process: int = 0
 
 
 class Call(NamedTuple):
-    """The arguments of a container's `task_start`. `has_key`: whether its start key fits."""
+    """The arguments of a container's `task_start`.
+
+    has_key: whether its start key fits.
+    process: which process of its Pod calls; 0: it sends no run_id.
+    """
 
     attempt: int
     launch: int
     uid: int
     pod: int = 0
     has_key: bool = True
+    process: int = 0
 
     @property
     def token(self) -> int:
@@ -65,8 +71,9 @@ def is_over(row: Row) -> bool:
 def start(row: Row, call: Call, max_failures: int, without: AbstractSet[str] = NONE) -> tuple[Row, StartAnswer]:
     if accepts(row, call, max_failures, without):
         held = {"status": PROCESSING, "launch": call.launch, "uid": call.uid, "pod": call.pod, "token": call.token}
-        return row._replace(**held), StartAnswer.NEW
-    return row, StartAnswer.SAME if is_asked_again(row, call, without) else StartAnswer.NOTHING
+        return row._replace(**held, process=call.process), StartAnswer.NEW
+    is_again = is_asked_again(row, call, without) and is_same_process(row, call, max_failures, without)
+    return row, StartAnswer.SAME if is_again else StartAnswer.NOTHING
 
 
 def accepts(row: Row, call: Call, max_failures: int, without: AbstractSet[str]) -> bool:
@@ -94,6 +101,13 @@ def is_asked_again(row: Row, call: Call, without: AbstractSet[str]) -> bool:
         and (row.pod == call.pod or "again: pod" in without)
         and "again" not in without
     )
+
+
+def is_same_process(row: Row, call: Call, max_failures: int, without: AbstractSet[str]) -> bool:
+    """Without a run_id nobody can tell. So no such process gets a token again where one run is the most."""
+    if not call.process:
+        return max_failures > 1 or "again: no run_id" in without
+    return row.process == call.process or "again: run_id" in without
 
 
 def heartbeat(row: Row, token: int) -> str:

@@ -34,6 +34,7 @@ HIDDEN_PENDING: Final = 4
 RAN: Final = 8
 UNPLACED: Final = 16  # its Pod has no node yet
 MARKED: Final = 32  # marked as unplaced: its probe is taken back
+SECOND: Final = 64  # its kubelet has started its container again, in the same Pod
 
 
 class Job(NamedTuple):
@@ -186,7 +187,7 @@ def tidied_view(view: View, attempt: int, is_over: bool) -> View:
 
 def pod_flags(job: Job) -> int:
     if job.phase in {ACTIVE, FAILING}:
-        return HIDDEN_PENDING if job.container == NEW else 0
+        return HIDDEN_PENDING if job.container == NEW and not job.flags & SECOND else 0
     return 0 if job.container == NEVER_RAN else RAN
 
 

@@ -52,9 +52,9 @@ def all_rows() -> list[StoredRow]:
     over = [Row(status, 2, 1, 1, 1) for status in (SUCCEEDED, FAILED, CANCELLED)]
     still = [StoredRow(row, most) for row, most in product(waiting + over, (1, 2, 3))]
     running = [
-        StoredRow(Row(PROCESSING, 2, launch, failures, uid, pod, uid * 2 + pod + 1, cancel), most, is_stale)
-        for launch, failures, uid, pod, cancel, most, is_stale in product(
-            (1, 2), range(3), (1, 2), (0, 1), (0, 1), (1, 2, 3), (False, True)
+        StoredRow(Row(PROCESSING, 2, launch, failures, uid, pod, uid * 2 + pod + 1, cancel, process), most, is_stale)
+        for launch, failures, uid, (pod, process), cancel, most, is_stale in product(
+            (1, 2), range(3), (1, 2), ((0, 0), (1, 0), (0, 1)), (0, 1), (1, 2, 3), (False, True)
         )
     ]
     return still + running
@@ -62,15 +62,17 @@ def all_rows() -> list[StoredRow]:
 
 def starts() -> list[SqlCall]:
     return [
-        start_of(Call(attempt, launch, uid, pod, key))
-        for attempt, launch, uid, pod, key in product((1, 2, 3), range(4), (1, 2), (0, 1), (True, False))
+        start_of(Call(attempt, launch, uid, pod, key, process))
+        for attempt, launch, uid, (pod, process), key in product(
+            (1, 2, 3), range(4), (1, 2), ((0, 0), (1, 0), (0, 1), (0, 2)), (True, False)
+        )
     ]
 
 
 def start_of(call: Call) -> SqlCall:
     key = "s.start_key" if call.has_key else "gen_random_uuid()"
     sql = f"""(SELECT run_token::text FROM dispatch.task_start(s.id, {key}, {call.attempt}, {call.launch},
-               'job-{call.uid}', 'node', 'pod-{call.pod}'))"""
+               'job-{call.uid}', 'node', 'pod-{call.pod}', {f"'run-{call.process}'" if call.process else "NULL"}))"""
     return SqlCall(f"start {tuple(call)}", sql, lambda stored: rows.start(stored.row, call, stored.max_failures))
 
 
@@ -176,13 +178,14 @@ RETURNING id
 STORE = """
 UPDATE dispatch_private.tasks AS t SET
     status = s.status, attempt = 2, launch = s.launch, failures = s.failures, job_uid = s.uid, pod_name = s.pod,
+    run_id = s.run,
     run_digest = CASE s.status WHEN 'processing' THEN dispatch_private.token_digest(
         (SELECT k FROM dispatch_private.run_tokens(t.id, 2, s.launch, s.uid, s.pod) AS k LIMIT 1)) END,
     started_at = now(), heartbeat_at = now() - s.age * interval '1 s',
     cancel_requested_at = CASE WHEN s.cancel THEN now() END,
     finished_at = CASE WHEN s.status NOT IN ('waiting', 'processing') THEN now() END
-FROM unnest($1::bigint[], $2::text[], $3::int[], $4::int[], $5::text[], $6::text[], $7::int[], $8::bool[])
-     AS s(id, status, launch, failures, uid, pod, age, cancel)
+FROM unnest($1::bigint[], $2::text[], $3::int[], $4::int[], $5::text[], $6::text[], $7::text[], $8::int[], $9::bool[])
+     AS s(id, status, launch, failures, uid, pod, run, age, cancel)
 WHERE t.id = s.id
 """
 CALL = """
@@ -239,7 +242,8 @@ def values(stored: StoredRow) -> tuple[object, ...]:
     row = stored.row
     uid, pod = (f"job-{row.uid}", f"pod-{row.pod}") if row.uid else (None, None)
     age = 61 if stored.is_stale else 5
-    return STATUSES[row.status], row.launch, row.failures, uid, pod, age, bool(row.cancel)
+    run = f"run-{row.process}" if row.process else None
+    return STATUSES[row.status], row.launch, row.failures, uid, pod, run, age, bool(row.cancel)
 
 
 def difference(before: bytes | None, record: Record, answer: object, expected: tuple[Row, object]) -> str:

@@ -23,6 +23,7 @@ LOST_ANSWER = "lost answer of a POST"
 LATE_POST = "late POST"
 LOST_START = "lost answer of task_start"
 TWIN = "second Pod of a Job"
+SECOND_PROCESS = "second process in a Pod"
 
 POSTS = frozenset({LOST_POST, LOST_ANSWER, LOST_START})
 PODS = frozenset({DISRUPTION, PARTITION, FORCED})
@@ -62,6 +63,8 @@ class Configuration:
     """The sweep is a step of its own. Otherwise Jobs that it would delete are gone at once; `tidied` has the reason."""
     never_back: bool = False
     """Nodes that become unreachable stay so."""
+    names_process: bool = True
+    """Containers send a run_id."""
     report: str = "sql"
     refusal: bool = False
     """The janitor does not find the template of the row."""

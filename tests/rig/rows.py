@@ -12,6 +12,10 @@ import asyncpg
 
 from tests.rig.postgres import Connection, Database, Record
 
+START_OF_PROCESS = """
+SELECT * FROM dispatch.task_start(task_id => $1, start_key => $2, attempt => $3, launch => $4,
+                                  job_uid => $5, node => $6, pod => $7, run_id => $8)
+"""
 START = """
 SELECT * FROM dispatch.task_start(task_id => $1, start_key => $2, attempt => $3, launch => $4,
                                   job_uid => $5, node => $6, pod => $7)
@@ -34,11 +38,12 @@ TERMINAL = {"succeeded", "failed", "cancelled"}
 
 @dataclass(frozen=True)
 class Pod:
-    """One run of a container. Two Pods with one job_uid are two containers of one launch."""
+    """One run of a container. Two Pods with one job_uid are two containers of one launch. `run_id`: of its process."""
 
     name: str | None = "pod-1"
     job_uid: str = "job-1"
     node: str = "node-1"
+    run_id: str | None = None
 
 
 FIRST = Pod()
@@ -77,7 +82,11 @@ class Row:
     ) -> Started | None:
         connection = by or await self.database.session("task")
         key = start_key or self.start_key
-        answers = await connection.fetch(START, self.id, key, attempt, launch, pod.job_uid, pod.node, pod.name)
+        call = (self.id, key, attempt, launch, pod.job_uid, pod.node, pod.name)
+        if pod.run_id is None:
+            answers = await connection.fetch(START, *call)
+        else:
+            answers = await connection.fetch(START_OF_PROCESS, *call, pod.run_id)
         assert len(answers) <= 1
         return Started(**dict(answers[0])) if answers else None
 

@@ -2,7 +2,7 @@
 
 `by_hand.py flaky` fails in its first attempt, and asks for another one in a second. `by_hand.py endless` works until a
 heartbeat says `cancel` or `lost`. Each call opens its own connection, and is made again while Postgres is away: the
-same call from the same Pod gets the same answer.
+same call from the same process gets the same answer.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ STARTING = (asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError, asyncpg.C
 async def main(what: str, env: Mapping[str, str]) -> None:
     url, attempt = env["TASK_DATABASE_URL"], int(env["TASK_ATTEMPT"])
     row = int(env["TASK_ID"]), env["TASK_START_KEY"], attempt, int(env["TASK_LAUNCH"])
-    token = await call(url, START, *row, env["JOB_UID"], env["NODE_NAME"], env["POD_NAME"])
+    token = await call(url, START, *row, env["JOB_UID"], env["NODE_NAME"], env["POD_NAME"], os.urandom(16).hex())
     if token is None:
         return  # the row does not accept this launch
     if what == "flaky":

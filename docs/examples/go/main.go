@@ -4,6 +4,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log"
@@ -52,8 +53,8 @@ func run() int {
 	}
 	patient, _ := context.WithTimeout(stopped, 5*time.Minute) // who waits longer only keeps its room from others
 	err := ask(patient, []any{&token, &payload}, `SELECT run_token::text, coalesce(payload, 'null')::text
-		FROM dispatch.task_start($1, $2, $3, $4, $5, $6, $7)`, env("TASK_ID"), env("TASK_START_KEY"),
-		env("TASK_ATTEMPT"), env("TASK_LAUNCH"), env("JOB_UID"), env("NODE_NAME"), env("POD_NAME"))
+		FROM dispatch.task_start($1, $2, $3, $4, $5, $6, $7, $8)`, env("TASK_ID"), env("TASK_START_KEY"),
+		env("TASK_ATTEMPT"), env("TASK_LAUNCH"), env("JOB_UID"), env("NODE_NAME"), env("POD_NAME"), rand.Text())
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0 // not ours, or not any more
 	} else if err != nil {

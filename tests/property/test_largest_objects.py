@@ -252,7 +252,7 @@ def seconds(act: Callable[[], object]) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS, ids=lambda name: name.replace(" ", "-"))
-def test_largest_object_of_each_shape_holds_the_loop_for_a_moment_only(reader: str) -> None:
+def test_largest_object_holds_the_loop_for_a_moment_only(reader: str) -> None:
     read, objects = READERS[reader]
     made = objects()
     read(msgspec.json.encode(next(iter(made.values()))))

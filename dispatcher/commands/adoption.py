@@ -14,7 +14,7 @@ from msgspec import Struct
 from dispatcher.jobs.env import ENV_NAME, LOGIN, is_dispatchers
 from dispatcher.jobs.fields import dotted, list_at, object_at
 from dispatcher.jobs.template_text import Path
-from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES, TASK
+from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES, RESTARTS, TASK
 from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Manifest
 from dispatcher.row_calls import LAST_STATUS
@@ -240,9 +240,25 @@ class Adopter:
             self.tell(Did.OPEN, (*path, "containers"), f"is {names[0]} the one that works?")
         self._task_container = str(containers[index].get("name"))
         containers[index] = self.with_clean_env(containers[index], (*path, "containers", index))
-        self._pod["containers"] = containers
+        self._pod["containers"] = self.that_run_once(containers, (*path, "containers"))
+        if inits := objects(self._pod.get("initContainers")):
+            self._pod["initContainers"] = self.that_run_once(inits, (*path, "initContainers"))
         if ids.REPORT not in given and not can_report(containers[index]):
             self.annotate((*path, "containers", index), ids.REPORT, EXIT_CODE, "the image calls no function of ours")
+
+    def that_run_once(self, containers: list[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
+        """The containers without restarts. A sidecar among the init containers restarts always, and stays so."""
+        kept = list[dict[str, Any]]()
+        for index, one in enumerate(containers):
+            where, left = (*path, index), dict(one)
+            if one.get("restartPolicy") not in RESTARTS[str(path[-1])]:
+                self.tell(Did.TRANSLATED, (*where, "restartPolicy"), "a new Pod each time: max_failures of the row")
+                del left["restartPolicy"]
+            if one.get("restartPolicyRules"):
+                self.tell(Did.OPEN, (*where, "restartPolicyRules"), f"which exit codes are final? {ids.FINAL_CODES}")
+            left.pop("restartPolicyRules", None)
+            kept.append(left)
+        return kept
 
     def with_clean_env(self, container: dict[str, Any], path: Path) -> dict[str, Any]:
         """Without variables that are the dispatcher's. Of a name that stands twice the last counts, as for kubelet."""

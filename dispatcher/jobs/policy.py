@@ -22,7 +22,7 @@ from typing import Any, Final
 from dispatcher.jobs.env import CONTRACT, ENV_NAME, FIELDS, literal
 from dispatcher.jobs.manifest import DISRUPTION_ENDS_THE_JOB, JobSite
 from dispatcher.jobs.row_check import check_amount, check_image
-from dispatcher.jobs.templates import Template
+from dispatcher.jobs.templates import RESTARTS, Template
 from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import LaunchSpec
@@ -213,11 +213,17 @@ def spec_violations(spec: Manifest, template: Template, site: JobSite) -> Iterat
         yield "the Pod's spec differs from its template"
     if (spec["backoffLimit"], spec["podFailurePolicy"], pod["restartPolicy"]) != (0, DISRUPTION_ENDS_THE_JOB, "Never"):
         yield "the Job could make a second Pod"
+    if any(could_run_twice(one, kind) for kind in RESTARTS for one in pod.get(kind) or ()):
+        yield "a container could run twice in its Pod"
     limit = pod["activeDeadlineSeconds"]
     if not 0 < limit <= template.max_seconds:
         yield "the run limit is over the template's"
     if pod.get("schedulerName") != (site.placement.scheduler_name or template.pod_spec.get("schedulerName")):
         yield "the scheduler is another"
+
+
+def could_run_twice(container: Mapping[str, Any], kind: str) -> bool:
+    return container.get("restartPolicy") not in RESTARTS[kind] or bool(container.get("restartPolicyRules"))
 
 
 def container_violations(

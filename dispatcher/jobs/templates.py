@@ -56,6 +56,10 @@ DEFAULTS: Final[Mapping[str, object]] = {
     "suspend": False, "completionMode": "NonIndexed", "manualSelector": False, "podReplacementPolicy": "Failed",
 }  # fmt: skip
 """Fields that may say what holds without them."""
+RESTARTS: Final[Mapping[str, Collection[object]]] = {
+    "containers": (None, "Never"), "initContainers": (None, "Never", "Always"),
+}  # fmt: skip
+"""What the restartPolicy of a container may be. Kubernetes 1.35 restarts containers of a Pod that never restarts."""
 ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 DROPPED: Final = KINDS["ObjectMeta"].others.keys() - {"labels", "annotations"}
 
@@ -132,10 +136,23 @@ class Checks:
             self.must(spec.get(field) in (None, only), ("spec", field), words)
         policy = pod.get("restartPolicy")
         self.must(policy in (None, "Never"), (*POD, "restartPolicy"), is_but("restartPolicy", policy, "must be Never"))
+        self.check_no_restarts()
         words = is_but("the Pod's activeDeadlineSeconds", "", f"use the annotation {MAX_SECONDS}")
         self.must(pod.get("activeDeadlineSeconds") is None, (*POD, "activeDeadlineSeconds"), words)
         words = is_but("containers", "[]", "a task needs one")
         self.must(pod.get("containers") != [], (*POD, "containers"), words)
+
+    def check_no_restarts(self) -> None:
+        """Checks that no container of a Pod runs twice. An init container that restarts always is a sidecar."""
+        rule = "a container runs once; max_failures of a row says how often the row does"
+        for kind, policies in RESTARTS.items():
+            for index, container in enumerate(list_at(self._manifest, *POD, kind)):
+                policy, rules = at(container, "restartPolicy"), at(container, "restartPolicyRules")
+                where = (*POD, kind, index)
+                words = is_but(f"{kind}[{index}].restartPolicy", policy, rule)
+                self.must(policy in policies, (*where, "restartPolicy"), words)
+                words = is_but(f"{kind}[{index}].restartPolicyRules", rules, rule)
+                self.must(not rules, (*where, "restartPolicyRules"), words)
 
     def read_bounds(self) -> Bounds:
         containers = list_at(self._manifest, *POD, "containers")

@@ -86,7 +86,10 @@ OF_JOBS: Final[Mapping[str, Any]] = {
 }
 """Fields of a Job's spec, and what the API server makes of one that is not sent; None: it stays absent."""
 OF_PODS: Final[Mapping[str, Any]] = {"restartPolicy": "Always", "activeDeadlineSeconds": None}
-OF_CONTAINERS: Final[Mapping[str, Any]] = {"command": None, "args": None}
+OF_CONTAINERS: Final[Mapping[str, Any]] = {
+    "command": None, "args": None, "restartPolicy": None, "restartPolicyRules": None,
+}  # fmt: skip
+OF_INIT_CONTAINERS: Final[Mapping[str, Any]] = {"restartPolicy": None, "restartPolicyRules": None}
 QUEUE_OF_KUEUE: Final = "kueue.x-k8s.io/queue-name"
 """Kueue suspends the Jobs that have this label, until it has room for them. Who sets it in a template wants that."""
 
@@ -106,6 +109,7 @@ def changes(sent: Json, made: Json) -> Iterator[str]:
     yield from of_metadata("spec.template.metadata", pod["metadata"], its.get("metadata") or {})
     spec, theirs = pod["spec"], its.get("spec") or {}
     yield from of_fields("spec.template.spec", OF_PODS, spec, theirs)
+    yield from of_init_containers(spec, theirs)
     by_name = {one.get("name"): one for one in theirs.get("containers") or ()}
     for container in spec["containers"]:
         where = f"spec.template.spec.containers[{container['name']}]"
@@ -115,6 +119,14 @@ def changes(sent: Json, made: Json) -> Iterator[str]:
         found = by_name[container["name"]]
         yield from of_fields(where, OF_CONTAINERS, container, found)
         yield from of_env(where, container.get("env") or (), found.get("env") or ())
+
+
+def of_init_containers(spec: Json, theirs: Json) -> Iterator[str]:
+    """Our own, as far as others have left them. Others may add more."""
+    by_name = {one.get("name"): one for one in theirs.get("initContainers") or ()}
+    for container in spec.get("initContainers") or ():
+        where = f"spec.template.spec.initContainers[{container['name']}]"
+        yield from of_fields(where, OF_INIT_CONTAINERS, container, by_name.get(container["name"], {}))
 
 
 def of_metadata(where: str, sent: Json, made: Json) -> Iterator[str]:

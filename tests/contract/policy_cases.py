@@ -64,6 +64,7 @@ CONFINED = "seccomp and AppArmor stay confined"
 NAMED = {"name": STOLEN}
 METADATA = {"httpGet": {"host": "169.254.169.254", "port": 80}}
 
+RUNS_ONCE = "a container of a Job of ours runs once"
 OTHER_CACHE = "is not the folder of one cache"
 CONTAINER_ATTACKS: dict[str, tuple[Json, str]] = {
     "env of a Secret": (env(secretKeyRef=key(STOLEN)), OTHER_SECRET),
@@ -78,6 +79,14 @@ CONTAINER_ATTACKS: dict[str, tuple[Json, str]] = {
     "AppArmor": (secured(appArmorProfile={"type": "Unconfined"}), CONFINED),
     "SELinux type": (secured(seLinuxOptions={"type": "spc_t"}), CONFINED),
     "SELinux role": (secured(seLinuxOptions={"role": "sysadm_r"}), CONFINED),
+    "restarts after a failure": ({"restartPolicy": "OnFailure"}, RUNS_ONCE),
+    "restarts by a rule": (
+        {
+            "restartPolicy": "Never",
+            "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}],
+        },
+        RUNS_ONCE,
+    ),
     "a hook": ({"lifecycle": {"preStop": METADATA}, "restartPolicy": "Always"}, "probes and hooks"),
     "a probe": ({"livenessProbe": METADATA, "restartPolicy": "Always"}, "probes and hooks"),
 }

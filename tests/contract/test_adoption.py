@@ -25,6 +25,9 @@ async def as_taken(plane: ControlPlane, namespace: str, job: dict[str, Any]) -> 
     path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     taken = await plane.admin("POST", path, job, params={"dryRun": "All", "fieldValidation": "Strict"})
     pod: dict[str, Any] = {key: value for key, value in taken["spec"]["template"]["spec"].items() if key not in OURS}
+    for one in (*pod["containers"], *pod.get("initContainers", ())):
+        if one.get("restartPolicy") == "OnFailure":
+            del one["restartPolicy"]  # a container runs once
     for one in pod["containers"]:
         env = {variable["name"]: variable for variable in one.pop("env", [])}  # of equal names, the last counts
         one["env"] = [variable for name, variable in env.items() if name not in CONTRACT]

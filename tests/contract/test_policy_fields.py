@@ -17,7 +17,8 @@ JUDGED = {
     "JobSpec": "activeDeadlineSeconds completions parallelism template",
     "PodSpec": "containers ephemeralContainers hostIPC hostNetwork hostPID imagePullSecrets initContainers nodeName "
     "priorityClassName runtimeClassName schedulerName securityContext serviceAccountName volumes",
-    "Container": "env envFrom lifecycle livenessProbe ports readinessProbe securityContext startupProbe",
+    "Container": "env envFrom lifecycle livenessProbe ports readinessProbe restartPolicy restartPolicyRules "
+    "securityContext startupProbe",
     "Volume": "",  # each kind but those of the value volumeKinds
     "VolumeProjection": "configMap podCertificate secret serviceAccountToken",
     "SecurityContext": "appArmorProfile capabilities privileged procMount seLinuxOptions seccompProfile windowsOptions",
@@ -37,7 +38,7 @@ OPEN = {
     "activeDeadlineSeconds automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks hostAliases hostUsers "
     "hostname hostnameOverride os readinessGates restartPolicy serviceAccount setHostnameAsFQDN shareProcessNamespace "
     "subdomain terminationGracePeriodSeconds",
-    "Container": "args command image imagePullPolicy name resizePolicy resources restartPolicy restartPolicyRules "
+    "Container": "args command image imagePullPolicy name resizePolicy resources "
     "stdin stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir",
     "VolumeProjection": "clusterTrustBundle downwardAPI",
     "SecurityContext": "allowPrivilegeEscalation readOnlyRootFilesystem runAsGroup runAsNonRoot runAsUser",

@@ -78,6 +78,8 @@ JOBS: Final[dict[str, Json]] = {
     "loader path": job(pod(container(env=[{"name": "LD_LIBRARY_PATH", "value": "/lib"}], **GPU))),
     "volume": job(pod(container(**MOUNT), **CLAIM)), "sidecar": job(pod(beside=(PROXY,))),
     "native sidecar": job(pod(initContainers=[{**PROXY, "restartPolicy": "Always"}])),
+    "container that restarts": job(pod(container(restartPolicy="OnFailure"))),
+    "init container that restarts": job(pod(initContainers=[{**PROXY, "restartPolicy": "OnFailure"}])),
     "sidecar and task": job(pod(container(name="task"), beside=(PROXY,))),
     "scheduler": job(pod(schedulerName="volcano")),
     "placed": job(pod(nodeSelector={"disk": "ssd"}, tolerations=[{"key": "gpu", "operator": "Exists"}],

@@ -171,6 +171,12 @@ def test_parameters_of_a_workflow_become_variables_of_the_row() -> None:
         (scaled_job(), "spec.triggers[0]", Did.OPEN, "rabbitmq"),
         (alone(pod(container(name="base"))), "spec.containers", Did.OPEN, "spec.args of a row"),
         (workflow(step(when="x")), "spec.templates[0].when", Did.OPEN, "no like here"),
+        (
+            job(pod(container(restartPolicy="Never", restartPolicyRules=[{"action": "Restart"}]))),
+            "spec.template.spec.containers[0].restartPolicyRules",
+            Did.OPEN,
+            "final",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_left_to_a_person_or_kept_is_told(document: dict[str, Any], field: str, did: Did, words: str) -> None:

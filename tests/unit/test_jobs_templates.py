@@ -209,6 +209,23 @@ def test_field_against_one_pod_per_launch_is_a_fault(field: str, only: int, wron
         ({"restartPolicy": "OnFailure"}, "restartPolicy is 'OnFailure': must be Never"),
         ({"activeDeadlineSeconds": 5}, "the Pod's activeDeadlineSeconds is '': use the annotation dispatcher.internal"),
         ({"containers": []}, "containers is '[]': a task needs one"),
+        (
+            {"initContainers": [{"restartPolicy": "OnFailure"}]},
+            "initContainers[0].restartPolicy is 'OnFailure'",
+        ),
+        (
+            {"containers": [{"restartPolicy": "Always"}]},
+            "restartPolicy is 'Always': a container runs once",
+        ),
+        ({"containers": [{"restartPolicy": "OnFailure"}]}, "containers[0].restartPolicy is 'OnFailure'"),
+        *(
+            (
+                {kind: [{"restartPolicy": "Never", "restartPolicyRules": [{"action": action}]}]},
+                f"{kind}[0].restart",
+            )
+            for kind in ("containers", "initContainers")
+            for action in ("Restart", "RestartAllContainers")
+        ),
     ],
 )
 def test_pod_must_run_once_and_have_a_container(pod: dict[str, Any], said: str) -> None:

@@ -70,6 +70,14 @@ def test_job_with_the_defaults_of_the_api_server_is_the_one_that_was_sent() -> N
         ),
         ({"spec__template__spec__containers__0__command": ["sh"]}, f"{TASK}.command is ['sh'], not absent"),
         ({"spec__template__spec__containers__0__args": ["x"]}, f"{TASK}.args is ['x'], not absent"),
+        (
+            {"spec__template__spec__containers__0__restartPolicy": "Always"},
+            f"{TASK}.restartPolicy is Always, not absent",
+        ),
+        (
+            {"spec__template__spec__containers__0__restartPolicyRules": ["x"]},
+            f"{TASK}.restartPolicyRules is ['x'], not absent",
+        ),
         ({"spec__template__spec__containers__0__name": "renamed"}, f"{TASK} is absent"),
         ({"spec__template__spec__containers__0__env": []}, f"{TASK}.env[JOB_UID] is another"),
     ],

@@ -137,7 +137,7 @@ def why_refused(pod: Json) -> str:
 
 def faults_of(container: Json) -> list[str]:
     name = container["name"]
-    unused = [part for part in PROBES_AND_HOOKS if container.get(part)]
+    unused = [part for part in (*PROBES_AND_HOOKS, "restartPolicyRules") if container.get(part)]
     faults = [f"container {name} has a {part}, and nothing here asks it" for part in unused]
     if not container.get("command"):
         faults.append(f"there are no images here, so container {name} needs a command")

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from dispatcher.model.cluster import Node, Pod, PodEnd, PodRefusal
-from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Stage
@@ -149,8 +149,9 @@ class TaskWithJobs(Struct, frozen=True):
         code = self.exit_code
         if code is not None and (job.phase is not Phase.FAILING or code == 0):
             return code == 0
-        is_failed = job.phase is Phase.FAILED and any(pod.had_run and not is_stopped(pod) for pod in self.pods)
-        return False if is_failed else None
+        if job.phase is not Phase.FAILED or job.ended_by == EndedBy.OTHERS:
+            return None
+        return False if any(pod.had_run and not is_stopped(pod) for pod in self.pods) else None
 
     @property
     def rejected_by(self) -> tuple[str, ...]:
@@ -239,7 +240,8 @@ def launch_end(job: Job, pods: Sequence[Pod]) -> LaunchEnd | None:
     """How the launch of the Job ended, or why its container cannot start; None: it runs, or its Pod is gone."""
     pod = pods[0] if pods else None
     if pod is None:
-        return LaunchEnd(reason="Disrupted: its Pod was evicted, preempted or deleted") if job.was_disrupted else None
+        is_cut = job.was_disrupted or job.ended_by == EndedBy.OTHERS
+        return LaunchEnd(reason="Disrupted: its Pod was evicted, preempted or deleted") if is_cut else None
     end = pod.exit if job.report == "exit-code" and pod.exit is not None and not pod.exit.was_told else pod.end
     if end is not None:
         output = "" if end.cause in NEVER_BEGAN else end.output

@@ -30,9 +30,9 @@ from dispatcher.jobs.observed import (
     left_key,
     stage,
 )
-from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.cluster import FORGOTTEN, Node, Pod
 from dispatcher.model.errors import doubled
-from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.jobs import End, EndedBy, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import LATE_START, OVER_LIMIT, Hold, HoldReason, Stage
@@ -91,10 +91,34 @@ REPORT_GRACE: Final = GRACE
 
 
 def judge(task: Task, jobs: Sequence[Job], cluster: ObservedCluster) -> JobsVerdict:
-    """The answer of the first line of the table that applies."""
-    row = TaskWithJobs(task, jobs, cluster)
+    return judge_row(TaskWithJobs(task, jobs, cluster))
+
+
+def judge_row(row: TaskWithJobs) -> JobsVerdict:
+    """The answer of the first line of the table that applies, with what is done for lost nodes and deleted Pods."""
     found = next(found for line in TABLE if (found := line(row)) is not None)  # the last line always answers
-    return with_lost_nodes(row, found)
+    found = with_lost_nodes(row, found)
+    return replace(found, ends=(*ended_by_others(row), *found.ends))
+
+
+def ended_by_others(row: TaskWithJobs) -> tuple[End, ...]:
+    """The note that somebody else deletes the Pod of J, while the Pod is there to tell it.
+
+    A Pod with the condition DisruptionTarget needs none: its Job says so.
+    """
+    job = row.job
+    if job is None or job.ended_by or job.deleting or row.task.status in TERMINAL or lost_pods(row, job):
+        return ()
+    if not any(is_cut_short(pod) and not pod.is_disrupted for pod in row.pods):
+        return ()
+    return (End(EndedBy.OTHERS, job.name, job.uid, "somebody deletes its Pod"),)
+
+
+def is_cut_short(pod: Pod) -> bool:
+    """Whether the Pod is being deleted and its container had not ended before, or its node has forgotten it."""
+    if pod.exit is not None:
+        return is_stopped(pod) and (pod.deleting or pod.exit.cause in FORGOTTEN)
+    return pod.deleting and not (pod.has_ended or pod.is_rejected)
 
 
 def unknown(row: TaskWithJobs) -> JobsVerdict | None:
@@ -204,10 +228,17 @@ def launched(row: TaskWithJobs) -> JobsVerdict | None:
     job = row.job
     if job is None or (row.cluster.is_over(job) and not (job.is_finished and job.deleting)):
         return None
-    ends = [End("pods", pod.name, pod.uid, cause) for pod in row.pods if (cause := end_cause(row, job, pod))]
+    ends = [ending(job, pod, cause) for pod in row.pods if (cause := end_cause(row, job, pod))]
     ends += [fail(job, "its Pod is refused")] if is_refused_for_long(row, job) else []
     stuck = tuple(stuck_key(pod) for pod in row.pods if pod.waiting_reason in CANNOT_START)
     return JobsVerdict(Hold(HoldReason.LAUNCHED, detail_of(row, job)), tuple(ends), stuck)
+
+
+def ending(job: Job, pod: Pod, cause: str) -> End:
+    """The delete of a Pod; before it, the note on its Job that we are who deletes."""
+    if job.ended_by:
+        return End("pods", pod.name, pod.uid, cause)
+    return End(EndedBy.US, job.name, job.uid, cause)
 
 
 def detail_of(row: TaskWithJobs, job: Job) -> str:
@@ -317,7 +348,8 @@ def count_earlier_launches(row: TaskWithJobs) -> Earlier:
     was_refused = row.task.launch == seen.launch and row.task.job_uid != seen.uid
     if seen.is_unplaced and row.task.launch != seen.launch:
         return replace(before, unplaced=before.unplaced + 1)
-    if seen.was_disrupted or missing or was_refused or is_put_off(row) or is_stopped_early(row, seen):
+    is_cut = seen.was_disrupted or seen.ended_by == EndedBy.OTHERS
+    if is_cut or missing or was_refused or is_put_off(row) or is_stopped_early(row, seen):
         # If a newer Job is missing, it is not known whether this launch had started. If this Job's container was
         # refused, the Job that holds the row is missing.
         since = before.disrupted_since or seen.ended_at or row.cluster.cluster_now

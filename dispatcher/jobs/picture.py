@@ -33,7 +33,7 @@ from dispatcher.jobs.memory import OPEN, KnownCreates, Unseen, plan_create
 from dispatcher.jobs.observed import CANNOT_START, DEADLINE, ObservedCluster, Rules
 from dispatcher.jobs.outcome import judge, waits_since
 from dispatcher.model.cluster import Pod
-from dispatcher.model.jobs import Job, LaunchGroup, Phase
+from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
 from dispatcher.model.launches import (
     InFlight,
     JobsVerdict,
@@ -202,7 +202,7 @@ def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool |
     if any(pod.waiting_reason in CANNOT_START for pod in pods):
         return False
     is_late = any(pod.end is not None and pod.end.reason == DEADLINE for pod in pods)
-    if job.is_unplaced or is_late or any(pod.is_rejected for pod in pods):
+    if job.is_unplaced or job.ended_by == EndedBy.OTHERS or is_late or any(pod.is_rejected for pod in pods):
         return None
     if job.phase is not Phase.FAILED or job.was_disrupted or task is None or task.attempt != job.attempt:
         return None

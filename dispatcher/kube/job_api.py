@@ -25,8 +25,8 @@ from dispatcher.kube.objects import encode, read_job, read_status
 from dispatcher.kube.wire import UNREADABLE, Bare, Condition, EventList, ListPage, Meta, Wire, WireEvent
 from dispatcher.model.cluster import LONG_AGO, Pod, ScaleAnswer
 from dispatcher.model.errors import ClusterAway, ClusterRefused
-from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest
-from dispatcher.model.launches import UNPLACED, job_selector
+from dispatcher.model.jobs import ApiAnswer, End, EndedBy, Job, Manifest
+from dispatcher.model.launches import ENDED_BY, UNPLACED, job_selector
 from dispatcher.model.reservations import changes_of
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.clock import Clock, elapsed
@@ -116,14 +116,21 @@ class JobApi:
         """Ends the object as it was judged, or does nothing: all calls carry preconditions."""
         if not self._may_write():
             return WITHHELD
-        if end.kind in {"deadline", "mark"}:
+        if end.kind in {"deadline", "mark", *EndedBy}:
             return await self._change(end)
         return await (self._delete_unplaced(end) if end.kind == "unplaced-pods" else self._delete(end))
 
     async def _change(self, end: End) -> ApiAnswer:
-        """PATCH of a deadline that has passed: the Job fails, and its Pods go. Or of the mark of an unplaced Job."""
-        change: Manifest = {"metadata": {"uid": end.uid, "resourceVersion": end.resource_version}}
-        if end.kind == "mark":
+        """PATCH of a deadline that has passed: the Job fails, and its Pods go. Or of an annotation.
+
+        Who deletes its Pod is noted on any version of the Job: its controller changes it in the same moment.
+        """
+        change: Manifest = {"metadata": {"uid": end.uid}}
+        if end.resource_version is not None:
+            change["metadata"]["resourceVersion"] = end.resource_version
+        if end.kind in {*EndedBy}:
+            change["metadata"]["annotations"] = {ENDED_BY: end.kind}
+        elif end.kind == "mark":
             change["metadata"]["annotations"] = {UNPLACED: "true"}
         else:
             change["spec"] = {"activeDeadlineSeconds": 1}

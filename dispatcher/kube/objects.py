@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dispatcher.kube.pods import NEVER, asked_of, end_of, exit_of, needs_of, taken, waiting_message
+from dispatcher.kube.pods import NEVER, asked_of, end_of, exit_of, is_disruption, needs_of, taken, waiting_message
 from dispatcher.kube.wire import (
     UNREADABLE,
     ApiStatus,
@@ -160,6 +160,7 @@ def job_of(wire: WireJob, numbers: tuple[int, ...], identity: str, size: int) ->
         disrupted_since=moment(notes.get(ids.DISRUPTED_SINCE)),
         unplaced_before=count(notes.get(ids.UNPLACED_BEFORE)),
         is_unplaced=ids.UNPLACED in notes,
+        ended_by=notes.get(ids.ENDED_BY, ""),
         limit_seconds=wire.spec.template.spec.active_deadline_seconds or 0,
         report=notes.get(ids.REPORT, "sql"),
         final_codes=statuses(notes.get(ids.FINAL_CODES)),
@@ -335,6 +336,7 @@ def own_pod_of(wire: WirePod) -> Pod:
         exit=exit_of(wire, task),
         kept_by=kept_by(meta),
         deleting=meta.deletion_timestamp is not None,
+        is_disrupted=any(map(is_disruption, status.conditions)),
     )
 
 

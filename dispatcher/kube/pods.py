@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from dispatcher.kube import wire
 from dispatcher.kube.wire import Condition, Container, ContainerState, ContainerStatus, PodSpec, WirePod
-from dispatcher.model.cluster import LONG_AGO, PodEnd
+from dispatcher.model.cluster import FORGOTTEN, LONG_AGO, PodEnd
 from dispatcher.model.needs import PodNeeds, Requirement, SelectorTerm, Toleration
 from dispatcher.model.resources import LARGEST, Amounts, Written, asked_by, is_quantity, milli_of, without
 from dispatcher.model.tasks import printable
@@ -209,13 +209,22 @@ def container_end(wire: WirePod, status: ContainerStatus, ended: ContainerState,
     )
 
 
+EVICTED: Final = "Evicted"
+
+
 def was_told(wire: WirePod, ended: ContainerState) -> bool:
-    """Whether the Pod had been told to stop when the container ended: by a deletion, an eviction, its deadline."""
+    """Whether the Pod had been told to stop when the container ended: by a deletion, an eviction, its deadline.
+
+    A container that its node has forgotten ended with its node, whatever its status says. kubelet evicts a Pod over its
+    own storage limit without the condition of a disruption: that is the container's end.
+    """
     meta, status = wire.metadata, wire.status
+    if ended.reason in FORGOTTEN:
+        return True
     told = [one.last_transition_time or LONG_AGO for one in status.conditions if is_disruption(one)]
     if meta.deletion_timestamp is not None:
         told.append(meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0))
-    if status.reason:  # kubelet ended it
+    if status.reason and status.reason != EVICTED:  # kubelet ended it
         told.append(LONG_AGO)
     ended_at = since_long_ago(ended.finished_at)
     return bool(told) and (ended_at is None or ended_at >= min(told))

@@ -34,6 +34,10 @@ NOT_REJECTED: Final = frozenset(
 """Reasons of failed Pods that are no word of a kubelet about its node."""
 
 
+FORGOTTEN: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
+"""Causes of the end of a container that was not there any more when its node looked for it."""
+
+
 class PodEnd(Struct, frozen=True, kw_only=True):
     """How a Pod failed, or how its task's container ended, in Kubernetes' words.
 
@@ -75,6 +79,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     end: how it failed; None: it has not.
     exit: how its task's container ended, whatever the others do; None: it has not, or nobody knows.
     kept_by: finalizers of others, if it is being deleted.
+    is_disrupted: whether it has the condition DisruptionTarget.
     needs: what it needs of a node, as the API server made it; None: not read, as it was read of a Pod of its shape.
     """
 
@@ -98,6 +103,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     exit: PodEnd | None = None
     kept_by: tuple[str, ...] = ()
     deleting: bool = False
+    is_disrupted: bool = False
     needs: PodNeeds | None = None
 
     @property

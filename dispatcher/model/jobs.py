@@ -28,6 +28,13 @@ class Phase(StrEnum):
     FAILED = "failed"
 
 
+class EndedBy(StrEnum):
+    """Who has deleted the Pod of a launch."""
+
+    US = "us"
+    OTHERS = "others"
+
+
 class LaunchCache(Struct, frozen=True, gc=False):
     """Where the cache of a launch was when its Job was made.
 
@@ -51,6 +58,7 @@ class Job(Struct, frozen=True, kw_only=True):
     unstarted, disrupted, unplaced_before: counts of the launches before it (docs/protocol.md, section 5).
     disrupted_since: when the first of the disruptions that count happened; None: there is none, or nobody knows.
     is_unplaced: it was taken back, because its Pod got no node and is not wanted now.
+    ended_by: who has deleted its Pod; empty: nobody, or nobody has noted it.
     limit_seconds: run limit of its Pod; 0: not known.
     report: `sql`, or `exit-code` if the outcome of the Job is the report.
     final_codes: with `exit-code`, the statuses after which no second try helps.
@@ -86,6 +94,7 @@ class Job(Struct, frozen=True, kw_only=True):
     disrupted_since: datetime | None = None
     unplaced_before: int = 0
     is_unplaced: bool = False
+    ended_by: str = ""
     limit_seconds: int = 0
     report: str = "sql"
     final_codes: frozenset[int] = frozenset()
@@ -115,7 +124,8 @@ class End(Struct, frozen=True):
     """An object to end, with the preconditions that make a late or repeated call harmless.
 
     kind: `jobs` or `pods`: delete it. `unplaced-pods`: delete the Pod only if it has no node. `deadline`: let the Job
-        fail, and keep it as the memory of its launch. `mark`: mark the Job as unplaced.
+        fail, and keep it as the memory of its launch. `mark`: mark the Job as unplaced. `us`, `others`: note on the
+        Job who deletes its Pod.
     """
 
     kind: str

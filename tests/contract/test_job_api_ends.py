@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from dispatcher.model.jobs import End, Job, Manifest, Phase
+from dispatcher.model.jobs import End, EndedBy, Job, Manifest, Phase
 from tests.contract.own_jobs import Account
 from tests.controlplane.api import Json
 from tests.controlplane.sides import BOTH_SIDES
@@ -123,6 +123,16 @@ class TestEnd:
         await account.plane.wait_for(is_marked, "the mark hits the version that was judged", 20)
         now = await account.the_job(made.name)
         assert now == msgspec.structs.replace(before, is_unplaced=True, resource_version=now.resource_version)
+
+    @pytest.mark.parametrize("who", EndedBy)
+    async def test_who_deletes_its_pod_is_noted_on_any_version_of_the_job(self, account: Account, who: EndedBy) -> None:
+        made = await account.created(waiting_for_no_node(account))
+        await account.the_pod(made, "is there", lambda _: True)  # its controller has changed the Job since
+        before = await account.the_job(made.name)
+        assert (await account.api.end(End(who, made.name, "another", "test"))).status in {409, 422}
+        assert (await account.api.end(End(who, made.name, made.uid, "test"))).status == 200
+        now = await account.the_job(made.name)
+        assert now == msgspec.structs.replace(before, ended_by=str(who), resource_version=now.resource_version)
 
     @pytest.mark.slow
     async def test_unplaced_pod_is_deleted_and_its_job_fails(self, account: Account) -> None:

@@ -211,10 +211,11 @@ async def changed(site: Site) -> AsyncIterator[str]:
     [
         {"spec": {"activeDeadlineSeconds": 77}},
         {"metadata": {"annotations": {"dispatcher.internal/unplaced": "true"}}},
+        {"metadata": {"annotations": {"dispatcher.internal/ended-by": "others"}}},
         {"metadata": {"annotations": {"dispatcher.internal/unplaced": None}}, "spec": {"activeDeadlineSeconds": 78}},
     ],
 )
-async def test_deadline_and_unplaced_annotation_may_be_changed(site: Site, changed: str, change: Json) -> None:
+async def test_deadline_and_the_annotations_of_an_end_may_be_changed(site: Site, changed: str, change: Json) -> None:
     await (await site.account(site.dispatcher)).request("PATCH", changed, change)
 
 

@@ -6,6 +6,7 @@ variable `PLAY` sets the behaviour of `play_task`, so rows inserted by SQL alone
 
 import asyncio
 import json
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -14,7 +15,7 @@ import asyncpg
 
 from tests.rig.rows import Started
 
-START = "SELECT run_token, payload FROM dispatch.task_start($1, $2, $3, $4, $5, $6, $7)"
+START = "SELECT run_token, payload FROM dispatch.task_start($1, $2, $3, $4, $5, $6, $7, $8)"
 HEARTBEAT = "SELECT dispatch.task_heartbeat($1)"
 FINISH = "SELECT dispatch.task_finish($1, $2, $3, $4)"
 EXITS = ("start-then-exit-0", "start-then-exit-1", "exit-0-without-start", "exit-1-without-start")
@@ -25,12 +26,14 @@ PLAYS = ("succeed", "retry", "fail", "hang", *EXITS)
 class TaskCalls:
     """The calls of one container and their answers.
 
+    run_id: of the container's process.
     asked: whether `task_start` has answered.
     started: its answer; None before it, and after a refusal.
     heartbeats, reports: the answers in order.
     """
 
     pool: "asyncpg.Pool[asyncpg.Record] | None"
+    run_id: str = field(default_factory=lambda: secrets.token_hex(16))
     asked: bool = False
     started: Started | None = None
     heartbeats: list[str] = field(default_factory=list)
@@ -43,8 +46,8 @@ class TaskCalls:
 
     async def start(self, env: Mapping[str, str]) -> Started | None:
         numbers = (int(env["TASK_ATTEMPT"]), int(env["TASK_LAUNCH"]))
-        whereabouts = (env["JOB_UID"], env["NODE_NAME"], env["POD_NAME"])
-        row = await self.database.fetchrow(START, int(env["TASK_ID"]), env["TASK_START_KEY"], *numbers, *whereabouts)
+        here = (env["JOB_UID"], env["NODE_NAME"], env["POD_NAME"], self.run_id)
+        row = await self.database.fetchrow(START, int(env["TASK_ID"]), env["TASK_START_KEY"], *numbers, *here)
         self.asked = True
         if row is not None and row["run_token"] is not None:
             self.started = Started(row["run_token"], json.loads(row["payload"]) if row["payload"] else None)

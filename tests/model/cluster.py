@@ -1,7 +1,7 @@
 """Steps of the cluster, of people who delete Jobs and Pods, of submitters, and of database backups."""
 
 from tests.model import row as rows
-from tests.model.containers import counted_failure, failed_by_disruption, lose_pod
+from tests.model.containers import counted_failure, end_pod, failed_by_disruption, lose_pod
 from tests.model.properties import check_retry
 from tests.model.row import PROCESSING, is_over
 from tests.model.state import (
@@ -13,6 +13,7 @@ from tests.model.state import (
     NEW,
     REPORTED,
     SECOND,
+    TOLD,
     UNPLACED,
     UNTOLD,
     Detached,
@@ -23,6 +24,7 @@ from tests.model.state import (
     put_detached,
 )
 from tests.model.world import (
+    DELETION,
     DISRUPTION,
     FORCED,
     FOREIGN,
@@ -38,18 +40,27 @@ from tests.model.world import (
 
 def cluster_steps(world: World, state: State) -> None:
     for job in state.jobs:
-        if job.flags & DELETING:
-            world.step("{} is gone", job, without_job(state, job), fair=True)
-        elif job.phase == FAILING:
-            if not (job.flags & LOST and world.config.never_back):
-                world.step("{} is Failed by its disruption", job, failed_by_disruption(state, job), fair=True)
-        elif job.flags & UNPLACED:
-            placed = changed(state, job, job._replace(flags=job.flags & ~UNPLACED))
-            world.step("the Pod of {} gets a node", job, placed, fair=True)
-        elif is_finished(job) and world.lacks("no time to live"):
-            world.step("{} is removed, because its time to live is over", job, without_job(state, job), fair=True)
         if state.left.faults:
             faults(world, state, job)
+        if job.flags & DELETING:
+            world.step("{} is gone", job, without_job(state, job), fair=True)
+        elif is_finished(job):
+            if world.lacks("no time to live"):
+                world.step("{} is removed, because its time to live is over", job, without_job(state, job), fair=True)
+        else:
+            pod_steps(world, state, job)
+
+
+def pod_steps(world: World, state: State, job: Job) -> None:
+    """What happens by itself to the Pod of an unfinished Job."""
+    if job.phase == FAILING:
+        if not (job.flags & LOST and world.config.never_back):
+            world.step("{} is Failed by its disruption", job, failed_by_disruption(state, job), fair=True)
+    elif job.flags & TOLD:
+        world.step("the Pod of {} ends, as it was told to", job, end_pod(state, job), fair=True)
+    elif job.flags & UNPLACED:
+        placed = changed(state, job, job._replace(flags=job.flags & ~UNPLACED))
+        world.step("the Pod of {} gets a node", job, placed, fair=True)
 
 
 def faults(world: World, state: State, job: Job) -> None:
@@ -70,6 +81,8 @@ def pod_faults(world: World, state: State, job: Job) -> None:
     kinds = world.config.kinds
     if DISRUPTION in kinds:
         world.step("{} is disrupted", job, changed(state, job, job._replace(phase=FAILING)))
+    if DELETION in kinds and not job.flags & (UNPLACED | TOLD) and job.container < REPORTED:
+        world.step("somebody deletes the Pod of {}", job, changed(state, job, job._replace(flags=job.flags | TOLD)))
     if PARTITION in kinds and not job.flags & UNPLACED:
         lost = job._replace(phase=FAILING, flags=job.flags | LOST)
         world.step("the node of {} is unreachable", job, changed(state, job, lost))

@@ -4,6 +4,8 @@ from typing import Final
 
 from tests.model.world import (
     ANY,
+    DELETION,
+    DISRUPTION,
     FORCED,
     FOREIGN,
     LATE_POST,
@@ -18,6 +20,7 @@ from tests.model.world import (
 
 ANY_BUT_LATE: Final = ANY - {LATE_POST}
 TWINS: Final = frozenset({TWIN, LOST_START, FOREIGN})
+DELETIONS: Final = frozenset({DELETION, LOST_START, DISRUPTION})
 SECONDS: Final = frozenset({SECOND_PROCESS, LOST_START, FORCED})
 
 RUNS: Final = (
@@ -56,6 +59,11 @@ RUNS: Final = (
     ),
     Configuration("probes that are taken back, stale second dispatcher", pauses=2, deposed=1, attempts=1, is_full=True),
     Configuration("twin Pods", TWINS, 2, attempts=1),
+    Configuration("somebody deletes Pods", DELETIONS, 2, retries=1, attempts=1, janitor="fresh"),
+    Configuration(
+        "somebody deletes Pods, outcome by exit code", DELETIONS, 2, report="exit-code", attempts=1, janitor="stale"
+    ),
+    Configuration("somebody deletes Pods, stale second dispatcher", DELETIONS, 1, deposed=1, attempts=1, exits=False),
     Configuration("a container that starts again", SECONDS, 2, attempts=1, janitor="fresh"),
     Configuration("a container that starts again, max_failures 1", SECONDS, 2, max_failures=1, janitor="fresh"),
     Configuration("a container without run_id starts again", SECONDS, 2, attempts=1, names_process=False),

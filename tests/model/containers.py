@@ -16,6 +16,7 @@ from tests.model.state import (
     MARKED,
     NEVER_RAN,
     NEW,
+    NOTED,
     REFUSED,
     REPORTED,
     SECOND,
@@ -130,9 +131,10 @@ def finished(state: State, job: Job, container: int) -> State:
         )  # the Job does not show it yet
     phase = COMPLETE if container in {REFUSED, SILENT} else BROKEN
     phase = DISRUPTED if job.phase == FAILING else phase
-    history = counted_failure(state, job) if phase == BROKEN else state.history
-    # A finished Job needs no flags but its mark. I1 asks for LATE only where a Job is unfinished.
-    jobs = put(state.jobs, job, job._replace(phase=phase, flags=job.flags & MARKED, container=container))
+    is_failure = phase == BROKEN and not job.flags & NOTED
+    history = counted_failure(state, job) if is_failure else state.history
+    # A finished Job needs no flags but its marks. I1 asks for LATE only where a Job is unfinished.
+    jobs = put(state.jobs, job, job._replace(phase=phase, flags=job.flags & (MARKED | NOTED), container=container))
     return state._replace(jobs=jobs, history=history)
 
 
@@ -140,7 +142,7 @@ def failed_by_disruption(state: State, job: Job) -> State:
     """The Pod of a disrupted Job is gone. A container that still ran has ended with it."""
     end = NEVER_RAN if job.container == NEW else CRASHED
     after = job.container if job.container > REPORTED else end
-    ended = job._replace(phase=DISRUPTED, flags=job.flags & MARKED, container=after)
+    ended = job._replace(phase=DISRUPTED, flags=job.flags & (MARKED | NOTED), container=after)
     return state._replace(jobs=put(state.jobs, job, ended))
 
 

@@ -15,13 +15,13 @@ from dispatcher.admission.cycle import plan_taken_back
 from dispatcher.janitor.closing import Act, plan_closing
 from dispatcher.jobs.memory import Unseen, plan_create
 from dispatcher.jobs.observed import ObservedCluster, Rules, TaskWithJobs
-from dispatcher.jobs.outcome import TABLE, judge
+from dispatcher.jobs.outcome import TABLE, judge_row
 from dispatcher.jobs.picture import find_probes
 from dispatcher.jobs.refusals import are_over
 from dispatcher.model.cluster import PodEnd
 from dispatcher.model.jobs import End as Removal
+from dispatcher.model.jobs import EndedBy, Phase
 from dispatcher.model.jobs import Job as RealJob
-from dispatcher.model.jobs import Phase
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, task_identity
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -38,7 +38,10 @@ from tests.model.state import (
     LOST,
     MADE,
     MARKED,
+    NOTED,
+    OURS,
     RAN,
+    TOLD,
     UNPLACED,
     Create,
     Intent,
@@ -173,9 +176,9 @@ class Decisions:
         return Ruling(launch, hold, tuple(removal(end, by_uid) for end in found.ends))
 
     def _judge(self, task: Task, jobs: list[RealJob], cluster: ObservedCluster) -> JobsVerdict:
-        if self.table is TABLE and self.case is TaskWithJobs:
-            return judge(task, jobs, cluster)
         row = self.case(task, jobs, cluster)
+        if self.table is TABLE:
+            return judge_row(row)
         return next(found for line in self.table if (found := line(row)) is not None)
 
     def _sweep(self, row: Row, job: Seen) -> bool:
@@ -235,6 +238,7 @@ class Decisions:
             disrupted=job.disrupted,
             unplaced_before=job.unplaced,
             is_unplaced=bool(job.flags & MARKED),
+            ended_by="others" if job.flags & NOTED else "us" if job.flags & OURS else "",
             report=self.report,
         )
 
@@ -257,7 +261,8 @@ class Decisions:
                     had_run=bool(job.flags & RAN),
                     exit=EXITED if job.phase == COMPLETE else self._broke if has_broken(job) else None,
                     unschedulable_since=LONG_AGO if job.flags & UNPLACED else None,
-                    deleting=job.phase == FAILING or bool(job.flags & DELETING),
+                    deleting=job.phase == FAILING or bool(job.flags & (DELETING | TOLD)),
+                    is_disrupted=job.phase == FAILING,
                 )
             ]
         rules = Rules(max_launches=self.max_launches, start_deadline_seconds=1, node_lost_seconds=1)
@@ -274,7 +279,7 @@ def has_broken(job: Seen) -> bool:
 
 def removal(end: Removal, by_uid: dict[str, Seen]) -> tuple[str, Seen, bool]:
     job = by_uid[end.uid]
-    assert end.kind == "pods" or end.resource_version == str(version_of(job))
+    assert end.kind in {"pods", *EndedBy} or end.resource_version == str(version_of(job))
     return end.kind, job, end.grace_seconds == 0
 
 

@@ -16,6 +16,8 @@ from tests.model.state import (
     LATE,
     MADE,
     MARKED,
+    NOTED,
+    OURS,
     QUESTION,
     SENT,
     UNANSWERED,
@@ -144,13 +146,17 @@ def landed(world: World, state: State, create: Create, flags: int = 0) -> State:
     return state._replace(jobs=put(state.jobs, None, job), left=left)
 
 
+NOTES = {"us": OURS, "others": NOTED}
+
+
 def removal_steps(world: World, state: State, view: View, sender: str = "the leader") -> None:
     for kind, judged, is_forced in world.decisions.ruling(state.row, view).removals:
         after = removed(world, state, kind, judged, is_forced=is_forced)
         if after is not state:
             check_removal(state, kind, judged)
-            what = "the Pod of {}" if kind == "pods" else "{}"
-            world.step(f"{sender} deletes {what}", judged, after, fair=True)
+            what = "deletes the Pod of {}" if kind == "pods" else "deletes {}"
+            what = f"notes on {{}} who deletes its Pod: {kind}" if kind in NOTES else what
+            world.step(f"{sender} {what}", judged, after, fair=True)
 
 
 def probe_steps(world: World, state: State, view: View, sender: str = "the leader") -> None:
@@ -184,6 +190,9 @@ def removed(world: World, state: State, kind: str, judged: Seen, *, is_forced: b
         job = find(state.jobs, judged.attempt, judged.launch)
     if job is None:
         return state
+    if kind in NOTES:
+        noted = job._replace(flags=job.flags | NOTES[kind])
+        return state if noted == job else state._replace(jobs=put(state.jobs, job, noted))
     if kind == "pods" and not world.lacks("deadline deletes the Pod"):
         return force(state, job) if is_forced else end_pod(state, job)
     is_changed = version_of(job) != version_of(judged)

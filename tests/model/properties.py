@@ -233,3 +233,4 @@ def check_end(world: World, state: State) -> None:
     if hold not in PARKED or world.config.janitor:
         why = hold or "no fair step, and no hold"
         raise Broken(f"S5: the row makes no progress: {why}")
+    check_park(world, state, hold)

@@ -12,6 +12,7 @@ from tests.model.decisions import Line
 from tests.model.variants import (
     ANY_UID,
     JobsAlone,
+    NobodyNoted,
     RowAlone,
     ends_unplaced,
     forgets_unplaced,
@@ -20,6 +21,7 @@ from tests.model.variants import (
     without_line,
 )
 from tests.model.world import (
+    DELETION,
     DISRUPTION,
     FORCED,
     FOREIGN,
@@ -105,6 +107,13 @@ REMOVED: Final = (
     Removed("3", "task_start: cancel", without("start: cancel"), run(FORCED, cancels=1, janitor="fresh"), "S8"),
     Removed("3, case 5", "task_start: the same Pod again", without("again"), run(LOST_START), "S5"),
     Removed("3", "task_start: the Pod", without("again: pod"), run(TWIN), "S1"),
+    Removed(
+        "6",
+        "a Pod that somebody deleted is no failure",
+        Rules(case=NobodyNoted),
+        run(DELETION, count=2, attempts=1),
+        "S5",
+    ),
     Removed("3", "task_start: run_id", without("again: run_id"), run(SECOND_PROCESS, attempts=1), "S1"),
     Removed(
         "3",

@@ -34,6 +34,9 @@ HIDDEN_PENDING: Final = 4
 RAN: Final = 8
 UNPLACED: Final = 16  # its Pod has no node yet
 MARKED: Final = 32  # marked as unplaced: its probe is taken back
+TOLD: Final = 128  # somebody deletes its Pod, which is not over
+NOTED: Final = 256  # it is noted that somebody else has deleted its Pod
+OURS: Final = 512  # it is noted that we delete its Pod
 SECOND: Final = 64  # its kubelet has started its container again, in the same Pod
 
 
@@ -163,7 +166,7 @@ def uid_of(attempt: int, launch: int, made: int) -> int:
 @cache
 def seen(jobs: tuple[Job, ...]) -> View:
     """The Jobs as a dispatcher with a fresh view sees them."""
-    kept = DELETING | LOST | UNPLACED | MARKED
+    kept = DELETING | LOST | UNPLACED | MARKED | TOLD | NOTED | OURS
     return tuple(Seen(*job[:6], job.flags & kept | pod_flags(job), job.unplaced) for job in jobs)
 
 

@@ -8,6 +8,7 @@ import msgspec
 from dispatcher.jobs import outcome
 from dispatcher.jobs.observed import TaskWithJobs
 from dispatcher.jobs.outcome import TABLE
+from dispatcher.model.jobs import Job
 from dispatcher.model.launches import JobsVerdict
 from tests.model.decisions import Line
 
@@ -26,6 +27,14 @@ class RowAlone(TaskWithJobs, frozen=True):
     @property
     def last(self) -> int:
         return self.task.launch
+
+
+class NobodyNoted(TaskWithJobs, frozen=True):
+    """Jobs without the note who has deleted their Pod."""
+
+    @property
+    def of_attempt(self) -> list[Job]:
+        return [msgspec.structs.replace(job, ended_by="") for job in super().of_attempt]
 
 
 def any_uid(case: TaskWithJobs) -> JobsVerdict | None:

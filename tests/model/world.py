@@ -15,6 +15,7 @@ from tests.model.state import AttemptHistory, Create, Left, State, tidied, tidie
 
 DISRUPTION = "disruption"
 PARTITION = "partition"
+DELETION = "deletion of a Pod"
 FORCED = "forced deletion of a Pod"
 FOREIGN = "foreign deletion of an unfinished Job"
 TOMBSTONES = "foreign deletion of a finished Job"

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from dispatcher.jobs.outcome import judge
-from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -36,8 +36,8 @@ def detail_of(found: JobsVerdict) -> str:
 
 
 def removed(found: JobsVerdict) -> list[tuple[str, str]]:
-    """(kind, uid) of the objects to end. A Job is ended only in the version that was judged."""
-    assert all((end.resource_version is None) == (end.kind == "pods") for end in found.ends)
+    """(kind, uid) of the objects to end. A Job is ended only in the version that was judged; a note is for any."""
+    assert all((end.resource_version is None) == (end.kind in {"pods", *EndedBy}) for end in found.ends)
     return [(end.kind, end.uid) for end in found.ends]
 
 

@@ -1,12 +1,13 @@
 """The table of docs/protocol.md, section 6, line by line: rows whose newest Job is finished or gone."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import pytest
 
 from dispatcher.jobs.observed import TaskWithJobs
-from dispatcher.model.cluster import Pod, PodEnd
+from dispatcher.model.cluster import Node, Pod, PodEnd
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import Task
@@ -18,6 +19,7 @@ from tests.rig.builders import (
     a_disrupted_job,
     a_failed_job,
     a_job,
+    a_node,
     a_pod,
     a_running_task,
     a_task,
@@ -189,3 +191,54 @@ def test_refused_containers_job_has_a_backoff() -> None:
     for job in (a_complete_job(ended_at=NOW), a_complete_job(ended_at=None, created_at=NOW)):
         found = judged(a_running_task(job_uid="its name's first owner"), job)
         assert reason_of(found) is HoldReason.BACKOFF
+
+
+# J unfinished or over | its Pod is deleted by somebody else | note it on J, while the Pod is there to tell it
+
+GOING: dict[str, Any] = {"phase": "Running", "had_run": True, "deleting": True}
+FORGOTTEN = PodEnd(container="task", exit_code=0, was_told=True, cause="Unknown")
+
+
+@pytest.mark.parametrize("task", [a_task(), a_running_task()], ids=["waiting", "processing"])
+@pytest.mark.parametrize(
+    ("job", "pod"),
+    [
+        (a_job(), a_pod(a_job(), **GOING)),
+        (a_job(), a_pod(a_job(), deleting=True)),
+        (a_failed_job(), an_exited_pod(a_failed_job(), 143, was_told=True, deleting=True)),
+        (a_complete_job(), an_exited_pod(a_complete_job(), 0, was_told=True, deleting=True)),
+        (a_failed_job(), an_exited_pod(a_failed_job(), 255, was_told=True, exit=FORGOTTEN)),
+    ],
+    ids=["runs", "has not begun", "has ended by it", "has ended by it with 0", "forgotten by its node"],
+)
+def test_deletion_of_a_pod_by_somebody_else_is_noted_on_its_job(task: Task, job: Job, pod: Pod) -> None:
+    assert removed(judged(task, job, pods=[pod])) == [("others", job.uid)]
+
+
+@pytest.mark.parametrize(
+    ("job", "pod", "nodes"),
+    [
+        ({}, a_pod(phase="Running", had_run=True), ()),
+        ({"ended_by": "us"}, a_pod(**GOING), ()),
+        ({"ended_by": "others"}, a_pod(**GOING), ()),
+        ({}, a_pod(**GOING, is_disrupted=True), ()),
+        ({}, an_exited_pod(deleting=True), ()),
+        ({}, a_pod(**GOING), (a_node("node-of-pod", unreachable=True),)),
+        ({"deleting": True}, a_pod(**GOING), ()),
+    ],
+    ids=["nobody deletes it", "we do", "noted", "evicted", "ended before", "its node is lost", "its Job goes"],
+)
+def test_other_pods_need_no_note(job: dict[str, Any], pod: Pod, nodes: tuple[Node, ...]) -> None:
+    one = a_job(**job)
+    assert removed(judged(a_running_task(), one, pods=[pod], nodes=nodes)) == []
+
+
+@pytest.mark.parametrize("by_code", [{}, BY_CODE], ids=["sql", "exit-code"])
+@pytest.mark.parametrize("task", [a_task(), a_running_task()], ids=["waiting", "processing"])
+@pytest.mark.parametrize("made", [a_failed_job, a_complete_job])
+def test_launch_whose_pod_somebody_deleted_is_disrupted(
+    by_code: dict[str, Any], task: Task, made: Callable[..., Job]
+) -> None:
+    job = made(**by_code, ended_by="others")
+    launch = next_launch(task, job, pods=[])
+    assert (launch.unstarted, launch.disrupted) == (0, 1)

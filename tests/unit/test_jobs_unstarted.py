@@ -16,10 +16,16 @@ from tests.unit.judging import detail_of, judged, reason_of, removed
 
 @pytest.mark.fault(41)
 def test_start_deadline_deletes_the_pod_and_never_the_job() -> None:
-    job = a_job(created_at=ago(1800))
+    job = a_job(created_at=ago(1800), ended_by="us")
     found = judged(a_task(), job, pods=[a_pod(job)])
     assert reason_of(found) is HoldReason.LAUNCHED
     assert found.ends == (End("pods", "pod-of-job-1-1", "pod-of-job-1-1", "the start deadline passed"),)
+
+
+def test_job_is_noted_before_its_pod_is_deleted() -> None:
+    job = a_job(created_at=ago(1800))
+    found = judged(a_task(), job, pods=[a_pod(job)])
+    assert found.ends == (End("us", job.name, job.uid, "the start deadline passed"),)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +35,7 @@ def test_start_deadline_deletes_the_pod_and_never_the_job() -> None:
         (a_task(), {"suspended": True}, {}),
         (a_task(), {}, {"phase": "Running"}),
         (a_task(), {}, {"had_run": True}),
-        (a_task(), {}, {"deleting": True}),
+        (a_task(), {"ended_by": "us"}, {"deleting": True}),
         (a_running_task(), {}, {}),
         (a_task(), {}, {"node_name": ""}),
         (a_task(), {}, {"scheduled_at": ago(1799)}),
@@ -43,13 +49,13 @@ def test_start_deadline_is_for_pods_that_never_started(task: Task, job: dict[str
 
 
 def test_start_deadline_counts_from_the_binding_to_a_node() -> None:
-    job = a_job(created_at=ago(90_000))
+    job = a_job(created_at=ago(90_000), ended_by="us")
     found = judged(a_task(), job, pods=[a_pod(job, scheduled_at=ago(1800))])
     assert removed(found) == [("pods", "pod-of-job-1-1")]
 
 
 def test_start_deadline_is_a_setting_and_ends_no_job_without_a_pod() -> None:
-    job, rules = a_job(created_at=ago(100)), Rules(start_deadline_seconds=100)
+    job, rules = a_job(created_at=ago(100), ended_by="us"), Rules(start_deadline_seconds=100)
     assert removed(judged(a_task(), job, pods=[a_pod(job)], rules=rules)) == [("pods", "pod-of-job-1-1")]
     assert removed(judged(a_task(), job, rules=rules)) == []
 
@@ -96,7 +102,7 @@ def test_other_launches_without_a_pod_are_waited_for(
 @pytest.mark.fault(39)
 @pytest.mark.parametrize("reason", ["ErrImagePull", "InvalidImageName", "CreateContainerConfigError"])
 def test_broken_image_or_configuration_ends_a_launch_after_60_seconds(reason: str) -> None:
-    seen, job = dict[str, datetime](), a_job(created_at=NOW)
+    seen, job = dict[str, datetime](), a_job(created_at=NOW, ended_by="us")
     pod = a_pod(job, waiting_reason=reason)
     verdicts = [judged(a_task(), job, pods=[pod], seen=seen, at=later(s)) for s in (0, 59, 60)]
     assert [removed(found) for found in verdicts] == [[], [], [("pods", pod.uid)]]

@@ -138,3 +138,23 @@ def test_container_was_told_to_stop_if_that_came_before_its_end(
     statuses = {"phase": "Succeeded", "containerStatuses": [{"name": "task", "state": {"terminated": ended}}]}
     pod = read_pod(written({"metadata": {"name": "p", **metadata}, "spec": {}, "status": statuses | status}))
     assert (pod.exit is not None and pod.exit.was_told) == told
+
+
+@pytest.mark.parametrize("reason", ["Unknown", "ContainerStatusUnknown"])
+@pytest.mark.parametrize("code", [0, 137, 255])
+def test_container_that_its_node_has_forgotten_did_not_end_by_itself(reason: str, code: int) -> None:
+    ended = {"exitCode": code, "reason": reason, "finishedAt": "2026-07-01T12:00:00Z"}
+    pod = pod_of({"phase": "Failed", "containerStatuses": [{"name": "task", "state": {"terminated": ended}}]})
+    assert pod.exit is not None
+    assert pod.exit.was_told
+
+
+@pytest.mark.parametrize(("conditions", "told"), [([], False), ([CONDITION], True)], ids=["its own limit", "the node"])
+def test_eviction_is_the_end_of_the_container_unless_its_node_needed_room(
+    conditions: list[dict[str, str]], told: bool
+) -> None:
+    statuses = [{"name": "task", "state": {"terminated": {"exitCode": 137, "finishedAt": "2026-07-01T12:00:00Z"}}}]
+    status = {"phase": "Failed", "reason": "Evicted", "conditions": conditions, "containerStatuses": statuses}
+    pod = pod_of(status)
+    assert pod.exit is not None
+    assert pod.exit.was_told == told

@@ -87,6 +87,17 @@ def test_change_of_a_field_on_which_a_promise_rests_is_named(changes: dict[str, 
     assert any(one.startswith(said) for one in found), found
 
 
+def test_restarts_of_an_init_container_are_named() -> None:
+    sent = copy.deepcopy(SENT)
+    inits = [{"name": "load", "image": "a"}, {"name": "mesh", "image": "b", "restartPolicy": "Always"}]
+    sent["spec"]["template"]["spec"]["initContainers"] = inits
+    made = copy.deepcopy(sent)
+    made["spec"]["template"]["spec"]["initContainers"].append({"name": "theirs", "restartPolicy": "Always"})
+    assert changes_of(sent, made) == ()
+    made["spec"]["template"]["spec"]["initContainers"][0]["restartPolicy"] = "OnFailure"
+    assert changes_of(sent, made) == (f"{POD}.initContainers[load].restartPolicy is OnFailure, not absent",)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

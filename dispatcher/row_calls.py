@@ -4,7 +4,7 @@
 library alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -90,6 +90,17 @@ def read_statuses(written: str) -> frozenset[int]:
     if not found or min(found) < 1 or max(found) > LAST_STATUS:
         raise ValueError(CODES_RULE)
     return found
+
+
+def statuses_as_text(codes: Sequence[int]) -> str:
+    """The text of such statuses, which are in their order."""
+    spans = list[list[int]]()
+    for code in codes:
+        if spans and spans[-1][-1] == code - 1:
+            spans[-1].append(code)
+        else:
+            spans.append([code])
+    return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in spans)
 
 
 def span(part: str) -> Iterator[int]:

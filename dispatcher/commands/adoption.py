@@ -17,7 +17,7 @@ from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES, RESTARTS, TASK
 from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Manifest
-from dispatcher.row_calls import LAST_STATUS
+from dispatcher.row_calls import LAST_STATUS, statuses_as_text
 
 Json = Mapping[str, Any]
 EXIT_CODE: Final = "exit-code"
@@ -131,7 +131,7 @@ class Adopter:
         for index, did, words in told:
             self.tell(did, (*at, "podFailurePolicy", "rules", index), words)
         if final:
-            self.annotate((*at, "podFailurePolicy"), ids.FINAL_CODES, as_spans(final))
+            self.annotate((*at, "podFailurePolicy"), ids.FINAL_CODES, statuses_as_text(final))
         pod_meta = self.source.meta if self.source.is_pod else object_at(spec, "template", "metadata")
         meta_at: Path = ("metadata",) if self.source.is_pod else (*at, "template", "metadata")
         labelled = {} if self.source.is_pod else self.kept_meta(self.source.meta, ("metadata",))
@@ -240,25 +240,21 @@ class Adopter:
             self.tell(Did.OPEN, (*path, "containers"), f"is {names[0]} the one that works?")
         self._task_container = str(containers[index].get("name"))
         containers[index] = self.with_clean_env(containers[index], (*path, "containers", index))
-        self._pod["containers"] = self.that_run_once(containers, (*path, "containers"))
-        if inits := objects(self._pod.get("initContainers")):
-            self._pod["initContainers"] = self.that_run_once(inits, (*path, "initContainers"))
+        self._pod["containers"] = containers
+        for kind in RESTARTS.keys() & self._pod.keys():
+            found = objects(self._pod[kind])
+            self._pod[kind] = [self.without_restarts(one, (*path, kind, n)) for n, one in enumerate(found)]
         if ids.REPORT not in given and not can_report(containers[index]):
             self.annotate((*path, "containers", index), ids.REPORT, EXIT_CODE, "the image calls no function of ours")
 
-    def that_run_once(self, containers: list[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
-        """The containers without restarts. A sidecar among the init containers restarts always, and stays so."""
-        kept = list[dict[str, Any]]()
-        for index, one in enumerate(containers):
-            where, left = (*path, index), dict(one)
-            if one.get("restartPolicy") not in RESTARTS[str(path[-1])]:
-                self.tell(Did.TRANSLATED, (*where, "restartPolicy"), "a new Pod each time: max_failures of the row")
-                del left["restartPolicy"]
-            if one.get("restartPolicyRules"):
-                self.tell(Did.OPEN, (*where, "restartPolicyRules"), f"which exit codes are final? {ids.FINAL_CODES}")
-            left.pop("restartPolicyRules", None)
-            kept.append(left)
-        return kept
+    def without_restarts(self, container: dict[str, Any], path: Path) -> dict[str, Any]:
+        """Each try is a Pod of its own. An init container that restarts always is a sidecar, and stays one."""
+        left = {key: value for key, value in container.items() if key != "restartPolicyRules"}
+        if left.get("restartPolicy") not in RESTARTS[str(path[-2])]:
+            self.tell(Did.TRANSLATED, (*path, "restartPolicy"), f"a new Pod each time: {left.pop('restartPolicy')}")
+        if container.get("restartPolicyRules"):
+            self.tell(Did.OPEN, (*path, "restartPolicyRules"), f"which exit codes are final? {ids.FINAL_CODES}")
+        return left
 
     def with_clean_env(self, container: dict[str, Any], path: Path) -> dict[str, Any]:
         """Without variables that are the dispatcher's. Of a name that stands twice the last counts, as for kubelet."""
@@ -326,17 +322,6 @@ def word_of_rule(rule: Json) -> tuple[Did, str]:
     if types == {"DisruptionTarget"} and rule.get("action") == "Ignore":
         return Did.LEFT_OUT, "it is so anyway: a disruption is no failure"
     return Did.OPEN, "a disruption is no failure here, and other conditions are not read"
-
-
-def as_spans(codes: Sequence[int]) -> str:
-    """`2,64-68`. `codes`: in their order."""
-    spans = list[list[int]]()
-    for code in codes:
-        if spans and spans[-1][-1] == code - 1:
-            spans[-1].append(code)
-        else:
-            spans.append([code])
-    return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in spans)
 
 
 def can_report(container: Json) -> bool:

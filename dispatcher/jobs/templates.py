@@ -82,6 +82,22 @@ class Bounds(Struct, frozen=True):
     final_codes: str
 
 
+def restarts(manifest: Manifest) -> Iterator[tuple[Path, str]]:
+    """What would start a container of a Pod again. An init container that restarts always is a sidecar."""
+    rule = "a container runs once; max_failures of a row says how often the row does"
+    for kind, policies in RESTARTS.items():
+        for index, container in enumerate(list_at(manifest, *POD, kind)):
+            policy, rules, where = (
+                at(container, "restartPolicy"),
+                at(container, "restartPolicyRules"),
+                (*POD, kind, index),
+            )
+            if policy not in policies:
+                yield (*where, "restartPolicy"), is_but(f"{kind}[{index}].restartPolicy", policy, rule)
+            if rules:
+                yield (*where, "restartPolicyRules"), is_but(f"{kind}[{index}].restartPolicyRules", rules, rule)
+
+
 class Checks:
     """The checks of one manifest. `told`: the faults that were found so far."""
 
@@ -136,23 +152,12 @@ class Checks:
             self.must(spec.get(field) in (None, only), ("spec", field), words)
         policy = pod.get("restartPolicy")
         self.must(policy in (None, "Never"), (*POD, "restartPolicy"), is_but("restartPolicy", policy, "must be Never"))
-        self.check_no_restarts()
+        for where, words in restarts(self._manifest):
+            self.must(False, where, words)
         words = is_but("the Pod's activeDeadlineSeconds", "", f"use the annotation {MAX_SECONDS}")
         self.must(pod.get("activeDeadlineSeconds") is None, (*POD, "activeDeadlineSeconds"), words)
         words = is_but("containers", "[]", "a task needs one")
         self.must(pod.get("containers") != [], (*POD, "containers"), words)
-
-    def check_no_restarts(self) -> None:
-        """Checks that no container of a Pod runs twice. An init container that restarts always is a sidecar."""
-        rule = "a container runs once; max_failures of a row says how often the row does"
-        for kind, policies in RESTARTS.items():
-            for index, container in enumerate(list_at(self._manifest, *POD, kind)):
-                policy, rules = at(container, "restartPolicy"), at(container, "restartPolicyRules")
-                where = (*POD, kind, index)
-                words = is_but(f"{kind}[{index}].restartPolicy", policy, rule)
-                self.must(policy in policies, (*where, "restartPolicy"), words)
-                words = is_but(f"{kind}[{index}].restartPolicyRules", rules, rule)
-                self.must(not rules, (*where, "restartPolicyRules"), words)
 
     def read_bounds(self) -> Bounds:
         containers = list_at(self._manifest, *POD, "containers")

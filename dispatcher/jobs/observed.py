@@ -22,6 +22,9 @@ CANNOT_START: Final = frozenset({
 })  # fmt: skip
 """Waiting reasons of a container whose image or configuration is wrong. Such a Job never fails by itself."""
 
+CRASHES: Final = "CrashLoopBackOff"
+"""Waiting reason of a sidecar that ends again and again. Only init containers that restart always have it."""
+
 GRACE: Final = timedelta(seconds=60)
 """For cancels, reports, ended rows, older attempts and image errors. A container can stop; a registry can recover."""
 DEADLINE: Final = "DeadlineExceeded"
@@ -207,6 +210,8 @@ def stage_of_pod(pod: Pod) -> str:
         return ": ".join(filter(None, (Stage.UNSCHEDULABLE, pod.waiting_message)))
     if pod.waiting_reason in CANNOT_START:
         return ": ".join(filter(None, (Stage.IMAGE_PULL, pod.waiting_reason, pod.waiting_message)))
+    if pod.waiting_reason == CRASHES:
+        return ": ".join(filter(None, (Stage.SIDECAR_CRASHES, pod.waiting_message)))
     return f"{Stage.STARTING}: its init containers run, or have run" if pod.had_prepared else Stage.STARTING
 
 
@@ -250,7 +255,7 @@ def launch_end(job: Job, pods: Sequence[Pod]) -> LaunchEnd | None:
             node_name=pod.node_name, started_at=end.started_at if pod.had_run else None,
             ended_at=end.ended_at,
         )  # fmt: skip
-    if pod.waiting_reason in CANNOT_START:
+    if pod.waiting_reason in {*CANNOT_START, CRASHES}:
         reason = with_words(pod.waiting_reason, pod.waiting_message)
         return LaunchEnd(reason=reason, pod_name=pod.name, node_name=pod.node_name)
     return None

@@ -423,10 +423,17 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
 
 def pause_after(row: TaskWithJobs, launches: int) -> timedelta:
     """The pause before the next launch. After a run that was longer than it, it begins anew."""
-    task, pause = row.task, backoff(launches)
-    if task.launch != row.last or task.started_at is None or task.heartbeat_at is None:
-        return pause
-    return pause if task.heartbeat_at - task.started_at < pause else min(pause, backoff(1))
+    pause, ran = backoff(launches), run_of(row)
+    return pause if ran is None or ran < pause else min(pause, backoff(1))
+
+
+def run_of(row: TaskWithJobs) -> timedelta | None:
+    """How long the newest launch ran: by its heartbeats; or as long as its Job, if somebody else ended it."""
+    task, job = row.task, row.job
+    if task.launch == row.last and task.started_at is not None and task.heartbeat_at is not None:
+        return task.heartbeat_at - task.started_at
+    is_cut = job is not None and (job.was_disrupted or job.ended_by == EndedBy.OTHERS)
+    return job.ended_at - job.created_at if job is not None and is_cut and job.ended_at is not None else None
 
 
 def backoff(launches: int) -> timedelta:

@@ -30,7 +30,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.memory import OPEN, KnownCreates, Unseen, plan_create
-from dispatcher.jobs.observed import CANNOT_START, DEADLINE, ObservedCluster, Rules
+from dispatcher.jobs.observed import CANNOT_START, CRASHES, DEADLINE, ObservedCluster, Rules
 from dispatcher.jobs.outcome import judge, waits_since
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
@@ -244,7 +244,7 @@ def may_rest(found: JobsVerdict, job: Job, pods: Iterable[Pod]) -> bool:
 
 def is_news(pod: Pod) -> bool:
     """Whether a Pod cannot start, or is being deleted."""
-    return pod.deleting or pod.waiting_reason in CANNOT_START
+    return pod.deleting or pod.waiting_reason in CANNOT_START or pod.waiting_reason == CRASHES
 
 
 def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float) -> Rest:

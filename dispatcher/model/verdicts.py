@@ -60,6 +60,7 @@ class Stage(StrEnum):
     QUOTA_EXCEEDED = "QuotaExceeded"
     UNSCHEDULABLE = "Unschedulable"
     IMAGE_PULL = "ImagePull"
+    SIDECAR_CRASHES = "SidecarCrashes"
     RUNNING = "Running"
     EXITED = "the container ended with 0; its report may be on the way"
     EXIT_CODE = "its container has ended; the janitor brings its exit code"

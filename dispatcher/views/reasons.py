@@ -254,6 +254,11 @@ STAGES: Final[Mapping[Stage, Detail]] = MappingProxyType(
             "correct the image, or the Secret or ConfigMap that the template names; the launch ends after 60 s",
             Turn.AUTHOR,
         ),
+        Stage.SIDECAR_CRASHES: Detail(
+            "a sidecar of its Pod ends again and again, and its container waits for it; kubelet's words follow",
+            "look at the log of that container (kubectl logs POD -c NAME), and correct the template",
+            Turn.AUTHOR,
+        ),
         Stage.RUNNING: Detail(
             "its container runs, and has not called task_start",
             "nothing, as it never calls it with report: exit-code; otherwise look at its log",

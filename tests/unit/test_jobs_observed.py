@@ -62,7 +62,12 @@ def test_pods_are_the_pods_of_the_newest_job() -> None:
         (a_job(created_at=ago(30)), [], "Starting: its Job has no Pod yet"),
         (a_complete_job(deleting=True), [], "Ending"),
         (a_job(), [a_pod()], "Starting"),
-        (a_job(), [a_pod(waiting_reason="CrashLoopBackOff")], "Starting"),
+        (a_job(), [a_pod(waiting_reason="CrashLoopBackOff")], "SidecarCrashes"),
+        (
+            a_job(),
+            [a_pod(waiting_reason="CrashLoopBackOff", waiting_message="back-off 10s, container=proxy")],
+            "SidecarCrashes: back-off 10s, container=proxy",
+        ),
         (a_job(), [a_pod(unschedulable_since=ago(1))], "Unschedulable"),
         (a_job(), [a_pod(unschedulable_since=ago(1), waiting_message="0/3 nodes")], "Unschedulable: 0/3 nodes"),
         (a_job(), [a_pod(waiting_reason="ImagePullBackOff")], "ImagePull: ImagePullBackOff"),

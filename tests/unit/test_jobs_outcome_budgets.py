@@ -1,5 +1,6 @@
 """Launch numbers, counts of earlier launches, and budgets: docs/protocol.md, sections 5 and 6."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
@@ -199,6 +200,22 @@ def test_pause_grows_only_for_runs_that_were_shorter(ran: int, pause: int) -> No
     for ended, is_over in ((pause - 1, False), (pause, True)):
         job = a_disrupted_job(1, 4, disrupted=3, ended_at=ago(ended))
         assert isinstance(judged(task, job).verdict, Launch) is is_over
+
+
+@pytest.mark.parametrize(
+    ("made", "ran", "pause"),
+    [
+        (a_disrupted_job, 79, 80), (a_disrupted_job, 80, 10), (a_failed_job, 80, 10), (a_failed_job, 79, 80),
+        (a_complete_job, 90_000, 10),
+    ],
+)  # fmt: skip
+def test_pause_after_a_run_without_heartbeats_that_others_ended_begins_anew(
+    made: Callable[..., Job], ran: int, pause: int
+) -> None:
+    for ended, is_over in ((pause - 1, False), (pause, True)):
+        times = {"created_at": ago(ended + ran), "ended_at": ago(ended)}
+        job = made(1, 4, disrupted=3, report="exit-code", ended_by="others", **times)
+        assert isinstance(judged(a_task(max_failures=9), job, pods=[]).verdict, Launch) is is_over
 
 
 def test_launch_that_never_started_is_no_failure_when_the_job_after_it_is_deleted() -> None:

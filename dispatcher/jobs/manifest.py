@@ -221,7 +221,7 @@ def build_annotations(order: LaunchSpec, template: Template) -> dict[str, str]:
         ids.REPORT: template.report,
         **({ids.FINAL_CODES: template.final_codes} if template.final_codes else {}),
         ids.IMAGE: order.offer.image,
-        **({ids.DISRUPTED_SINCE: since.isoformat()} if (since := order.launch.disrupted_since) else {}),
+        **({ids.DISRUPTED_AT: ids.written_times(times)} if (times := order.launch.disrupted_at) else {}),
         **({ids.UNPLACED_BEFORE: str(order.launch.unplaced)} if order.launch.unplaced else {}),
     }
 

@@ -326,25 +326,24 @@ class Earlier(Struct, frozen=True):
     unstarted: they failed before their start.
     disrupted: they were disrupted, their Jobs are missing, or the database took no start.
     unplaced: they cost the row nothing: they got no node and were taken back, or were disrupted more than a day ago.
-    disrupted_since: when the first of those that count as disrupted was.
+    disrupted_at: times of the newest of those that count as disrupted, in their order.
     """
 
     unstarted: int = 0
     disrupted: int = 0
     unplaced: int = 0
-    disrupted_since: datetime | None = None
+    disrupted_at: tuple[datetime, ...] = ()
 
 
 def count_earlier_launches(row: TaskWithJobs) -> Earlier:
     """The counts of this attempt's launches up to N. Missing Jobs count as disrupted."""
     seen = max(row.of_attempt, key=lambda job: job.launch, default=None)
+    now = row.cluster.cluster_now
     if seen is None:
-        return Earlier(disrupted=row.last)
+        return Earlier(disrupted=row.last, disrupted_at=newest([now] * row.last))
     missing = row.last - seen.launch
-    before = forgetting(
-        Earlier(seen.unstarted, seen.disrupted + missing, seen.unplaced_before, seen.disrupted_since),
-        row.cluster.cluster_now,
-    )
+    times = newest([*seen.disrupted_at, *[now] * missing])
+    before = forgetting(Earlier(seen.unstarted, seen.disrupted + missing, seen.unplaced_before, times), now)
     was_refused = row.task.launch == seen.launch and row.task.job_uid != seen.uid
     if seen.is_unplaced and row.task.launch != seen.launch:
         return replace(before, unplaced=before.unplaced + 1)
@@ -352,18 +351,22 @@ def count_earlier_launches(row: TaskWithJobs) -> Earlier:
     if is_cut or missing or was_refused or is_put_off(row) or is_stopped_early(row, seen):
         # If a newer Job is missing, it is not known whether this launch had started. If this Job's container was
         # refused, the Job that holds the row is missing.
-        since = before.disrupted_since or seen.ended_at or row.cluster.cluster_now
-        return replace(before, disrupted=before.disrupted + 1, disrupted_since=since)
+        times = newest([*before.disrupted_at, seen.ended_at or now])
+        return replace(before, disrupted=before.disrupted + 1, disrupted_at=times)
     is_unstarted = row.task.launch != seen.launch
     return replace(before, unstarted=before.unstarted + 1) if is_unstarted else before
 
 
 def forgetting(earlier: Earlier, now: datetime) -> Earlier:
     """The counts without disruptions of more than a day ago: a spot node that goes each hour ends no long work."""
-    since = earlier.disrupted_since
-    if since is None or now - since < DISRUPTED_WITHIN:
-        return earlier
-    return Earlier(earlier.unstarted, 0, earlier.unplaced + earlier.disrupted)
+    recent = tuple(at for at in earlier.disrupted_at if now - at < DISRUPTED_WITHIN)
+    gone = len(earlier.disrupted_at) - len(recent)
+    return Earlier(earlier.unstarted, earlier.disrupted - gone, earlier.unplaced + gone, recent)
+
+
+def newest(times: Iterable[datetime]) -> tuple[datetime, ...]:
+    """As many as a Job keeps."""
+    return tuple(sorted(times)[-MAX_DISRUPTED:])
 
 
 def is_stopped_early(row: TaskWithJobs, seen: Job) -> bool:
@@ -416,7 +419,7 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
     ask = Ask.THAT_JOB if row.job is None else Ask.NOTHING
     launch = Launch(
         row.last + 1, earlier.unstarted, earlier.disrupted, ask,
-        unplaced=earlier.unplaced, disrupted_since=earlier.disrupted_since, avoid=row.rejected_by,
+        unplaced=earlier.unplaced, disrupted_at=earlier.disrupted_at, avoid=row.rejected_by,
     )  # fmt: skip
     return JobsVerdict(launch)
 

@@ -178,14 +178,14 @@ def meta_violations(job: Manifest, order: LaunchSpec, template: Template, site: 
         "dispatcher.internal/attempt": str(task.attempt), "dispatcher.internal/launch": str(number),
         "dispatcher.internal/template": template.name,
     }  # fmt: skip
-    since, before = order.launch.disrupted_since, order.launch.unplaced
+    times, before = order.launch.disrupted_at, order.launch.unplaced
     notes = {
         "dispatcher.internal/identity": ids.task_identity(order.database_id, task.id, task.created_at),
         "dispatcher.internal/database-id": order.database_id, "dispatcher.internal/submitted-by": task.submitted_by,
         "dispatcher.internal/unstarted": str(order.launch.unstarted), "dispatcher.internal/report": template.report,
         "dispatcher.internal/disrupted": str(order.launch.disrupted), "dispatcher.internal/image": order.offer.image,
         **({"dispatcher.internal/final-codes": template.final_codes} if template.final_codes else {}),
-        **({"dispatcher.internal/disrupted-since": since.isoformat()} if since else {}),
+        **({"dispatcher.internal/disrupted-at": ",".join(at.isoformat() for at in times)} if times else {}),
         **({"dispatcher.internal/unplaced-before": str(before)} if before else {}),
     }  # fmt: skip
     kept = {

@@ -157,7 +157,7 @@ def job_of(wire: WireJob, numbers: tuple[int, ...], identity: str, size: int) ->
         kept_by=kept_by(wire.metadata),
         unstarted=count(notes.get(ids.UNSTARTED)),
         disrupted=count(notes.get(ids.DISRUPTED)),
-        disrupted_since=moment(notes.get(ids.DISRUPTED_SINCE)),
+        disrupted_at=ids.read_times(notes.get(ids.DISRUPTED_AT, "")),
         unplaced_before=count(notes.get(ids.UNPLACED_BEFORE)),
         is_unplaced=ids.UNPLACED in notes,
         ended_by=notes.get(ids.ENDED_BY, ""),
@@ -253,15 +253,6 @@ def image_of(containers: Sequence[Container]) -> str:
 def count(written: str | None) -> int:
     """Reads a count that we wrote. Any other text counts as 0."""
     return int(written) if written and written.isdecimal() and len(written) < 10 else 0
-
-
-def moment(written: str | None) -> datetime | None:
-    """Reads a time that we wrote. Any other text is none."""
-    try:
-        found = datetime.fromisoformat(written or "")
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None
 
 
 def read_pod(raw: bytes | msgspec.Raw) -> Pod:

@@ -56,7 +56,7 @@ class Job(Struct, frozen=True, kw_only=True):
     suspended_by: who does so; empty: nothing tells.
     kept_by: finalizers of others, if it is being deleted.
     unstarted, disrupted, unplaced_before: counts of the launches before it (docs/protocol.md, section 5).
-    disrupted_since: when the first of the disruptions that count happened; None: there is none, or nobody knows.
+    disrupted_at: times of the newest of these disruptions, in their order.
     is_unplaced: it was taken back, because its Pod got no node and is not wanted now.
     ended_by: who has deleted its Pod; empty: nobody, or nobody has noted it.
     limit_seconds: run limit of its Pod; 0: not known.
@@ -91,7 +91,7 @@ class Job(Struct, frozen=True, kw_only=True):
     kept_by: tuple[str, ...] = ()
     unstarted: int = 0
     disrupted: int = 0
-    disrupted_since: datetime | None = None
+    disrupted_at: tuple[datetime, ...] = ()
     unplaced_before: int = 0
     is_unplaced: bool = False
     ended_by: str = ""

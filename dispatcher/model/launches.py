@@ -11,7 +11,7 @@ somebody has removed the annotation, the digits have to do: the Job may run, and
 import hashlib
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -128,7 +128,7 @@ class Launch(Struct, frozen=True):
     number: number of the launch within its attempt.
     unstarted: earlier launches of the attempt that never started.
     disrupted: earlier launches of the attempt that were disrupted, within a day.
-    disrupted_since: when the first of them was.
+    disrupted_at: times of the newest of them, in their order.
     ask: the question to ask before the create.
     is_repeat: the same POST was sent before, and its answer never came.
     unplaced: earlier launches of the attempt that got no node and were taken back.
@@ -144,7 +144,7 @@ class Launch(Struct, frozen=True):
     unplaced: int = 0
     left: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
-    disrupted_since: datetime | None = None
+    disrupted_at: tuple[datetime, ...] = ()
 
 
 class LaunchSpec(Struct, frozen=True):
@@ -197,8 +197,8 @@ DATABASE_ID: Final = f"{DOMAIN}/database-id"
 SUBMITTED_BY: Final = f"{DOMAIN}/submitted-by"
 UNSTARTED: Final = f"{DOMAIN}/unstarted"
 DISRUPTED: Final = f"{DOMAIN}/disrupted"
-DISRUPTED_SINCE: Final = f"{DOMAIN}/disrupted-since"
-"""When the first of the disruptions that count happened."""
+DISRUPTED_AT: Final = f"{DOMAIN}/disrupted-at"
+"""When the newest of the disruptions that count happened, as a list of times."""
 UNPLACED: Final = f"{DOMAIN}/unplaced"
 """Marks a Job that was taken back, because its Pod got no node and nobody waits for it any more."""
 ENDED_BY: Final = f"{DOMAIN}/ended-by"
@@ -267,6 +267,19 @@ def job_name(installation: str, task_id: int, identity: str, attempt: int, launc
     """Name of a Job. It has at most 57 characters, so that the names of its Pods are legal."""
     suffix = "" if launch == 1 else f"r{launch}"
     return f"{installation}-{task_id}-{identity[:IN_NAME]}-{attempt}{suffix}"
+
+
+def written_times(times: Sequence[datetime]) -> str:
+    return ",".join(at.isoformat() for at in times)
+
+
+def read_times(written: str) -> tuple[datetime, ...]:
+    """Reads times that we wrote. Any other text has none."""
+    try:
+        found = tuple(datetime.fromisoformat(part) for part in written.split(",")) if written else ()
+    except ValueError:
+        return ()
+    return found if all(at.tzinfo is not None for at in found) else ()
 
 
 def identity_of(order: LaunchSpec) -> str:

@@ -112,9 +112,11 @@ def test_counts_go_on_from_those_of_the_newest_job() -> None:
 
 @pytest.mark.fault(49)
 def test_launches_whose_job_is_missing_count_as_disrupted() -> None:
-    assert next_launch(a_running_task(2)) == Launch(3, 0, 2, Ask.THAT_JOB)
+    assert next_launch(a_running_task(2)) == Launch(3, 0, 2, Ask.THAT_JOB, disrupted_at=(NOW, NOW))
     older = a_disrupted_job(1, 2, unstarted=1)
-    assert next_launch(a_running_task(5), older) == Launch(6, 1, 4, Ask.THAT_JOB, disrupted_since=older.ended_at)
+    times = (ago(3600), NOW, NOW, NOW)
+    assert older.ended_at == times[0]
+    assert next_launch(a_running_task(5), older) == Launch(6, 1, 4, Ask.THAT_JOB, disrupted_at=times)
 
 
 def test_missing_job_is_asked_for_and_a_seen_job_is_not() -> None:
@@ -181,17 +183,27 @@ DAY = 86_400
 def test_disruptions_of_more_than_a_day_ago_count_no_more() -> None:
     """A spot pool that takes each Pod once an hour ends no work of a week."""
     task = a_running_task(21, max_failures=2)
-    within = a_disrupted_job(1, 21, disrupted=20, disrupted_since=ago(DAY - 1))
-    assert hold_of(task, within).reason is HoldReason.DISRUPTED_TOO_OFTEN
-    found = next_launch(task, a_disrupted_job(1, 21, disrupted=20, disrupted_since=ago(DAY)))
-    assert (found.number, found.disrupted, found.unplaced, found.disrupted_since) == (22, 1, 20, ago(3600))
+    times = tuple(ago(DAY - 1 - n) for n in range(20))
+    assert (
+        hold_of(task, a_disrupted_job(1, 21, disrupted=20, disrupted_at=times)).reason is HoldReason.DISRUPTED_TOO_OFTEN
+    )
+    found = next_launch(task, a_disrupted_job(1, 21, disrupted=20, disrupted_at=(ago(DAY), *times[1:])))
+    assert (found.number, found.disrupted, found.unplaced) == (22, 20, 1)
+    assert found.disrupted_at == (*times[1:], ago(3600))
 
 
-def test_day_of_disruptions_begins_with_the_first_one() -> None:
+def test_each_disruption_counts_for_a_day_of_its_own() -> None:
+    """Not for a day that begins with the first one: then twice as many would fit around its end."""
     first = next_launch(a_running_task(), a_disrupted_job(ended_at=ago(7200)))
-    assert (first.disrupted, first.disrupted_since) == (1, ago(7200))
-    then = a_disrupted_job(1, 2, disrupted=1, disrupted_since=ago(7200))
-    assert next_launch(a_running_task(2), then).disrupted_since == ago(7200)
+    assert (first.disrupted, first.disrupted_at) == (1, (ago(7200),))
+    times = (ago(DAY + 5), *(ago(600 - n) for n in range(19)))
+    then = next_launch(a_running_task(21, max_failures=2), a_disrupted_job(1, 21, disrupted=20, disrupted_at=times))
+    assert (then.disrupted, len(then.disrupted_at), then.disrupted_at[0]) == (20, 20, ago(3600))
+
+
+def test_disruption_of_an_unknown_time_counts_for_ever() -> None:
+    found = next_launch(a_running_task(3, max_failures=9), a_disrupted_job(1, 3, disrupted=2, disrupted_at=(ago(DAY),)))
+    assert (found.disrupted, found.unplaced) == (2, 1)
 
 
 @pytest.mark.parametrize(("ran", "pause"), [(79, 80), (80, 10), (90_000, 10)])

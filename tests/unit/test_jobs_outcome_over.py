@@ -184,7 +184,7 @@ def test_complete_job_without_end_time_ended_at_its_creation() -> None:
 @pytest.mark.fault(13)
 def test_exit_0_of_a_refused_container_is_no_success() -> None:
     found = judged(a_running_task(job_uid="its name's first owner"), a_complete_job())
-    assert found.verdict == Launch(2, disrupted=1, disrupted_since=ago(3600))
+    assert found.verdict == Launch(2, disrupted=1, disrupted_at=(ago(3600),))
 
 
 def test_refused_containers_job_has_a_backoff() -> None:

@@ -126,12 +126,16 @@ def test_job_of_another_name_is_known_by_its_labels_and_lacks_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("note", "since"), [(AT, THEN), (None, None), ("", None), ("yesterday", None), ("2026-01-01T00:00:00", None)]
-)
-def test_time_of_the_first_disruption_is_read_if_it_is_one_of_ours(note: str | None, since: object) -> None:
+    ("note", "times"),
+    [
+        (AT, (THEN,)), (f"{AT},{AT}", (THEN, THEN)), (None, ()), ("", ()), ("yesterday", ()), (f"{AT},", ()),
+        (f"{AT},2026-01-01T00:00:00", ()),
+    ],
+)  # fmt: skip
+def test_times_of_disruptions_are_read_if_they_are_ours(note: str | None, times: object) -> None:
     wire = a_wire_job()
-    wire["metadata"]["annotations"] |= {f"{DOMAIN}/disrupted-since": note} if note is not None else {}
-    assert job_of(wire).disrupted_since == since
+    wire["metadata"]["annotations"] |= {f"{DOMAIN}/disrupted-at": note} if note is not None else {}
+    assert job_of(wire).disrupted_at == times
 
 
 @pytest.mark.fault(51)

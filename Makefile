@@ -108,7 +108,7 @@ property: venv ## many rows: caps, order, backlog, time
 fuzz: venv controlplane ## 100,000 hostile rows and requests, 2,000 rows with lost answers, 30 kills, 2,000 small clusters, all walls
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python $(PYTEST) -s $(FUZZ)
 
-FUZZ = tests/contract/test_hostile_rows_fuzzed.py tests/contract/test_extender_fuzzed_requests.py \
+FUZZ = tests/contract/test_job_fields.py tests/contract/test_hostile_rows_fuzzed.py tests/contract/test_extender_fuzzed_requests.py \
 	tests/contract/test_room_agrees.py tests/faults/test_lost_answers.py tests/journey/test_kills.py \
 	tests/integration/test_wall_differences.py tests/integration/test_wall_states.py tests/property/test_template_mutants.py
 

@@ -124,17 +124,6 @@ async def test_every_account_may_open_only_the_paths_that_all_accounts_may(site:
         assert await paths_review(one.api, other) == least
 
 
-@pytest.mark.slow
-@EVERYTHING
-async def test_server_allows_every_account_exactly_the_rights_of_the_page(site: Site) -> None:
-    """Every resource of the server with every verb: in the installation's namespaces, in others, and cluster-wide."""
-    resources = await discovered(site.plane)
-    assert resources >= NEEDED
-    for (name, one), namespace in product(site.accounts.items(), site.places):
-        allowed, written = await judged(site.plane, one, namespace, resources)
-        assert allowed == written, f"{name} in {namespace or 'all namespaces'}"
-
-
 @EVERYTHING
 @pytest.mark.parametrize(
     "rule",

@@ -15,9 +15,12 @@ from docs.make_fields import FILE, fields_of
 from tests.controlplane.api import KubeFault
 from tests.controlplane.binaries import KUBECTL, programs
 from tests.controlplane.cluster import ControlPlane
+from tests.property.profiles import amount
 from tests.rig.whole_job import parent_of, paths, whole_job
 
 LEFT_OUT = object()
+EACH = amount(gate=5, whole=5, nightly=1)
+"""Each so many of the mutants is judged."""
 ODD: tuple[Any, ...] = (LEFT_OUT, None, "", "x", "64MB", 3, 1.5, 2**40, True, [], [None], {}, {"x": "y"})
 AT_ONCE = 16
 UNREAD = ("strict decoding error", "cannot unmarshal", "unable to parse quantity", "quantities must match", "unmarshal")
@@ -86,7 +89,7 @@ async def test_faults_of_fields_are_those_of_the_api_server(control_plane: Contr
             wrong.append(f"{name}: not told: {refused[:200]}")
 
     async with asyncio.TaskGroup() as group:
-        for name, manifest in mutants():
+        for name, manifest in mutants()[::EACH]:
             group.create_task(compare(name, manifest))
     print(dict(ends))  # noqa: T201  # the figures are the purpose
     assert not wrong, "\n".join(wrong)

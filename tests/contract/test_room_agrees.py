@@ -24,7 +24,7 @@ from tests.property.profiles import amount
 CLASSES_PATH = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NODES_PATH = "/api/v1/nodes"
 AT_ONCE = 100
-NUMBER = amount(gate=20, whole=100, nightly=2000)
+NUMBER = amount(gate=20, whole=40, nightly=2000)
 """Clusters of one run."""
 
 

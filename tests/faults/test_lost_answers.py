@@ -19,7 +19,7 @@ from tests.property.profiles import amount
 from tests.rig.dispatching import Dispatcher, Place
 from tests.rig.steps import all_done
 
-ROWS = amount(gate=150, whole=600, nightly=2000)
+ROWS = amount(gate=150, whole=150, nightly=2000)
 LOSS = 0.05
 CAP = 200
 UNDONE = (ROWS // 12, ROWS // 6, ROWS // 4)

@@ -10,9 +10,9 @@ import pytest
 from tests.controlplane.waiting import wait_for
 from tests.rig.commands import command
 from tests.rig.dispatching import Dispatcher, Place
-from tests.rig.janitoring import Janitor, becomes, both
+from tests.rig.janitoring import Janitor, becomes, both, falls_silent
 from tests.rig.postgres import Record
-from tests.rig.steps import insert, waits_for
+from tests.rig.steps import insert, reaches, waits_for
 
 SECRET = "planted-secret-91c4"
 HISTORY = "SELECT * FROM dispatch.task_history WHERE task_id = $1 ORDER BY attempt, launch"
@@ -74,10 +74,12 @@ async def test_launch_that_never_reported_names_what_ended_it(place: Place, name
 
 
 @pytest.mark.slow
-async def test_run_that_crashed_names_its_exit_code_and_its_successor_goes_on(place: Place) -> None:
+async def test_run_that_crashed_names_its_exit_code(place: Place) -> None:
     async with place.playing(), both(place) as (janitor, dispatcher):
         await dispatcher.ready()
         (task_id,) = await insert(place, 1, env={"PLAY": "start-then-exit-1"}, max_failures=1)
+        await reaches(place, dispatcher, task_id, "processing")
+        await falls_silent(place, task_id)
         assert "max_failures is 1; launch 1: exit code 1" in await fails(place, janitor, task_id)
         launch = await only_launch(place, task_id)
         assert (launch["exit_code"], launch["reason"], launch["outcome"]) == (1, "exit code 1", "lost")

@@ -8,7 +8,7 @@ import pytest
 from tests.controlplane.player import Player
 from tests.controlplane.waiting import wait_for
 from tests.rig.admission import denied
-from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher
 from tests.rig.janitoring import QuickJanitor, becomes, both, delete_jobs, falls_silent, is_over, requests, take_name
 from tests.rig.rows import insert_unjudged
 from tests.rig.steps import has_jobs, insert, jobs_path, looks_again, reaches, shows
@@ -147,7 +147,7 @@ async def test_dead_run_without_launches_left_is_returned_and_runs_again(place: 
     """
     settings: dict[str, object] = {"MAX_LAUNCHES": 1, "PARK_SECONDS": 3600}
     janitor = QuickJanitor(place, **settings)
-    async with place.playing() as player, Dispatcher(place, **settings) as dispatcher:
+    async with place.playing() as player, QuickDispatcher(place, **settings) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "hang"})
         await wait_for_heartbeat(player, task_id, dispatcher)
         place.template("default", steer={"start-error": "no such file", "run-seconds": "1"})

@@ -18,7 +18,7 @@ from tests.property.profiles import amount
 from tests.rig.dispatching import Dispatcher, Place
 from tests.rig.steps import all_done, insert
 
-KILLS = amount(gate=4, whole=12, nightly=30)
+KILLS = amount(gate=4, whole=4, nightly=30)
 ROWS = 10 * KILLS
 CAP = 24
 RATE = 5

@@ -114,7 +114,9 @@ LIVES: dict[str, Life] = {"dispatcher-janitor": life_of_janitor, "dispatcher": l
 
 
 @pytest.mark.promise
-@pytest.mark.parametrize("variant", ["default", "namespaced", "one-namespace"])
+@pytest.mark.parametrize(
+    "variant", ["default", *(pytest.param(one, marks=pytest.mark.slow) for one in ("namespaced", "one-namespace"))]
+)
 async def test_each_program_uses_every_right_it_has_and_no_other(bare_place: Place, variant: str) -> None:
     async with install(bare_place, variant) as installation:
         for account in LIVES:

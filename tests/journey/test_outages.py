@@ -146,6 +146,8 @@ async def test_outage_is_named_stops_writes_and_work_resumes(
 
 @pytest.mark.slow
 @pytest.mark.fault(2)
+@pytest.mark.fault(3)
+@pytest.mark.museum("GC on replica row")
 async def test_standby_is_named_and_used_once_promoted(place: Place, postgres: PostgresServer) -> None:
     await insert(place, 1)
     async with (

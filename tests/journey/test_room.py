@@ -1,7 +1,7 @@
 """A full cluster: rows wait without Jobs, one probe waits for an autoscaler, and room that comes is used at once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
@@ -163,30 +163,6 @@ async def test_shape_that_fits_is_launched_behind_two_that_do_not(place: Place) 
         await pool.stay(dispatcher, 1, 2)
         await held(dispatcher, "NoRoomNow", 299)
         await held(dispatcher, "NeverFits", 299)
-
-
-@pytest.mark.slow
-async def test_wait_for_room_costs_a_row_nothing(place: Place) -> None:
-    """Through ten start deadlines, a kill of both replicas and a change of leader."""
-    settings: dict[str, object] = {"START_DEADLINE_SECONDS": 10, "MAX_PENDING": 1, "POLL_SECONDS": 1}
-    async with a_pool(place, 1) as pool, place.playing():
-        foreign = await pool.occupy(pool.names[0])
-        (row,) = await insert(place, 1, **{**CORE, "env": {}})
-        async with quick_in_pool(place, **settings) as first:
-            await pool.stay(first, 0, 1)
-            await wait_for(waited_for(20), "ten start deadlines of 2 s are over", 40, check=first.check)
-            await first.kill()
-        await place.end_term()
-        async with quick_in_pool(place, **settings) as second:
-            await pool.stay(second, 0, 1)
-            await pool.vacate(foreign)
-            done = await reaches(place, second, row, "succeeded", 30)
-    assert (done["failures"], done["launch"], done["attempt"]) == (0, 1, 1)
-
-
-def waited_for(seconds: float) -> Callable[[], bool]:
-    until = asyncio.get_running_loop().time() + seconds
-    return lambda: asyncio.get_running_loop().time() >= until
 
 
 async def test_render_of_a_row_tells_whether_a_node_has_room_for_it_now(place: Place) -> None:

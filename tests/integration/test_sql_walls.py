@@ -39,6 +39,13 @@ OPEN_FUNCTIONS = f"""
 SELECT oid::regprocedure::text FROM pg_proc
 WHERE pronamespace IN {OURS} AND has_function_privilege('public', oid, 'EXECUTE')
 """
+UNJUDGED = f"""
+SELECT proname::text FROM pg_proc
+WHERE pronamespace IN {OURS} AND prosecdef AND NOT 'who' = ANY (coalesce(proargnames, '{{}}'))
+  AND EXISTS (SELECT FROM unnest(ARRAY['dispatch_submitter', 'dispatch_operator', 'dispatch_observer']) AS one
+              WHERE has_function_privilege(one, oid, 'EXECUTE'))
+ORDER BY 1
+"""
 OTHER_RELATIONS = """
 SELECT relname FROM pg_class WHERE relnamespace = 'dispatch'::regnamespace AND relkind <> 'v'
 UNION ALL
@@ -151,3 +158,14 @@ async def test_row_cannot_be_changed_to_a_state_that_no_task_may_have(database: 
     assert refused.value.sqlstate == "23514"
     assert "secret" not in str(refused.value.as_dict())
     assert await row.now() == before
+
+
+async def test_functions_of_the_owner_that_people_reach_know_whose_code_looks(database: Database) -> None:
+    """Those of a row or queue that a view has chosen do not. Nobody can name them, and their names end in `_of`."""
+    admin = await database.session("admin")
+    assert [row[0] for row in await admin.fetch(UNJUDGED)] == [
+        "explanation_of",
+        "gone_roles_of",
+        "launches_of",
+        "place_of",
+    ]

@@ -259,7 +259,9 @@ class LaunchRun:
             files["TASK_PAYLOAD_FILE"].write_text(payload, encoding="utf-8")
         except OSError as fault:
             return ExecReport("retry", 1, f"TASK_PAYLOAD_FILE cannot be written: {fault}")
-        env = {**self._work.env, **{name: str(path) for name, path in files.items()}}
+        # Who would take the row a second time is refused, ends with 0, and would be taken for work that is done.
+        env = {name: value for name, value in self._work.env.items() if name != "TASK_START_KEY"}
+        env |= {name: str(path) for name, path in files.items()}
         command = CommandRun(self._work.argv, env, self._work.stdout)
         try:
             command.start()

@@ -237,6 +237,8 @@ def read_contract(env: Mapping[str, str]) -> ExecContract:
             faults.append(f"{name} is not a number above 0")
     needed = ("TASK_DATABASE_URL", "TASK_START_KEY", "JOB_UID", "POD_NAME")
     faults += [f"{name} is not set" for name in needed if not env.get(name)]
+    if "TASK_RESULT_FILE" in env:
+        faults.append("TASK_RESULT_FILE is set: `dispatcher exec` runs this program and reports for it: use it once")
     if env.get("TASK_START_KEY") and not is_uuid(env["TASK_START_KEY"]):
         faults.append("TASK_START_KEY is not a UUID")
     if faults:

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +121,23 @@ async def test_container_that_is_started_again_in_its_pod_runs_nothing(database:
     ended = await execute(row, "echo", "ran")  # the first one was killed
     assert (ended.status, ended.out) == (DONE, b"")
     assert await row.now() == held
+
+
+TASK_SH = Path(__file__).parents[2] / "docs" / "examples" / "task.sh"
+
+
+@pytest.mark.parametrize(
+    ("taker", "words"),
+    [(PROGRAM, "use it once"), (("bash", str(TASK_SH)), "TASK_START_KEY is not set")],
+    ids=["exec", "by hand"],
+)
+async def test_command_that_would_take_the_row_again_is_no_success(
+    database: Database, taker: tuple[str, ...], words: str
+) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, *taker, "echo", "ran")
+    assert (ended.out, await row.status()) == (b"", "waiting")
+    assert words in ended.said
 
 
 async def test_missing_variables_are_all_reported_at_once(database: Database) -> None:

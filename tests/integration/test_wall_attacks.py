@@ -66,6 +66,9 @@ DEDUPED = [one for one in WRITES if "a-key" in one]
         "REINDEX INDEX team_b.bait_f",
         "CLUSTER team_b.bait USING bait_f",
         "REFRESH MATERIALIZED VIEW team_b.seen",
+        "VACUUM FULL team_b.bait",
+        "REINDEX TABLE CONCURRENTLY team_b.bait",
+        "CREATE INDEX CONCURRENTLY ON team_b.bait (team_b.f(i + 1))",
     ],
 )
 async def test_code_of_an_index_in_a_superusers_session_gets_nothing(a: Prey, statement: str) -> None:

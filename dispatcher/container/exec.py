@@ -259,7 +259,7 @@ class LaunchRun:
             files["TASK_PAYLOAD_FILE"].write_text(payload, encoding="utf-8")
         except OSError as fault:
             return ExecReport("retry", 1, f"TASK_PAYLOAD_FILE cannot be written: {fault}")
-        # Who would take the row a second time is refused, ends with 0, and would be taken for work that is done.
+        # The command needs no start key: exec has taken the row. A second start of it would be refused.
         env = {name: value for name, value in self._work.env.items() if name != "TASK_START_KEY"}
         env |= {name: str(path) for name, path in files.items()}
         command = CommandRun(self._work.argv, env, self._work.stdout)

@@ -104,10 +104,13 @@ def judge_row(row: TaskWithJobs) -> JobsVerdict:
 def ended_by_others(row: TaskWithJobs) -> tuple[End, ...]:
     """The note that somebody else deletes the Pod of J, while the Pod is there to tell it.
 
-    A Pod with the condition DisruptionTarget needs none: its Job says so.
+    A Pod with the condition DisruptionTarget needs none: its Job says so. Nor does the Pod of a Job that is suspended
+    or was taken back: that Job does not fail by it, or costs nothing.
     """
     job = row.job
     if job is None or job.ended_by or job.deleting or row.task.status in TERMINAL or lost_pods(row, job):
+        return ()
+    if job.suspended or job.is_unplaced:
         return ()
     if not any(is_cut_short(pod) and not pod.is_disrupted for pod in row.pods):
         return ()

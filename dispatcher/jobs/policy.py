@@ -22,7 +22,7 @@ from typing import Any, Final
 from dispatcher.jobs.env import CONTRACT, ENV_NAME, FIELDS, literal
 from dispatcher.jobs.manifest import DISRUPTION_ENDS_THE_JOB, JobSite
 from dispatcher.jobs.row_check import check_amount, check_image
-from dispatcher.jobs.templates import RESTARTS, Template
+from dispatcher.jobs.templates import Template
 from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import LaunchSpec
@@ -213,7 +213,7 @@ def spec_violations(spec: Manifest, template: Template, site: JobSite) -> Iterat
         yield "the Pod's spec differs from its template"
     if (spec["backoffLimit"], spec["podFailurePolicy"], pod["restartPolicy"]) != (0, DISRUPTION_ENDS_THE_JOB, "Never"):
         yield "the Job could make a second Pod"
-    if any(could_run_twice(one, kind) for kind in RESTARTS for one in pod.get(kind) or ()):
+    if any(could_run_twice(one, kind) for kind in ("containers", "initContainers") for one in pod.get(kind) or ()):
         yield "a container could run twice in its Pod"
     limit = pod["activeDeadlineSeconds"]
     if not 0 < limit <= template.max_seconds:
@@ -223,7 +223,9 @@ def spec_violations(spec: Manifest, template: Template, site: JobSite) -> Iterat
 
 
 def could_run_twice(container: Mapping[str, Any], kind: str) -> bool:
-    return container.get("restartPolicy") not in RESTARTS[kind] or bool(container.get("restartPolicyRules"))
+    policy = container.get("restartPolicy") or "Never"
+    is_sidecar = kind == "initContainers" and policy == "Always"
+    return not (is_sidecar or policy == "Never") or bool(container.get("restartPolicyRules"))
 
 
 def container_violations(

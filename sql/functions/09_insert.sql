@@ -150,7 +150,7 @@ $$;
 COMMENT ON FUNCTION dispatch_private.insert_checked(dispatch.tasks) IS 'Inserts a row, and returns it. If a row of its dedupe_key is alive: makes none, and returns the id of that one, without a status.';
 
 -- The two triggers that know current_user, because they do not run as the owner. Code of a stranger that autovacuum runs has a
--- superuser's session, and must not insert in its name. Nor in that of a login that may not insert at all.
+-- superuser's session, and must not insert in its name. The same holds for a session whose login may not insert at all.
 CREATE OR REPLACE FUNCTION dispatch_private.refuse_foreign_code() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN

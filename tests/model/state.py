@@ -34,10 +34,10 @@ HIDDEN_PENDING: Final = 4
 RAN: Final = 8
 UNPLACED: Final = 16  # its Pod has no node yet
 MARKED: Final = 32  # marked as unplaced: its probe is taken back
-TOLD: Final = 128  # somebody deletes its Pod, which is not over
-NOTED: Final = 256  # it is noted that somebody else has deleted its Pod
-OURS: Final = 512  # it is noted that we delete its Pod
 SECOND: Final = 64  # its kubelet has started its container again, in the same Pod
+TOLD: Final = 128  # somebody else deletes its Pod, which has not ended
+NOTED: Final = 256  # its Job tells that somebody else has deleted its Pod
+OURS: Final = 512  # its Job tells that we delete its Pod
 
 
 class Job(NamedTuple):

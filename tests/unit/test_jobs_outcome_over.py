@@ -225,8 +225,20 @@ def test_deletion_of_a_pod_by_somebody_else_is_noted_on_its_job(task: Task, job:
         ({}, an_exited_pod(deleting=True), ()),
         ({}, a_pod(**GOING), (a_node("node-of-pod", unreachable=True),)),
         ({"deleting": True}, a_pod(**GOING), ()),
+        ({"suspended": True}, a_pod(**GOING), ()),
+        ({"is_unplaced": True}, a_pod(**GOING), ()),
     ],
-    ids=["nobody deletes it", "we do", "noted", "evicted", "ended before", "its node is lost", "its Job goes"],
+    ids=[
+        "nobody deletes it",
+        "we do",
+        "noted",
+        "evicted",
+        "ended before",
+        "its node is lost",
+        "its Job goes",
+        "its Job is suspended",
+        "its Job was taken back",
+    ],
 )
 def test_other_pods_need_no_note(job: dict[str, Any], pod: Pod, nodes: tuple[Node, ...]) -> None:
     one = a_job(**job)

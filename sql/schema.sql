@@ -44,11 +44,13 @@ CREATE TABLE dispatch_private.tasks (
     labels jsonb DEFAULT '{}'::jsonb NOT NULL,
     progress real,
     note text,
-    run_id text
+    run_id text,
+    second_process boolean DEFAULT false NOT NULL
 )
 WITH (fillfactor='85', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.02');
 COMMENT ON TABLE dispatch_private.tasks IS 'One row = one task; the view dispatch.tasks explains the columns.';
 COMMENT ON COLUMN dispatch_private.tasks.run_id IS 'A random text of the process that called task_start; NULL: it sent none.';
+COMMENT ON COLUMN dispatch_private.tasks.second_process IS 'Whether another process of the Pod that holds the row has asked for it, and was refused.';
 CREATE VIEW dispatch_private.batches AS
  SELECT queue,
     submitted_by,
@@ -3021,6 +3023,8 @@ GRANT SELECT(progress) ON TABLE dispatch_private.tasks TO dispatch_reader;
 GRANT SELECT(progress) ON TABLE dispatch_private.tasks TO dispatch_janitor;
 GRANT SELECT(note) ON TABLE dispatch_private.tasks TO dispatch_reader;
 GRANT SELECT(note) ON TABLE dispatch_private.tasks TO dispatch_janitor;
+GRANT SELECT(second_process) ON TABLE dispatch_private.tasks TO dispatch_reader;
+GRANT SELECT(second_process) ON TABLE dispatch_private.tasks TO dispatch_janitor;
 REVOKE ALL ON FUNCTION dispatch_private.batches_named(who text, in_queue text, named text) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.batches_named(who text, in_queue text, named text) TO dispatch_submitter;
 GRANT ALL ON FUNCTION dispatch_private.batches_named(who text, in_queue text, named text) TO dispatch_operator;

@@ -13,7 +13,7 @@ as they are there. So it is forgotten by itself, and tried again.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -199,17 +199,28 @@ MOST_AVOIDED: Final = 20
 
 
 class Rejections:
-    """What was found last. `nodes`: the nodes that reject Pods, with the kubelet's word."""
+    """What was found last.
+
+    nodes: the nodes that reject Pods, with the kubelet's word.
+    told: the node of each Pod that was found rejected by the last look for the first time.
+    """
 
     def __init__(self) -> None:
         self.nodes: Mapping[str, str] = {}
+        self.told: Sequence[str] = ()
+        self._rejected: Set[str] | None = None
+        """UIDs of the rejected Pods. What was there before the first look was told by the process before this one."""
         self._looked_at: tuple[Mapping[str, Pod], datetime] | None = None
 
     def look(self, pods: Mapping[str, Pod], now: datetime) -> Mapping[str, str]:
         """Looks again if a Pod has changed, or time has passed. An equal answer is the same object."""
-        last = self._looked_at
+        last, self.told = self._looked_at, ()
         if last is None or last[0] is not pods or now - last[1] > LOOKED_AT_AGAIN:
             self._looked_at = pods, now
+            rejected = {pod.uid: pod.node_name for pod in pods.values() if pod.is_rejected}
+            known = self._rejected
+            self.told = [node for uid, node in rejected.items() if known is not None and uid not in known]
+            self._rejected = rejected.keys()
             found = rejecting_nodes(pods.values(), now)
             self.nodes = self.nodes if found == self.nodes else found
         return self.nodes

@@ -64,6 +64,7 @@ from dispatcher.runtime.metrics import (
     CYCLE_TASKS,
     DEMAND_PODS,
     DEMAND_UNANSWERED,
+    NODE_REJECTIONS,
     PARKED_TASKS,
     QUEUE_SHARE,
     REJECTING_NODES,
@@ -334,6 +335,8 @@ class Dispatch(Generic[P]):
         picture, in_flight = jobs
         settings, brakes, quotas = self._settings, picture.brakes, self._ports.quotas()
         REJECTING_NODES.set(len(self._rejections.look(view.pods, view.now)))
+        for node in self._rejections.told:
+            NODE_REJECTIONS.labels(node).inc()
         left = self._room(room, in_flight.unplaced) if room is not None and not view.stale else None
         return ClusterSnapshot(
             now=rows.now,

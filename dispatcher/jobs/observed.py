@@ -157,10 +157,15 @@ class TaskWithJobs(Struct, frozen=True):
         return False if any(pod.had_run and not is_stopped(pod) for pod in self.pods) else None
 
     @property
-    def rejected_by(self) -> tuple[str, ...]:
-        """Nodes whose kubelet has rejected a Pod of this attempt."""
+    def rejected(self) -> list[Pod]:
+        """The Pods of this attempt that the kubelets of their nodes have rejected."""
         pods = (pod for job in self.of_attempt for pod in self.cluster.pods.get(job.uid, ()))
-        return tuple(sorted({pod.node_name for pod in pods if pod.is_rejected}))
+        return [pod for pod in pods if pod.is_rejected]
+
+    @property
+    def rejecting(self) -> tuple[str, ...]:
+        """The nodes of these Pods."""
+        return tuple(sorted({pod.node_name for pod in self.rejected}))
 
     @property
     def refusal(self) -> PodRefusal | None:

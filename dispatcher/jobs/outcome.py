@@ -288,7 +288,7 @@ def exited_without_report(row: TaskWithJobs) -> JobsVerdict | None:
         return None
     if row.cluster.cluster_now - (job.ended_at or job.created_at) < REPORT_GRACE:
         return JobsVerdict(Hold(HoldReason.LAUNCHED, Stage.EXITED))
-    if not row.has_exited:
+    if row.task.second_process or not row.has_exited:
         return None
     return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_finish")
 
@@ -296,7 +296,8 @@ def exited_without_report(row: TaskWithJobs) -> JobsVerdict | None:
 def unproven_exit(row: TaskWithJobs) -> JobsVerdict | None:
     """J is Complete by the end of a container that says nothing about the run.
 
-    It was refused, it was told to stop, or nobody knows: the Pod of a container that was told to stop is deleted.
+    It was refused, as a container is that was started again in its Pod. It was told to stop. Or nobody knows: the Pod
+    of a container that was told to stop is deleted.
     """
     job = row.job
     ended = (job.ended_at or job.created_at) if job else row.cluster.cluster_now
@@ -328,7 +329,8 @@ class Earlier(Struct, frozen=True):
 
     unstarted: they failed before their start.
     disrupted: they were disrupted, their Jobs are missing, or the database took no start.
-    unplaced: they cost the row nothing: they got no node and were taken back, or were disrupted more than a day ago.
+    unplaced: they cost the row nothing: they got no node and were taken back, the kubelet of their node rejected their
+        Pod, or they were disrupted more than a day ago.
     disrupted_at: times of the newest of those that count as disrupted, in their order.
     """
 
@@ -348,7 +350,7 @@ def count_earlier_launches(row: TaskWithJobs) -> Earlier:
     times = newest([*seen.disrupted_at, *[now] * missing])
     before = forgetting(Earlier(seen.unstarted, seen.disrupted + missing, seen.unplaced_before, times), now)
     was_refused = row.task.launch == seen.launch and row.task.job_uid != seen.uid
-    if seen.is_unplaced and row.task.launch != seen.launch:
+    if row.task.launch != seen.launch and (seen.is_unplaced or any(pod.is_rejected for pod in row.pods)):
         return replace(before, unplaced=before.unplaced + 1)
     is_cut = seen.was_disrupted or seen.ended_by == EndedBy.OTHERS
     if is_cut or missing or was_refused or is_put_off(row) or is_stopped_early(row, seen):
@@ -373,12 +375,9 @@ def newest(times: Iterable[datetime]) -> tuple[datetime, ...]:
 
 
 def is_stopped_early(row: TaskWithJobs, seen: Job) -> bool:
-    """Whether the newest Job ended because it, or its Pod, was told to, by something else than its run limit.
-
-    A Pod that the kubelet of its node rejects is told to end before it begins.
-    """
+    """Whether the newest Job ended because it, or its Pod, was told to, by something else than its run limit."""
     is_unproven = seen.phase is Phase.COMPLETE and not (row.has_exited or row.has_failed)
-    is_ended = any(is_stopped(pod) or pod.is_rejected for pod in row.pods)
+    is_ended = any(is_stopped(pod) for pod in row.pods)
     return is_unproven or (seen.deleting and not seen.is_finished) or is_ended
 
 
@@ -416,13 +415,13 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
     if earlier.disrupted > MAX_DISRUPTED or launches >= rules.max_launches + task.max_failures + MAX_DISRUPTED:
         what = f"{launches} launches, {earlier.disrupted} of them disrupted within a day"
         return park(HoldReason.DISRUPTED_TOO_OFTEN, what)
-    left = pause_after(row, launches) - waited
+    left = max(pause_after(row, launches), backoff(max(0, len(row.rejected) - 1))) - waited
     if left > timedelta(0):
         return JobsVerdict(Hold(HoldReason.BACKOFF, f"launch {row.last + 1} in {left.total_seconds():.0f} s"))
     ask = Ask.THAT_JOB if row.job is None else Ask.NOTHING
     launch = Launch(
         row.last + 1, earlier.unstarted, earlier.disrupted, ask,
-        unplaced=earlier.unplaced, disrupted_at=earlier.disrupted_at, avoid=row.rejected_by,
+        unplaced=earlier.unplaced, disrupted_at=earlier.disrupted_at, avoid=row.rejecting,
     )  # fmt: skip
     return JobsVerdict(launch)
 

@@ -32,7 +32,10 @@ TERMINAL = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED})
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """A row, without the columns that only its Job needs."""
+    """A row, without the columns that only its Job needs.
+
+    second_process: whether another process of the Pod that holds the row has asked for it, and was refused.
+    """
 
     id: int
     queue: str
@@ -54,6 +57,7 @@ class Task(Struct, frozen=True, kw_only=True):
     finished_at: datetime | None
     cancel_requested_at: datetime | None
     kind: bytes
+    second_process: bool = False
 
 
 class IndexedRow(Struct, frozen=True, gc=False):

@@ -60,6 +60,9 @@ CYCLE_SECONDS: Final = Histogram("dispatcher_cycle_seconds", "Time to read rows 
 CYCLE_TASKS: Final = Gauge("dispatcher_cycle_tasks", "Rows judged in the last cycle, by verdict", ["verdict"])
 REFUSED_PODS: Final = Gauge("dispatcher_refused_pods", "Jobs without a Pod whose Pods are refused", ["cause"])
 REJECTING_NODES: Final = Gauge("dispatcher_rejecting_nodes", "Nodes that are avoided: their kubelet rejects our Pods")
+NODE_REJECTIONS: Final = Counter(
+    "dispatcher_node_rejections_total", "Pods of ours that the kubelet of their node has rejected", ["node"]
+)
 TASKS_ENDED: Final = Counter(
     "dispatcher_tasks_ended_total",
     "Rows that have ended, by their status, on the leader, half a minute to a minute after their end",

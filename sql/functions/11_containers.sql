@@ -60,7 +60,7 @@ BEGIN
     WITH taken AS (
         UPDATE dispatch_private.tasks SET
             status = 'processing', launch = task_start.launch, job_uid = uid, node_name = host, pod_name = whose, run_id = process,
-            run_digest = dispatch_private.token_digest(tokens[1]), started_at = now(), heartbeat_at = now()
+            run_digest = dispatch_private.token_digest(tokens[1]), started_at = now(), heartbeat_at = now(), second_process = false
         WHERE id = task_start.task_id
           AND created_at = made_at
           AND attempt = task_start.attempt
@@ -88,7 +88,7 @@ BEGIN
           AND (attempt, launch) <> (task_start.attempt, task_start.launch);
         RETURN;
     END IF;
-    SELECT * INTO held FROM dispatch_private.tasks -- the same process asks again: its answer was lost
+    SELECT * INTO held FROM dispatch_private.tasks -- the same Pod asks again
     WHERE id = task_start.task_id
       AND created_at = made_at
       AND attempt = task_start.attempt
@@ -96,10 +96,14 @@ BEGIN
       AND status = 'processing'
       AND job_uid = uid
       AND pod_name IS NOT DISTINCT FROM whose
-      -- Another process of this Pod: its container was started again. Without a run_id nobody can tell.
-      AND (run_id = process OR process IS NULL AND max_failures > 1)
     FOR UPDATE;
     IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    -- The same process: its answer was lost. Without a run_id nobody can tell.
+    IF (held.run_id = process OR process IS NULL AND held.max_failures > 1) IS NOT TRUE THEN
+        -- Another one: the container was started again. The end of its Job will say nothing about the work.
+        UPDATE dispatch_private.tasks SET second_process = true WHERE id = held.id AND NOT second_process;
         RETURN;
     END IF;
     SELECT t INTO token FROM unnest(tokens) AS t WHERE dispatch_private.token_digest(t) = held.run_digest;

@@ -46,7 +46,7 @@ GRANT EXECUTE ON FUNCTION dispatch_private.are_logins_read_only, dispatch_privat
 -- Our programs read the tables. Row security is a second wall: a grant by mistake shows no row.
 GRANT SELECT (id, queue, priority, run_at, timeout_seconds, max_failures, template, env, spec, cache_key, dedupe_key, status, attempt,
               launch, failures, job_uid, submitted_by, created_at, started_at, heartbeat_at, finished_at, cancel_requested_at,
-              node_name, pod_name, error, kind, batch, labels, progress, note)
+              node_name, pod_name, error, kind, batch, labels, progress, note, second_process)
     ON dispatch_private.tasks TO dispatch_reader, dispatch_janitor;
 GRANT SELECT (run_digest) ON dispatch_private.tasks TO dispatch_janitor;
 GRANT SELECT (task_id, attempt, launch, job_uid, node_name, pod_name, started_at, ended_at, outcome, exit_code, reason, error, queue)

@@ -79,7 +79,7 @@ FROM dispatch_private.tasks WHERE id = ANY ($1::bigint[])
 -- name: tasks
 -- State of rows, without the columns that only their containers need. $1 bigint[] ids.
 SELECT id, queue, priority, run_at, timeout_seconds, max_failures, template, status, attempt, launch, failures, job_uid,
-       pod_name, submitted_by, created_at, started_at, heartbeat_at, finished_at, cancel_requested_at, kind
+       pod_name, submitted_by, created_at, started_at, heartbeat_at, finished_at, cancel_requested_at, kind, second_process
 FROM dispatch_private.tasks WHERE id = ANY ($1::bigint[])
 
 -- name: requests
@@ -104,7 +104,7 @@ CROSS JOIN LATERAL (
 -- name: contenders
 -- Rows that may be launched in this cycle: their state, and the columns that their Jobs are made from. $1 bigint[] ids.
 SELECT id, queue, priority, run_at, timeout_seconds, max_failures, template, status, attempt, launch, failures, job_uid,
-       pod_name, submitted_by, created_at, started_at, heartbeat_at, finished_at, cancel_requested_at, kind,
+       pod_name, submitted_by, created_at, started_at, heartbeat_at, finished_at, cancel_requested_at, kind, second_process,
        env::text AS env, spec::text AS spec, cache_key
 FROM dispatch_private.tasks WHERE id = ANY ($1::bigint[])
 

@@ -26,7 +26,7 @@ KEPT = {
     *("error", "result", "progress", "note"),
 }
 ALL = SUBMITTED | KEPT
-INTERNAL = {"kind"}  # a digest of the submitter's input
+INTERNAL = {"kind", "second_process"}  # a digest of the submitter's input; how the run of a row cannot end well
 
 HISTORY = {
     *("task_id", "attempt", "launch", "node_name", "pod_name", "started_at", "ended_at", "outcome", "exit_code"),

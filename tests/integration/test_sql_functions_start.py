@@ -84,10 +84,24 @@ async def test_same_process_gets_its_token_again_and_another_one_gets_none(
     row = await insert_row(database, max_failures=max_failures)
     first, other = replace(FIRST, run_id="x" * 300 + "a"), replace(FIRST, run_id="b")
     started = await row.started(pod=first)
-    held = await row.now()
+    held = dict(await row.now())
     assert [await row.start(pod=pod) for pod in (first, other, first)] == [started, None, started]
-    assert await row.now() == held
+    assert dict(await row.now()) == held | {"second_process": True}
     assert (len(await row.launches()), await row.heartbeat(started)) == (1, "continue")
+
+
+async def test_second_process_of_the_pod_that_holds_the_row_is_noted_until_the_next_start(database: Database) -> None:
+    row = await insert_row(database)
+    for launch, pod, noted in (
+        (1, replace(FIRST, run_id="a"), False),
+        (1, replace(FIRST, run_id="a"), False),
+        (1, replace(SECOND, run_id="b"), False),  # another Pod
+        (1, replace(FIRST, run_id="b"), True),
+        (1, replace(FIRST, run_id="a"), True),
+        (2, replace(SECOND, run_id="b"), False),
+    ):
+        await row.start(launch=launch, pod=pod)
+        assert (await row.now())["second_process"] == noted
 
 
 @pytest.mark.parametrize("run_id", ["a", None])

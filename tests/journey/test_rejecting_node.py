@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dispatcher.admission.claims import REJECTIONS
 from tests.controlplane.waiting import wait_for
 from tests.journey.test_room import a_pool, quick_in_pool
 from tests.rig.dispatching import Place
@@ -25,7 +26,8 @@ async def test_rejections_cost_the_rows_nothing_and_the_node_is_avoided(place: P
         await insert(place, ROWS, template="open", spec={"cpu": "1"}, max_failures=1)
         await shows(dispatcher, "dispatcher_rejecting_nodes", 1, 60)
         await succeeded(place, dispatcher, ROWS, 180)
-        assert len(await rejected(place)) < 2 * ROWS
+        assert REJECTIONS <= len(seen := await rejected(place)) < 2 * ROWS
+        assert await dispatcher.metric("dispatcher_node_rejections_total", node=bad) == len(seen)
         _, rows = await dispatcher.api("nodes")
         (told,) = [node for node in rows["nodes"] if node["name"] == bad]
         assert told["rejects"].startswith("UnexpectedAdmissionError (")

@@ -67,8 +67,10 @@ def start_steps(world: World, state: State, actor: Container) -> None:
     row, answer = rows.start(state.row, call, world.config.max_failures, world.rules.without)
     check_start(world, state, call, answer, is_second=is_second)
     if answer is StartAnswer.NOTHING:
-        # A run of this launch has begun, and nobody reports it.
-        refused = advanced(state, actor, SILENT if is_second else REFUSED)
+        # A run of this launch has begun, and nobody reports it: with its Job's end it counts as a failed run.
+        failed = state.history.failed + (row.second - state.row.second)
+        history = state.history._replace(failed=min(failed, COUNT_LIMIT))
+        refused = advanced(state._replace(row=row, history=history), actor, REFUSED)
         world.step("{} calls task_start, is refused and ends with 0", actor, refused, fair=True)
         return
     history = accepted(state, actor) if answer is StartAnswer.NEW else state.history

@@ -220,6 +220,7 @@ class Decisions:
             heartbeat_at=LONG_AGO if has_started else None,
             finished_at=LONG_AGO if row.status > PROCESSING else None,
             cancel_requested_at=LONG_AGO if row.cancel else None,
+            second_process=bool(row.second),
         )
 
     def _job(self, job: Seen) -> RealJob:

@@ -122,6 +122,9 @@ REMOVED: Final = (
         run(SECOND_PROCESS, attempts=1, max_failures=1, names_process=False),
         "S11",
     ),
+    Removed(
+        "3", "task_start: the second process is noted", without("again: second"), run(SECOND_PROCESS, attempts=1), "S5"
+    ),
     Removed("3", "task_start: the uid", without("again: uid"), run(FOREIGN, LATE_POST, count=2, attempts=1), "S1"),
     Removed("3", "task_finish: token", without("finish: token"), run(FORCED), "S2"),
     Removed(

@@ -23,6 +23,7 @@ class Row(NamedTuple):
 
     uid, pod: Job uid and Pod of the container that holds the row, or held it last.
     token: the run token; 0 if there is none.
+    second: whether another process of that Pod was refused.
     """
 
     status: int = WAITING
@@ -34,6 +35,7 @@ class Row(NamedTuple):
     token: int = 0
     cancel: int = 0
     process: int = 0
+    second: int = 0
 
 
 class Call(NamedTuple):
@@ -71,9 +73,12 @@ def is_over(row: Row) -> bool:
 def start(row: Row, call: Call, max_failures: int, without: AbstractSet[str] = NONE) -> tuple[Row, StartAnswer]:
     if accepts(row, call, max_failures, without):
         held = {"status": PROCESSING, "launch": call.launch, "uid": call.uid, "pod": call.pod, "token": call.token}
-        return row._replace(**held, process=call.process), StartAnswer.NEW
-    is_again = is_asked_again(row, call, without) and is_same_process(row, call, max_failures, without)
-    return row, StartAnswer.SAME if is_again else StartAnswer.NOTHING
+        return row._replace(**held, process=call.process, second=0), StartAnswer.NEW
+    if not is_asked_again(row, call, without):
+        return row, StartAnswer.NOTHING
+    if is_same_process(row, call, max_failures, without):
+        return row, StartAnswer.SAME
+    return (row if "again: second" in without else row._replace(second=1)), StartAnswer.NOTHING
 
 
 def accepts(row: Row, call: Call, max_failures: int, without: AbstractSet[str]) -> bool:

@@ -52,9 +52,9 @@ def all_rows() -> list[StoredRow]:
     over = [Row(status, 2, 1, 1, 1) for status in (SUCCEEDED, FAILED, CANCELLED)]
     still = [StoredRow(row, most) for row, most in product(waiting + over, (1, 2, 3))]
     running = [
-        StoredRow(Row(PROCESSING, 2, launch, failures, uid, pod, uid * 2 + pod + 1, cancel, process), most, is_stale)
-        for launch, failures, uid, (pod, process), cancel, most, is_stale in product(
-            (1, 2), range(3), (1, 2), ((0, 0), (1, 0), (0, 1)), (0, 1), (1, 2, 3), (False, True)
+        StoredRow(Row(PROCESSING, 2, launch, failures, uid, pod, uid * 2 + pod + 1, cancel, *second), most, is_stale)
+        for launch, failures, uid, (pod, *second), cancel, most, is_stale in product(
+            (1, 2), range(3), (1, 2), ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 1, 1)), (0, 1), (1, 2, 3), (False, True)
         )
     ]
     return still + running
@@ -178,14 +178,14 @@ RETURNING id
 STORE = """
 UPDATE dispatch_private.tasks AS t SET
     status = s.status, attempt = 2, launch = s.launch, failures = s.failures, job_uid = s.uid, pod_name = s.pod,
-    run_id = s.run,
+    run_id = s.run, second_process = s.second,
     run_digest = CASE s.status WHEN 'processing' THEN dispatch_private.token_digest(
         (SELECT k FROM dispatch_private.run_tokens(t.id, 2, s.launch, s.uid, s.pod) AS k LIMIT 1)) END,
     started_at = now(), heartbeat_at = now() - s.age * interval '1 s',
     cancel_requested_at = CASE WHEN s.cancel THEN now() END,
     finished_at = CASE WHEN s.status NOT IN ('waiting', 'processing') THEN now() END
-FROM unnest($1::bigint[], $2::text[], $3::int[], $4::int[], $5::text[], $6::text[], $7::text[], $8::int[], $9::bool[])
-     AS s(id, status, launch, failures, uid, pod, run, age, cancel)
+FROM unnest($1::bigint[], $2::text[], $3::int[], $4::int[], $5::text[], $6::text[], $7::text[], $8::int[], $9::bool[],
+            $10::bool[]) AS s(id, status, launch, failures, uid, pod, run, age, cancel, second)
 WHERE t.id = s.id
 """
 CALL = """
@@ -197,7 +197,7 @@ FROM (SELECT t.id, (SELECT k FROM dispatch_private.start_keys(t.id, t.created_at
       FROM dispatch.tasks AS t
       JOIN unnest($1::bigint[], $2::uuid[]) AS s(id, other) ON s.id = t.id ORDER BY t.id OFFSET 0) AS s
 """
-READ = "SELECT * FROM dispatch.tasks ORDER BY id"
+READ = "SELECT * FROM dispatch_private.tasks ORDER BY id"
 
 
 def unknown_token(number: int) -> UUID:
@@ -243,7 +243,7 @@ def values(stored: StoredRow) -> tuple[object, ...]:
     uid, pod = (f"job-{row.uid}", f"pod-{row.pod}") if row.uid else (None, None)
     age = 61 if stored.is_stale else 5
     run = f"run-{row.process}" if row.process else None
-    return STATUSES[row.status], row.launch, row.failures, uid, pod, run, age, bool(row.cancel)
+    return STATUSES[row.status], row.launch, row.failures, uid, pod, run, age, bool(row.cancel), bool(row.second)
 
 
 def difference(before: bytes | None, record: Record, answer: object, expected: tuple[Row, object]) -> str:
@@ -257,6 +257,8 @@ def difference(before: bytes | None, record: Record, answer: object, expected: t
         return f"row {real} {is_held}, the model says {tuple(row)}"
     if row.status == PROCESSING and is_cancelled != bool(row.cancel):
         return f"cancel asked: {is_cancelled}"
+    if row.status == PROCESSING and record["second_process"] != bool(row.second):
+        return f"second process: {record['second_process']}"
     if isinstance(expected_answer, StartAnswer):
         is_new = record["run_digest"] not in {None, before}
         given = StartAnswer.NOTHING if answer is None else StartAnswer.NEW if is_new else StartAnswer.SAME

@@ -61,6 +61,20 @@ def test_equal_answer_is_the_same_object_and_time_alone_ends_it() -> None:
     assert rejections.look(pods, later(LOOKED_AT_AGAIN.total_seconds() + 100)) == {}
 
 
+def test_each_rejected_pod_is_told_once_and_those_of_an_earlier_process_never() -> None:
+    rejections = Rejections()
+    for pods, told in (
+        ([rejected(1)], []),
+        ([rejected(1), rejected(2), rejected(3, "other")], ["bad", "other"]),
+        ([rejected(2), rejected(3, "other"), ran()], []),
+        ([rejected(4)], ["bad"]),
+    ):
+        rejections.look(by_name := {pod.name: pod for pod in pods}, NOW)
+        assert sorted(rejections.told) == told
+        rejections.look(by_name, NOW)
+        assert rejections.told == ()
+
+
 def test_room_of_such_a_node_counts_as_none_and_says_why() -> None:
     view, asked = view_of([a_node("bad", cpu="9"), a_node("good", cpu="1")]), needs("1")
     room = room_of(view, {}, rejecting={"bad": "OutOfcpu (3 Pods)"})

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.outcome import backoff
-from dispatcher.model.cluster import PodEnd
+from dispatcher.model.cluster import Pod, PodEnd
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import Ask, Launch
 from dispatcher.model.tasks import Status, Task
@@ -232,6 +233,27 @@ def test_pause_after_a_run_without_heartbeats_that_others_ended_begins_anew(
 
 def test_launch_that_never_started_is_no_failure_when_the_job_after_it_is_deleted() -> None:
     assert next_launch(a_running_task(2, max_failures=2, failures=1), a_failed_job(1, 1)).number == 3
+
+
+def a_rejected_pod(job: Job) -> Pod:
+    return a_pod(job, phase="Failed", node_name=f"node-{job.launch}", end=PodEnd(reason="OutOfcpu"))
+
+
+def test_rejection_by_a_kubelet_costs_nothing_and_its_node_is_avoided() -> None:
+    earlier, newest = a_failed_job(1, 4), a_failed_job(1, 5, unplaced_before=4, ended_at=NOW)
+    found = next_launch(a_task(max_failures=1), newest, pods=[a_rejected_pod(newest)])
+    assert (found.number, found.unstarted, found.disrupted, found.unplaced) == (6, 0, 0, 5)
+    assert found.avoid == ("node-5",)
+    both = [a_rejected_pod(earlier), a_rejected_pod(newest)]
+    for ended, is_over in ((9, False), (10, True)):  # or one node that rejects everything would never be quiet
+        again = judged(a_task(), earlier, msgspec.structs.replace(newest, ended_at=ago(ended)), pods=both)
+        assert isinstance(again.verdict, Launch) is is_over
+
+
+def test_launch_that_started_counts_although_its_pod_looks_rejected() -> None:
+    job = a_failed_job(1, 1)
+    hold = hold_of(a_running_task(1, max_failures=1), job, pods=[a_rejected_pod(job)])
+    assert hold.reason is HoldReason.FAILURES_EXHAUSTED
 
 
 LIVES = ["never started", "disrupted early", "disrupted late", "started"]

@@ -173,6 +173,14 @@ def test_exit_0_without_report_parks_after_60_seconds(seconds: float, reason: Ho
     assert removed(found) == []
 
 
+def test_exit_0_of_a_second_process_of_the_pod_counts_as_a_failed_run() -> None:
+    first, last = (a_running_task(second_process=True, max_failures=2, failures=number) for number in (0, 1))
+    assert reason_of(judged(first, a_complete_job(ended_at=ago(59)))) is HoldReason.LAUNCHED
+    launch = next_launch(first, a_complete_job(ended_at=ago(60)))
+    assert (launch.number, launch.unstarted, launch.disrupted) == (2, 0, 0)
+    assert reason_of(judged(last, a_complete_job(ended_at=ago(60)))) is HoldReason.FAILURES_EXHAUSTED
+
+
 def test_complete_job_without_end_time_ended_at_its_creation() -> None:
     found = judged(a_running_task(), a_complete_job(ended_at=None, created_at=ago(60)))
     assert reason_of(found) is HoldReason.EXITED_WITHOUT_REPORT

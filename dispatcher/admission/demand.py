@@ -85,15 +85,25 @@ class Demand(Struct, frozen=True):
     grown: shapes whose whole need goes out.
     resting: shapes that ask again later.
     asked: what is known of each shape.
+    windows: Pods of a shape that may ask, where it is not one (`admission/windows.py`).
     """
 
     mode: str = "auto"
     grown: frozenset[str] = frozenset()
     resting: frozenset[str] = frozenset()
     asked: Mapping[str, DemandRecord] = {}
+    windows: Mapping[str, int] = {}
 
     def has_grown(self, shape: str) -> bool:
         return self.mode == "all" or shape in self.grown
+
+    def is_answered(self, shape: str) -> bool:
+        """Whether nodes come for its Pods, or kube-scheduler gives them nodes that have no room by our count."""
+        return self.has_grown(shape) or self.windows.get(shape, 1) > 1
+
+    def most(self, shape: str, most: int) -> int:
+        """How many Pods of the shape may ask. `most`: MAX_PENDING."""
+        return most if self.has_grown(shape) else min(self.windows.get(shape, 1), most)
 
     def unanswered_since(self) -> datetime | None:
         """Since when the shape asks that has asked longest without an answer; None: there is none."""
@@ -104,10 +114,13 @@ class Demand(Struct, frozen=True):
 
     def told(self, shape: str) -> str:
         """The answer to the demand of the shape, in words. Empty: nothing is known."""
-        one = self.asked.get(shape)
+        one, words = self.asked.get(shape), list[str]()
+        if (window := self.windows.get(shape, 1)) > 1:
+            words.append(f"kube-scheduler has nodes for it that our count does not see: {window} Pods like it may wait")
         if one is None:
-            return ""
-        words = [f"the autoscaler says: {one.refused}"] if one.refused else []
+            return "; ".join(words)
+        if one.refused:
+            words.append(f"the autoscaler says: {one.refused}")
         if shape in self.resting and one.next_at is not None:
             words.append(f"its Pods asked {times(one.tries)} for a node in vain, next at {one.next_at:%H:%M:%S %Z}")
         elif one.since is not None:
@@ -121,11 +134,11 @@ AUTO: Final = Demand()
 class DemandPods(Struct, frozen=True):
     """Numbers of our Pods that wait as demand.
 
-    demand: the rule. Shapes that have not grown share places.
+    demand: the rule. Shapes without an answer share places.
     every: all, by kind.
     by_shape: over all queues.
     by_queue: by (queue, shape).
-    asking: by submitter, those of shapes that have not grown.
+    asking: by submitter, those of shapes without an answer.
     """
 
     demand: Demand = AUTO
@@ -144,7 +157,7 @@ class DemandPods(Struct, frozen=True):
             more(self.every, pod, count),
             more(self.by_shape, pod.shape, count),
             more(self.by_queue, (pod.queue, pod.shape), count),
-            self.asking if self.demand.has_grown(pod.shape) else more(self.asking, pod.submitted_by, count),
+            self.asking if self.demand.is_answered(pod.shape) else more(self.asking, pod.submitted_by, count),
         )
 
 
@@ -180,13 +193,11 @@ def why_not_ask(pod: PodKind, waiting: DemandPods, bounds: DemandBounds) -> str:
     """Why no further Pod of this kind may wait as demand; empty: it may."""
     demand, shape = waiting.demand, pod.shape
     most = bounds.most if bounds.of_queue is None else bounds.of_queue
-    has_grown = demand.has_grown(shape)
-    in_all = waiting.by_shape.get(shape, 0)
-    if in_all >= (bounds.most if has_grown else min(1, bounds.most)):
+    if waiting.by_shape.get(shape, 0) >= demand.most(shape, bounds.most):
         return ENOUGH
     if waiting.by_queue.get((pod.queue, shape), 0) >= most:
         return ENOUGH
-    if has_grown:
+    if demand.is_answered(shape):
         return ""
     if shape in demand.resting:
         return RESTS
@@ -207,15 +218,19 @@ class Demands:
         self._grace = timedelta(seconds=grace_seconds)
 
     def update(
-        self, waiting: Sequence[Probe], young: Iterable[Node], answers: Mapping[str, ScaleAnswer], now: datetime
-    ) -> None:
+        self, waiting: Sequence[Probe], young: Iterable[Node], answers: Mapping[str, ScaleAnswer], now: datetime,
+        windows: Mapping[str, int] = {},
+    ) -> None:  # fmt: skip
         """Learns what came since the last look.
 
         waiting: our Pods for which kube-scheduler found no node.
         young: the nodes that have come lately.
         answers: what autoscalers said, by UID of the Pod.
         now: the API server's clock.
+        windows: sizes of the windows that are, or were, larger than one.
         """
+        if windows != self.current.windows:
+            self.current = replace(self.current, windows=windows)
         if now - self._looked_at < LOOK or not (waiting or self.current.asked):
             return
         news, self._looked_at = self._looked_at - NEWS, now
@@ -255,17 +270,17 @@ class Demands:
         return (each for each in self.current.asked.items() if now - each[1].seen_at <= FORGOTTEN)
 
     def _beyond(self, shape: str, probes: Sequence[Probe], now: datetime) -> Sequence[Probe]:
-        """Pods of a shape that fell back to one, the oldest excepted."""
-        one = self.current.asked[shape]
+        """Pods of a shape that fell back to one or whose window has halved, those of its window excepted."""
+        one, window = self.current.asked[shape], self.current.windows.get(shape)
         last = max(one.known_at, one.came_at or one.known_at)
-        if self.current.has_grown(shape) or now - last < QUIET:
+        if self.current.has_grown(shape) or (window is None and now - last < QUIET):
             return ()
-        return sorted(probes, key=lambda probe: (probe.job.created_at, probe.job.name))[1:]
+        return sorted(probes, key=lambda probe: (probe.job.created_at, probe.job.name))[window or 1 :]
 
     def _gives_up(self, shape: str, now: datetime) -> datetime | None:
         """Since when a shape has asked that may give its place away; None: it keeps it."""
         one = self.current.asked[shape]
-        if self.current.has_grown(shape) or one.since is None:
+        if self.current.is_answered(shape) or one.since is None:
             return None
         return one.since if one.refused or now - one.since >= self._grace else None
 
@@ -276,7 +291,7 @@ class Demands:
             frozenset(shape for shape, one in asked.items() if has_grown(one, now)) if mode == "auto" else frozenset()
         )
         resting = frozenset(shape for shape, one in asked.items() if one.next_at is not None and now < one.next_at)
-        found = Demand(mode, grown, resting, asked)
+        found = Demand(mode, grown, resting, asked, self.current.windows)
         if found != self.current:
             self.current = found
 

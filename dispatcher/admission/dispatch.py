@@ -51,6 +51,7 @@ from dispatcher.admission.snapshot import (
     plan_quotas,
     plan_shares,
 )
+from dispatcher.admission.windows import Windows
 from dispatcher.model.cluster import Quota, ScaleAnswer
 from dispatcher.model.jobs import End, LaunchGroup
 from dispatcher.model.launches import InFlight, JobsVerdict, LaunchSpec, PodKind, PodRun, Probe, ToCome
@@ -229,6 +230,7 @@ class Dispatch(Generic[P]):
         self._rejections = Rejections()
         self._claims = Claims()
         self.demands = Demands(settings.demand, settings.pending_grace_seconds)
+        self._windows = Windows()
         self._patience = Patience()
         self._paused_since: Mapping[str, datetime] = {}
         self._empty = 0
@@ -274,7 +276,8 @@ class Dispatch(Generic[P]):
         known, resting, in_flight = picture.rows_to_read(), picture.resting(), picture.in_flight()
         probes = list(picture.probes())
         if room is not None and not view.stale:
-            self.demands.update(probes, room.young_nodes(), self._ports.answers(), view.now)
+            windows = self._windows.look(view.pods, view.made, room, view.now)
+            self.demands.update(probes, room.young_nodes(), self._ports.answers(), view.now, windows)
         snapshot = self._snapshot(view, room, rows, (picture, in_flight))
         without_job = set(rows.frame.held) - known - resting.keys()
         # Parked rows stay in this number from cycle to cycle, and must not hide other rows.

@@ -205,10 +205,11 @@ def without_room(task_id: int, pod: PodKind, snapshot: ClusterSnapshot) -> Hold 
         refusal = room.refusals[pod] = why_not_ask(pod, room.waiting, bounds_of(pod.queue, snapshot))
     if not refusal and not room.could_take_claimed(task_id, pod.needs):
         return None
-    could_fit, why = room.view.why_not(pod.needs)
-    more = IN_TURN if refusal == IN_TURN else room.waiting.demand.told(pod.shape)
+    demand, (could_fit, why) = room.waiting.demand, room.view.why_not(pod.needs)
+    more = IN_TURN if refusal == IN_TURN else demand.told(pod.shape)
     detail = f"{why}; {more}" if more else why
-    return Hold(HoldReason.NO_ROOM_NOW if could_fit or refusal == IN_TURN else HoldReason.NEVER_FITS, detail)
+    is_now = could_fit or refusal == IN_TURN or demand.is_answered(pod.shape)
+    return Hold(HoldReason.NO_ROOM_NOW if is_now else HoldReason.NEVER_FITS, detail)
 
 
 def wants_place(pod: PodKind, snapshot: ClusterSnapshot) -> bool:

@@ -1,0 +1,66 @@
+"""Room that our count does not see: kube-scheduler gives Pods nodes that they could not have by the estimate."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.journey.test_room import a_pool, in_pool
+from tests.rig.dispatching import TASK, Place
+from tests.rig.steps import insert
+from tests.scheduling.kube_scheduler import KubeScheduler, configuration
+
+DEVICE = "example.com/device"
+"""As with DRA, no node tells it among its resources, and kube-scheduler does not look for it there."""
+PLACES = 60
+NOWHERE = 12
+ASKING = 3
+"""Shapes of one team that ask at a time. A shape without an answer has one Pod."""
+
+
+@asynccontextmanager
+async def a_scheduler_that_ignores_the_device(place: Place) -> AsyncIterator[KubeScheduler]:
+    plane = place.control_plane
+    assert isinstance(plane, ControlPlane)
+    fit = {"name": "NodeResourcesFit", "args": {"ignoredResources": [DEVICE]}}
+    scheduler = KubeScheduler(plane, place.folder, configuration(pluginConfig=[fit]))
+    scheduler.start()
+    try:
+        yield scheduler
+    finally:
+        scheduler.kill()
+
+
+def most_out(place: Place) -> int:
+    """The most Jobs that had been made while their Pods were not bound, by the audit log."""
+    out = most = 0
+    for event in place.control_plane.audit(namespace=place.namespace, verb="create"):
+        if event.code != 201:
+            continue
+        out += event.object_ref.resource == "jobs"
+        out -= event.object_ref.resource == "pods" and event.object_ref.subresource == "binding"
+        most = max(most, out)
+    return most
+
+
+@pytest.mark.slow
+async def test_devices_that_no_node_tells_are_used_beside_shapes_that_fit_nowhere(place: Place) -> None:
+    async with (
+        a_scheduler_that_ignores_the_device(place) as scheduler,
+        a_pool(place, 1, cpu="64") as pool,
+        place.playing(),
+        in_pool(place, SCHEDULER_NAME=scheduler.name) as dispatcher,
+    ):
+        asked = TASK.format(annotations="{}", steer="{}").replace("cpu: 10m", f"{DEVICE}: 1, cpu: 10m")
+        (place.templates / "device.yaml").write_text(asked)
+        for number in range(NOWHERE):
+            await place.database.insert_task("team_b", template="open", spec={"cpu": str(100 + number)})
+        await insert(place, PLACES, template="device", env={"PLAY": "hang"})
+
+        async def all_run() -> bool:
+            return (await pool.pods())[0] == PLACES
+
+        await wait_for(all_run, f"{PLACES} Pods have the device", 60, check=dispatcher.check)
+        assert most_out(place) > ASKING + 3, "they came one by one"

@@ -1,0 +1,219 @@
+"""Windows of demand: they follow kube-scheduler where it contradicts the estimate, and stay one where it does not."""
+
+import random
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from dispatcher.admission.demand import FELL_BACK, Demand, Demands
+from dispatcher.admission.gates import without_room
+from dispatcher.admission.room import room_of
+from dispatcher.admission.room_view import RoomView
+from dispatcher.admission.windows import Windows, contradicts
+from dispatcher.model.cluster import Pod, PodEnd
+from dispatcher.model.launches import Probe
+from dispatcher.model.needs import PodNeeds, Taint
+from dispatcher.model.reservations import Reservation
+from dispatcher.model.verdicts import HoldReason
+from tests.rig.builders import NOW, a_job, a_pod, a_snapshot, later
+from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
+
+DEVICE = needs(more={"example.com/device": "1"})
+BLIND = view_of([a_node(cpu="1000")])
+"""A node that could take many of the Pods, but for a device that it does not tell."""
+STEP = 0.1
+
+
+class Cluster:
+    """A cluster with so many places for the shape, and kube-scheduler, which binds each Pod after a time of its own.
+
+    pods: all Pods, by name. most_beyond: the most Pods that waited beyond the places at one moment.
+    """
+
+    def __init__(self, places: int, latency: tuple[float, float], seed: int = 1) -> None:
+        self.pods: dict[str, Pod] = {}
+        self.most_beyond = 0
+        self._places, self._latency = places, latency
+        self._random = random.Random(seed)
+        self._binds_at: dict[str, float] = {}
+        self._ends_at: dict[str, float] = {}
+
+    def launch(self, count: int, seconds: float) -> None:
+        for _ in range(count):
+            name = f"p{len(self._binds_at)}"
+            self.pods = {**self.pods, name: a_pod(name=name, uid=name, node_name="", created_at=later(seconds))}
+            self._binds_at[name] = seconds + self._random.uniform(*self._latency)
+
+    def turn(self, seconds: float, runs: float | None = None) -> None:
+        """Binds what is due while there are places. The others are Unschedulable. Ends what has run for long enough."""
+        changed = dict(self.pods)
+        for name in [name for name, ends in self._ends_at.items() if ends <= seconds]:
+            del changed[name], self._ends_at[name]
+        for name in self.waiting():
+            if self._binds_at[name] > seconds:
+                continue
+            if len(self._ends_at) < self._places:
+                self._ends_at[name] = seconds + runs if runs else float("inf")
+                changed[name] = a_pod(name=name, uid=name, node_name="n1", scheduled_at=later(seconds))
+            elif changed[name].unschedulable_since is None:
+                changed[name] = a_pod(name=name, uid=name, node_name="", unschedulable_since=later(seconds))
+        self.most_beyond = max(self.most_beyond, len(self.waiting()) + len(self._ends_at) - self._places)
+        if changed != self.pods:
+            self.pods = changed
+
+    def take_back(self, most: int) -> None:
+        for name in self.waiting()[most:]:
+            self.pods = {other: pod for other, pod in self.pods.items() if other != name}
+
+    def waiting(self) -> list[str]:
+        return [name for name, pod in self.pods.items() if not pod.node_name]
+
+    def bound(self) -> int:
+        return len(self.pods) - len(self.waiting())
+
+
+def fill(cluster: Cluster, windows: Windows, room: RoomView, seconds: float, runs: float | None = None) -> list[int]:
+    """Launches as many as the window allows in each tenth of a second. Returns the bound Pods after each."""
+    bound = []
+    for tick in range(int(seconds / STEP)):
+        at = tick * STEP
+        cluster.turn(at, runs)
+        size = windows.look(cluster.pods, {"small": DEVICE}, room, later(at)).get("small", 1)
+        cluster.take_back(max(size, 1)) if cluster.most_beyond > 0 else None
+        cluster.launch(min(5, size - len(cluster.waiting())), at)
+        bound.append(cluster.bound())
+    return bound
+
+
+@pytest.mark.parametrize(("latency", "most"), [((0.2, 0.2), 12), ((0.2, 1.2), 14), ((0.2, 3.2), 20)])
+def test_places_that_the_estimate_does_not_see_are_filled_by_doubling(latency: tuple[float, float], most: int) -> None:
+    bound = fill(Cluster(400, latency), Windows(), BLIND, most)
+    assert bound[-1] == 400
+
+
+def test_full_cluster_has_one_pod_without_a_node_again_within_a_minute() -> None:
+    cluster, windows = Cluster(100, (0.2, 0.5)), Windows()
+    fill(cluster, windows, BLIND, 75)
+    assert (cluster.bound(), len(cluster.waiting()), dict(windows.sizes)) == (100, 1, {"small": 1})
+    assert cluster.most_beyond <= 128
+
+
+def test_right_estimate_keeps_every_window_at_one() -> None:
+    room = view_of([a_node(cpu="1000", size={"example.com/device": "1000"})])
+    windows = Windows()
+    fill(Cluster(100, (0.2, 0.5)), windows, room, 30)
+    assert windows.sizes == {}
+
+
+WAITS = a_pod(name="w", uid="w", node_name="")
+RUNS = a_pod(name="w", uid="w", node_name="n1", scheduled_at=NOW)
+STUCK = a_pod(name="s", uid="s", node_name="", unschedulable_since=NOW)
+
+
+def looks(*moments: tuple[float, list[Pod]], room: RoomView = BLIND, asks: PodNeeds = DEVICE) -> Mapping[str, int]:
+    """The sizes after looks at these Pods, each at its second."""
+    windows = Windows()
+    for seconds, pods in moments:
+        windows.look({pod.name: pod for pod in pods}, {"small": asks}, room, later(seconds))
+    return windows.sizes
+
+
+def test_window_does_not_double_while_kube_scheduler_calls_a_pod_unschedulable() -> None:
+    assert looks((0, [WAITS]), (1, [RUNS])) == {"small": 2}
+    assert looks((0, [WAITS]), (1, [RUNS, STUCK])) == {}
+
+
+def test_window_halves_only_when_nothing_was_bound_for_the_patience() -> None:
+    grown = [(0.0, [WAITS]), (1.0, [RUNS])]
+    assert looks(*grown, (5.9, [RUNS, STUCK])) == {"small": 2}
+    assert looks(*grown, (6.0, [RUNS, STUCK])) == {"small": 1}
+    other = a_pod(name="o", uid="o", node_name="n1", scheduled_at=later(4))
+    assert looks(*grown, (8.9, [RUNS, STUCK, other])) == {"small": 2}
+
+
+def test_unused_window_closes() -> None:
+    grown = [(0.0, [WAITS]), (1.0, [RUNS])]
+    assert looks(*grown, (600, [RUNS])) == {"small": 2}
+    assert looks(*grown, (602, [RUNS])) == {}
+
+
+def test_pods_that_have_ended_or_are_deleted_wait_for_nothing() -> None:
+    going = a_pod(name="w", uid="w", node_name="", deleting=True)
+    ended = a_pod(name="w", uid="w", node_name="", phase="Failed")
+    for pod in (going, ended):
+        assert looks((0, [pod]), (1, [RUNS])) == {}
+
+
+def test_equal_sizes_are_the_same_object() -> None:
+    windows = Windows()
+    first = windows.look({"w": WAITS}, {}, BLIND, NOW)
+    assert windows.look({"w": WAITS}, {}, BLIND, later(2)) is first
+
+
+FULL = a_bound_pod("n1", cpu="4")
+CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("room", "asks", "pod", "is_wrong"),
+    [
+        (BLIND, DEVICE, RUNS, True),
+        (BLIND, None, RUNS, False),
+        (BLIND, needs(), RUNS, False),
+        (BLIND, DEVICE, a_pod(node_name="unknown"), False),
+        (BLIND, DEVICE, a_pod(node_name="n1", phase="Failed", end=PodEnd(reason="OutOfcpu")), False),
+        (BLIND, needs(more={"example.com/device": "1"}, scheduler="volcano"), RUNS, False),
+        (view_of([a_node()], [FULL]), needs(), RUNS, False),
+        (view_of([a_node()], [FULL, a_bound_pod("n1", name="q")]), needs(), RUNS, True),
+        (view_of([a_node(taints=(Taint("team", "b", "NoSchedule"),))]), needs(), RUNS, True),
+        (view_of([a_node(taints=(CORDON,))]), needs(), RUNS, False),
+    ],
+    ids=["a device that the node does not tell", "nothing is known of the Pod", "room", "an unknown node", "rejected",
+         "another scheduler", "just full", "overfull", "a taint", "cordoned since"],
+)  # fmt: skip
+def test_pod_contradicts_the_estimate_by_its_node(
+    room: RoomView, asks: PodNeeds | None, pod: Pod, is_wrong: bool
+) -> None:
+    assert contradicts([pod], asks, room) is is_wrong
+
+
+def test_node_that_is_reserved_contradicts_nothing() -> None:
+    reserved = Reservation("team/r", "r", "n1", {"cpu": 2000}, "x", later(60).timestamp())
+    over = view_of([a_node()], [FULL, a_bound_pod("n1", name="q")])
+    assert not contradicts([RUNS], needs(), replace(over, reservations=[reserved]))
+
+
+def a_probe(number: int) -> Probe:
+    job = a_job(task_id=number, name=f"job-{number}", uid=f"uid-{number}", created_at=later(number), shape="small")
+    return Probe(job, a_pod(job, node_name="", unschedulable_since=NOW), DEVICE)
+
+
+def demand(windows: Mapping[str, int], probes: int, at: datetime = NOW) -> Demands:
+    demands = Demands("one", 30)
+    demands.update([a_probe(number) for number in range(probes)], [], {}, at, windows)
+    return demands
+
+
+@pytest.mark.parametrize(("size", "waiting", "may_wait"), [(1, 1, False), (4, 3, True), (4, 4, False)])
+def test_window_says_how_many_pods_ask_whatever_the_mode(size: int, waiting: int, may_wait: bool) -> None:
+    pod = unplaced(DEVICE)
+    room = room_of(BLIND, {pod: waiting}, demand=Demand("one", windows={pod.shape: size} if size > 1 else {}))
+    hold = without_room(1, pod, a_snapshot(room=room, max_pending=1000))
+    assert (hold is None) is may_wait
+    if hold is not None:
+        assert hold.reason is (HoldReason.NO_ROOM_NOW if size > 1 else HoldReason.NEVER_FITS)
+        assert ("kube-scheduler has nodes for it that our count does not see" in hold.detail) is (size > 1)
+
+
+def test_pods_beyond_a_window_that_has_halved_are_taken_back_at_once() -> None:
+    back = demand({"small": 2}, 5).given_back([a_probe(number) for number in range(5)], [])
+    assert [(probe.job.name, why) for probe, why in back] == [(f"job-{number}", FELL_BACK) for number in (2, 3, 4)]
+    assert demand({}, 5).given_back([a_probe(number) for number in range(5)], []) == []
+
+
+def test_windows_change_between_the_looks_of_demand() -> None:
+    demands = demand({}, 1)
+    demands.update([a_probe(0)], [], {}, NOW + timedelta(seconds=0.1), {"small": 2})
+    assert demands.current.most("small", 1000) == 2

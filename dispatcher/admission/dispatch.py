@@ -348,7 +348,7 @@ class Dispatch(Generic[P]):
             max_pending=settings.max_pending,
             is_strict=settings.pending_mode == "any",
             load=plan_load(holders(in_flight.every)).sparing(in_flight.held, settings.max_jobs),
-            held=plan_load(holders(in_flight.held)).by_queue,
+            held=holders(in_flight.held),
             shares=plan_shares(
                 in_flight.with_room, room.size if room is not None else NOTHING, left.waiting.every if left else {}
             ),

@@ -134,15 +134,16 @@ def over_queue_cap(queue: str, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def held_jobs(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return too_many_held(candidate.task.queue, snapshot)
+    return too_many_held(candidate.task.queue, candidate.task.submitted_by, snapshot)
 
 
-def too_many_held(queue: str, snapshot: ClusterSnapshot) -> Hold | None:
-    """Too many Jobs of the queue are kept from running. More of them would only wait as well."""
-    most, held = max(1, snapshot.max_jobs // 10), snapshot.held.get(queue, 0)
+def too_many_held(queue: str, submitter: str, snapshot: ClusterSnapshot) -> Hold | None:
+    """Too many Jobs of the submitter are kept from running in this queue. More of them would only wait as well."""
+    most, held = max(1, snapshot.max_jobs // 10), snapshot.held.get((queue, submitter), 0)
     if held < most:
         return None
-    return Hold(HoldReason.PENDING_PODS, f"{held} Jobs of its queue are suspended or get no Pod, {most} may be")
+    what = "of its submitter in its queue are suspended, gated or get no Pod"
+    return Hold(HoldReason.PENDING_PODS, f"{held} Jobs {what}, {most} may be")
 
 
 def job_cap(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:

@@ -168,7 +168,7 @@ class Judge:
         if room is not None and room.reason is HoldReason.NEVER_FITS:
             return room
         cap = over_submitter_cap(*queue_submitter(row), self.snapshot, chosen)
-        return cap or shared_hold(row.queue, offer, self.snapshot) or room
+        return cap or shared_hold(row, offer, self.snapshot) or room
 
     def _without_room(self, row: IndexedRow, offer: Offer) -> Hold | None:
         """The hold of a row that no node has room for.
@@ -230,10 +230,10 @@ def take_turns(groups: Iterable[Sequence[IndexedRow]]) -> list[IndexedRow]:
     return [row for _, _, row in sorted(ranked, key=lambda place: place[:2])]
 
 
-def shared_hold(queue: str, offer: Offer, snapshot: ClusterSnapshot) -> Hold | None:
-    """A hold that all rows of a queue with equal needs share."""
-    held = over_quota(offer.needs, snapshot) or too_many_held(queue, snapshot)
-    return held or too_many_stuck(queue, offer.shape, snapshot)
+def shared_hold(row: IndexedRow, offer: Offer, snapshot: ClusterSnapshot) -> Hold | None:
+    """A hold that all rows of a submitter in a queue with equal needs share."""
+    held = over_quota(offer.needs, snapshot) or too_many_held(row.queue, row.submitted_by, snapshot)
+    return held or too_many_stuck(row.queue, offer.shape, snapshot)
 
 
 def pod_of(row: IndexedRow, offer: Offer | Hold | None) -> PodKind:

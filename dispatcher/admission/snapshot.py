@@ -172,7 +172,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     max_pending: unschedulable Pods of one shape that are allowed, unless the queue says otherwise.
     is_strict: any pending Pod holds all launches.
     load: Jobs in flight.
-    held: number of Jobs by queue that somebody else keeps from running.
+    held: number of Jobs by (queue, submitter) that somebody else keeps from running.
     pending: Pods that do not run yet.
     allowance: launches that may still be admitted.
     not_ready: why this replica launches nothing now; None: it may launch.
@@ -193,7 +193,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     max_pending: int
     is_strict: bool = False
     load: Load = Load()
-    held: Mapping[str, int] = {}
+    held: Mapping[tuple[str, str], int] = {}
     pending: Pending = Pending()
     allowance: Allowance = Allowance()
     not_ready: Hold | None = None

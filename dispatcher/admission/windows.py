@@ -97,7 +97,7 @@ def pods_of_shapes(pods: Iterable[Pod], windows: Mapping[str, Window]) -> Mappin
     found = {shape: PodsOfShape([], []) for shape in windows}
     for pod in pods:
         if not pod.node_name:
-            if not (pod.has_ended or pod.deleting):
+            if not (pod.has_ended or pod.deleting or pod.is_gated):
                 found.setdefault(pod.shape, PodsOfShape([], [])).waiting.append(pod)
         elif (window := windows.get(pod.shape)) is not None:
             group = found[pod.shape]

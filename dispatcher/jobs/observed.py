@@ -211,6 +211,8 @@ def stage_of_refusal(refusal: PodRefusal) -> Stage:
 def stage_of_pod(pod: Pod) -> str:
     if pod.phase != "Pending":
         return Stage.RUNNING
+    if pod.is_gated:
+        return ": ".join(filter(None, (f"{Stage.SUSPENDED}: by scheduling gates of its Pod", pod.waiting_message)))
     if pod.unschedulable_since:
         return ": ".join(filter(None, (Stage.UNSCHEDULABLE, pod.waiting_message)))
     if pod.waiting_reason in CANNOT_START:

@@ -62,7 +62,7 @@ class JobCounts(Struct, frozen=True):
     every: all of them.
     unplaced: those for whose Pods kube-scheduler looks for a node.
     ended: those whose Pods have ended. The Job controller finishes such a Job a moment later.
-    held: those that somebody else keeps from running: suspended, or their Pods are refused.
+    held: those that somebody else keeps from running: suspended, or their Pods are refused or have scheduling gates.
     podless: those that should have a Pod and have none.
     """
 
@@ -107,7 +107,8 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
     pods, refused = cluster.pods, cluster.refusals
     over = {uid for uid, own in pods.items() if all(pod.has_ended for pod in own)}
     idle = {uid for uid, own in pods.items() if any(has_node(pod) or pod.deleting for pod in own)}
-    idle.update(refused)
+    gated = {uid for uid, own in pods.items() if any(pod.is_gated for pod in own)}
+    idle.update(refused, gated)
     for job in jobs:
         if (job.phase is active or not job.is_finished) and not (job.deleting and cluster.is_over(job)):
             key = job.queue, job.submitted_by, job.shape, job.needs
@@ -115,7 +116,7 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
             podless += not job.suspended and job.uid not in pods
             if job.uid in over:
                 ended[key] = ended.get(key, 0) + 1
-            elif job.suspended or job.uid in refused:
+            elif job.suspended or job.uid in refused or job.uid in gated:
                 held[key] = held.get(key, 0) + 1
             if job.phase is active and job.uid not in idle and not (job.suspended or job.deleting):
                 unplaced[key] = unplaced.get(key, 0) + 1

@@ -328,6 +328,7 @@ def own_pod_of(wire: WirePod) -> Pod:
         kept_by=kept_by(meta),
         deleting=meta.deletion_timestamp is not None,
         is_disrupted=any(map(is_disruption, status.conditions)),
+        is_gated=any(c.type == "PodScheduled" and c.reason == "SchedulingGated" for c in status.conditions),
     )
 
 

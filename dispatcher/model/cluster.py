@@ -80,6 +80,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     exit: how its task's container ended, whatever the others do; None: it has not, or nobody knows.
     kept_by: finalizers of others, if it is being deleted.
     is_disrupted: whether it has the condition DisruptionTarget.
+    is_gated: whether scheduling gates keep kube-scheduler from it.
     needs: what it needs of a node, as the API server made it; None: not read, as it was read of a Pod of its shape.
     """
 
@@ -104,6 +105,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     kept_by: tuple[str, ...] = ()
     deleting: bool = False
     is_disrupted: bool = False
+    is_gated: bool = False
     needs: PodNeeds | None = None
 
     @property

@@ -11,8 +11,8 @@ from tests.controlplane.autoscaler import Autoscaler, Group
 from tests.controlplane.waiting import wait_for
 from tests.integration.queues import declare
 from tests.journey.test_room import CORE, POOL, a_pool
-from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher
-from tests.rig.steps import core_path, insert, looks_again, reaches, succeeded
+from tests.rig.dispatching import TASK, Dispatcher, Place, QuickDispatcher
+from tests.rig.steps import core_path, insert, looks_again, reaches, succeeded, waits_for
 
 QUICK: dict[str, Any] = {"scan": 0.5, "comes": 1.5, "starts": 0.5}
 SHORT: dict[str, object] = {"template": "open", "spec": {"cpu": "1"}}
@@ -147,7 +147,7 @@ async def test_shape_is_judged_by_what_the_api_server_made_of_its_first_pods(pla
 
 @pytest.mark.slow
 async def test_suspended_jobs_of_one_team_take_no_place_of_another(place: Place) -> None:
-    """Somebody, such as Kueue, suspends each Job of a queue."""
+    """Somebody, such as Kueue, suspends each Job of a team. The other team's rows are in the same queue."""
     await declare(place.database, "held")
     plane = place.control_plane
     async with a_pool(place, 1), place.playing(), in_group(place, MAX_JOBS=3) as dispatcher:
@@ -165,5 +165,20 @@ async def test_suspended_jobs_of_one_team_take_no_place_of_another(place: Place)
 
         await wait_for(are_suspended, "the Jobs are suspended", 30, check=dispatcher.check)
         for _ in range(4):
-            small = await place.database.insert_task("team_b", **SHORT)
+            small = await place.database.insert_task("team_b", **SHORT, queue="held")
             await reaches(place, dispatcher, small, "succeeded", 30)
+
+
+@pytest.mark.slow
+async def test_gated_pods_of_one_team_take_no_place_and_no_room_of_another(place: Place) -> None:
+    """A quota of OpenShift puts gates on Pods: kube-scheduler does not look at them."""
+    async with a_pool(place, 1), place.playing(), in_group(place, MAX_JOBS=3) as dispatcher:
+        gate = "      schedulingGates: [{name: quota.example/wait}]\n      containers:"
+        gated = TASK.format(annotations="{}", steer="{}").replace("      containers:", gate)
+        (place.templates / "gated.yaml").write_text(gated)
+        rows = await insert(place, 6, template="gated")
+        await waits_for(dispatcher, rows[-1], "PendingPods")
+        assert "scheduling gates of its Pod" in (await dispatcher.explain(rows[0]))[1]["message"]
+        small = [await place.database.insert_task("team_b", **SHORT) for _ in range(4)]
+        await reaches(place, dispatcher, small[-1], "succeeded", 30)
+        assert len(await waiting_pods(place)) <= 3, "no more than before the first Pod was seen"

@@ -132,8 +132,9 @@ def test_stuck_pods_above_the_limit_hold_their_shape(
 @pytest.mark.parametrize(
     ("max_jobs", "held", "is_held"), [(100, 9, False), (100, 10, True), (5, 0, False), (5, 1, True)]
 )
-def test_jobs_that_somebody_holds_are_few_in_each_queue(max_jobs: int, held: int, is_held: bool) -> None:
-    snapshot = a_snapshot(max_jobs=max_jobs, held={"default": held, "other": 99})
+def test_jobs_that_somebody_holds_are_few_of_each_submitter(max_jobs: int, held: int, is_held: bool) -> None:
+    others = {("default", "team_b"): 99, ("other", "team_a"): 99}
+    snapshot = a_snapshot(max_jobs=max_jobs, held={("default", "team_a"): held, **others})
     assert (reason_of(a_candidate(), snapshot) is HoldReason.PENDING_PODS) is is_held
 
 

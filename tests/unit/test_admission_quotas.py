@@ -6,7 +6,7 @@ from dispatcher.admission.snapshot import ClusterSnapshot, plan_quotas
 from dispatcher.model.cluster import JOBS, Quota
 from dispatcher.model.launches import JobsVerdict, Offer, ToCome
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.rig.builders import FIRST_LAUNCH, a_job, a_picture, a_snapshot, a_task
+from tests.rig.builders import FIRST_LAUNCH, a_job, a_picture, a_snapshot, a_task, an_indexed_row
 from tests.unit.rooms import amounts_of, needs, unplaced
 
 ROOM_FOR_TWO = (Quota("team", amounts_of({"cpu": "2", JOBS: "2"}), amounts_of({"cpu": "0", JOBS: "0"})),)
@@ -45,10 +45,10 @@ def test_job_without_a_pod_counts_only_its_pod() -> None:
 
 def test_scan_holds_rows_beyond_the_quota_so_that_they_hide_no_others() -> None:
     full = a_snapshot_with(ToCome(jobs={A_POD: 2}))
-    hold = shared_hold("default", ONE_CORE, full)
+    hold = shared_hold(an_indexed_row(1), ONE_CORE, full)
     assert hold is not None
     assert hold.reason is HoldReason.QUOTA_EXCEEDED
-    assert shared_hold("default", ONE_CORE, a_snapshot_with(ToCome())) is None
+    assert shared_hold(an_indexed_row(1), ONE_CORE, a_snapshot_with(ToCome())) is None
 
 
 def test_picture_counts_only_jobs_that_will_make_a_pod() -> None:

@@ -70,6 +70,7 @@ def test_pods_are_the_pods_of_the_newest_job() -> None:
         ),
         (a_job(), [a_pod(unschedulable_since=ago(1))], "Unschedulable"),
         (a_job(), [a_pod(unschedulable_since=ago(1), waiting_message="0/3 nodes")], "Unschedulable: 0/3 nodes"),
+        (a_job(), [a_pod(is_gated=True)], "Suspended: by scheduling gates of its Pod"),
         (a_job(), [a_pod(waiting_reason="ImagePullBackOff")], "ImagePull: ImagePullBackOff"),
         (
             a_job(),

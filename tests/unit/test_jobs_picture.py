@@ -119,6 +119,12 @@ def test_job_that_somebody_keeps_from_running_is_held(job: dict[str, Any], is_re
     assert found.with_room == ({} if is_held or made.is_finished else {kind: 1})
 
 
+def test_job_whose_pod_has_scheduling_gates_is_held_and_needs_no_node() -> None:
+    made = a_job(shape="small", needs=NEEDS)
+    found = a_picture([made], a_cluster(pods=[a_pod(made, node_name="", is_gated=True)])).in_flight()
+    assert (found.unplaced, found.held) == ({}, {PodKind("default", "team_a", "small", NEEDS): 1})
+
+
 def test_launches_are_counted_by_what_the_api_server_makes_of_their_pods() -> None:
     """Two templates of one shape differ in what they say, and their Pods are made alike."""
     jobs = [a_job(task_id=n, uid=f"j-{n}", shape="small", needs=needs) for n, needs in enumerate([NEEDS, None])]

@@ -54,7 +54,9 @@ def test_an_empty_object_is_a_pending_pod() -> None:
     ],
 )
 def test_a_pod_is_unschedulable_since_the_scheduler_said_so(condition: dict[str, str], since: datetime | None) -> None:
-    assert pod_of({"conditions": [a_condition("Initialized"), condition]}).unschedulable_since == since
+    pod = pod_of({"conditions": [a_condition("Initialized"), condition]})
+    assert pod.unschedulable_since == since
+    assert pod.is_gated is (condition["reason"] == "SchedulingGated")
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ class Planning:
         if candidate.jobs.verdict is None:
             return
         room = self.snapshot.room
-        if room is None or candidate.is_repeat or room.has_room(candidate.pod.needs):
+        if room is None or candidate.is_repeat or room.has_room_for(candidate.pod):
             self._judge(candidate)
         else:
             self._later.append(candidate)
@@ -297,7 +297,7 @@ def plan_yields(
     for pod, cap in capped:
         if room is None or not left or len(ends) == MOST_YIELDS:
             break
-        if not room.has_room(pod.needs):
+        if not room.has_room_for(pod):
             continue
         found = next((one for one in left if makes_place(one, pod, cap)), None)
         if found is not None:

@@ -24,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.admission.room_view import may_come
+from dispatcher.admission.windows import AGREES, Contradictions
 from dispatcher.model.cluster import LONG_AGO, Node, Pod, ScaleAnswer
 from dispatcher.model.errors import doubled
 from dispatcher.model.launches import PodKind, Probe
@@ -85,25 +86,25 @@ class Demand(Struct, frozen=True):
     grown: shapes whose whole need goes out.
     resting: shapes that ask again later.
     asked: what is known of each shape.
-    windows: Pods of a shape that may ask, where it is not one (`admission/windows.py`).
+    contradicted: how many Pods of a shape may ask, where it is not one, and the shapes in doubt.
     """
 
     mode: str = "auto"
     grown: frozenset[str] = frozenset()
     resting: frozenset[str] = frozenset()
     asked: Mapping[str, DemandRecord] = {}
-    windows: Mapping[str, int] = {}
+    contradicted: Contradictions = AGREES
 
     def has_grown(self, shape: str) -> bool:
         return self.mode == "all" or shape in self.grown
 
     def is_answered(self, shape: str) -> bool:
         """Whether nodes come for its Pods, or kube-scheduler gives them nodes that have no room by our count."""
-        return self.has_grown(shape) or self.windows.get(shape, 1) > 1
+        return self.has_grown(shape) or self.contradicted.sizes.get(shape, 1) > 1
 
     def most(self, shape: str, most: int) -> int:
         """How many Pods of the shape may ask. `most`: MAX_PENDING."""
-        return most if self.has_grown(shape) else min(self.windows.get(shape, 1), most)
+        return most if self.has_grown(shape) else min(self.contradicted.sizes.get(shape, 1), most)
 
     def unanswered_since(self) -> datetime | None:
         """Since when the shape asks that has asked longest without an answer; None: there is none."""
@@ -115,7 +116,11 @@ class Demand(Struct, frozen=True):
     def told(self, shape: str) -> str:
         """The answer to the demand of the shape, in words. Empty: nothing is known."""
         one, words = self.asked.get(shape), list[str]()
-        if (window := self.windows.get(shape, 1)) > 1:
+        if shape in self.contradicted.doubted:
+            words.append(
+                f"kube-scheduler finds no node for it, where our count has room: {self.contradicted.doubted[shape]}"
+            )
+        elif (window := self.contradicted.sizes.get(shape, 1)) > 1:
             words.append(f"kube-scheduler has nodes for it that our count does not see: {window} Pods like it may wait")
         if one is None:
             return "; ".join(words)
@@ -219,7 +224,7 @@ class Demands:
 
     def update(
         self, waiting: Sequence[Probe], young: Iterable[Node], answers: Mapping[str, ScaleAnswer], now: datetime,
-        windows: Mapping[str, int] = {},
+        contradicted: Contradictions = AGREES,
     ) -> None:  # fmt: skip
         """Learns what came since the last look.
 
@@ -227,10 +232,10 @@ class Demands:
         young: the nodes that have come lately.
         answers: what autoscalers said, by UID of the Pod.
         now: the API server's clock.
-        windows: sizes of the windows that are, or were, larger than one.
+        contradicted: see `Demand`.
         """
-        if windows != self.current.windows:
-            self.current = replace(self.current, windows=windows)
+        if contradicted is not self.current.contradicted:
+            self.current = replace(self.current, contradicted=contradicted)
         if now - self._looked_at < LOOK or not (waiting or self.current.asked):
             return
         news, self._looked_at = self._looked_at - NEWS, now
@@ -271,7 +276,7 @@ class Demands:
 
     def _beyond(self, shape: str, probes: Sequence[Probe], now: datetime) -> Sequence[Probe]:
         """Pods of a shape that fell back to one or whose window has halved, those of its window excepted."""
-        one, window = self.current.asked[shape], self.current.windows.get(shape)
+        one, window = self.current.asked[shape], self.current.contradicted.sizes.get(shape)
         last = max(one.known_at, one.came_at or one.known_at)
         if self.current.has_grown(shape) or (window is None and now - last < QUIET):
             return ()
@@ -291,7 +296,7 @@ class Demands:
             frozenset(shape for shape, one in asked.items() if has_grown(one, now)) if mode == "auto" else frozenset()
         )
         resting = frozenset(shape for shape, one in asked.items() if one.next_at is not None and now < one.next_at)
-        found = Demand(mode, grown, resting, asked, self.current.windows)
+        found = Demand(mode, grown, resting, asked, self.current.contradicted)
         if found != self.current:
             self.current = found
 

@@ -276,8 +276,9 @@ class Dispatch(Generic[P]):
         known, resting, in_flight = picture.rows_to_read(), picture.resting(), picture.in_flight()
         probes = list(picture.probes())
         if room is not None and not view.stale:
-            windows = self._windows.look(view.pods, view.made, room, view.now)
-            self.demands.update(probes, room.young_nodes(), self._ports.answers(), view.now, windows)
+            has_room = self._empty_room(room).has_room
+            contradicted = self._windows.look(view.pods, view.made, room, has_room, view.now)
+            self.demands.update(probes, room.young_nodes(), self._ports.answers(), view.now, contradicted)
         snapshot = self._snapshot(view, room, rows, (picture, in_flight))
         without_job = set(rows.frame.held) - known - resting.keys()
         # Parked rows stay in this number from cycle to cycle, and must not hide other rows.
@@ -329,7 +330,9 @@ class Dispatch(Generic[P]):
     ) -> None:
         if room is not None and not view.stale:
             known = self._ports.claims.known() if self._ports.claims else {}
-            self._claims.update(roomless, picture, room, view.now, known)
+            doubted = self.demands.current.contradicted.doubted
+            lacking = {task: pod for task, pod in roomless.items() if pod.shape not in doubted}
+            self._claims.update(lacking, picture, room, view.now, known)
 
     def _snapshot(
         self, view: ClusterView, room: RoomView | None, rows: RowSnapshot, jobs: tuple[Picture, InFlight]
@@ -362,6 +365,10 @@ class Dispatch(Generic[P]):
             room=left,
             first=self._patience.look(in_flight.unplaced, view.made, view.now) if left is not None else None,
         )
+
+    def _empty_room(self, view: RoomView) -> Room:
+        """The room of nodes that have started, as if none of our Pods waited."""
+        return Room(replace(view, starting=()), closed=self._claims.nodes(), rejecting=self._rejections.nodes)
 
     def _room(self, view: RoomView, unplaced: Mapping[PodKind, int]) -> Room:
         """The room that Pods without a node leave. It is the last one if nothing has changed."""

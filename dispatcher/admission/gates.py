@@ -199,16 +199,17 @@ def without_room(task_id: int, pod: PodKind, snapshot: ClusterSnapshot) -> Hold 
     No Pod waits so that could take a claimed node.
     """
     room = snapshot.room
-    if room is None or pod.needs is None or room.is_kept_for(task_id) or room.has_room(pod.needs):
+    if room is None or room.is_kept_for(task_id) or room.has_room_for(pod):
         return None
     refusal = room.refusals.get(pod)
     if refusal is None:
         refusal = room.refusals[pod] = why_not_ask(pod, room.waiting, bounds_of(pod.queue, snapshot))
-    if not refusal and not room.could_take_claimed(task_id, pod.needs):
+    if not refusal and not (pod.needs is not None and room.could_take_claimed(task_id, pod.needs)):
         return None
-    demand, (could_fit, why) = room.waiting.demand, room.view.why_not(pod.needs)
+    demand, is_doubted = room.waiting.demand, pod.shape in room.waiting.demand.contradicted.doubted
+    could_fit, why = (True, "") if is_doubted or pod.needs is None else room.view.why_not(pod.needs)
     more = IN_TURN if refusal == IN_TURN else demand.told(pod.shape)
-    detail = f"{why}; {more}" if more else why
+    detail = "; ".join(filter(None, (why, more)))
     is_now = could_fit or refusal == IN_TURN or demand.is_answered(pod.shape)
     return Hold(HoldReason.NO_ROOM_NOW if is_now else HoldReason.NEVER_FITS, detail)
 

@@ -112,7 +112,7 @@ class Judge:
         self._known = known
         self.told_of_a_queue = max(LEAST_TOLD, TOLD_ROWS // max(1, len(snapshot.queues)))
         self._unjudged = KINDS_A_LOOK
-        self._roomless: dict[QueueSubmitter, set[PodNeeds]] = defaultdict(set)
+        self._roomless: dict[QueueSubmitter, set[PodNeeds | None]] = defaultdict(set)
         self.wanting: dict[str, PodKind] = {}
         """Kinds of Pods that find no place to wait as demand, by shape."""
 
@@ -177,13 +177,13 @@ class Judge:
         without room gets no further search: its other rows stay in line.
         """
         room, needs = self.snapshot.room, offer.needs
-        if room is None or needs is None or room.is_kept_for(row.id):
+        if room is None or room.is_kept_for(row.id):
             return None
         roomless = self._roomless[queue_submitter(row)]
         if needs not in roomless:
             if len(roomless) >= MOST_ROOMLESS:
                 return Hold(HoldReason.IN_LINE, f"behind {MOST_ROOMLESS} kinds of Pods of this submitter without room")
-            if room.has_room(needs):
+            if room.has_room_for(pod_of(row, offer)):
                 return None
             roomless.add(needs)
             if wants_place(pod_of(row, offer), self.snapshot):

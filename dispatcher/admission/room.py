@@ -1,7 +1,7 @@
 """Room: whether a node fits a Pod now, as kube-scheduler would judge it, so that a hold is proof.
 
     RoomIndex ─▶ RoomView: one moment ─▶ Room: the same, less what our Pods without a node will take
-                                          ├─▶ has_room(needs)
+                                          ├─▶ has_room(needs), has_room_for(pod)
                                           └─▶ with_launches(pod): the room after them
 
 kube-scheduler alone judges claims and volumes, affinity between Pods, topology spread, host ports, the defaults of a
@@ -23,6 +23,7 @@ from itertools import chain
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dispatcher.admission.claims import Claim, is_free, may_have
 from dispatcher.admission.demand import AUTO, Demand, DemandPods
@@ -79,6 +80,10 @@ class Room(Struct, frozen=True):
         """Whether kube-scheduler could give the Pod a node that is claimed for another row."""
         return any(other != task_id and may_have(needs, node, self.view) for node, other in self.closed.items())
 
+    def has_room_for(self, pod: PodKind) -> bool:
+        """Whether a node has room for the Pod, as far as kube-scheduler agrees."""
+        return pod.shape not in self.waiting.demand.contradicted.doubted and self.has_room(pod.needs)
+
     def has_room(self, needs: PodNeeds | None) -> bool:
         """Whether a node has room now, or will when it has started. True for a Pod of which nothing can be said."""
         if needs is None:
@@ -100,7 +105,9 @@ class Room(Struct, frozen=True):
         )  # fmt: skip
 
     def with_launches(self, pod: PodKind, count: int = 1) -> "Room":
-        """The room after launches whose Pods are alike. Pods for which no node is left wait."""
+        """The room after launches whose Pods are alike. Pods for which no node is left wait, and those in doubt."""
+        if pod.shape in self.waiting.demand.contradicted.doubted:
+            return replace(self, waiting=self.waiting.with_pods(pod, count), refusals={})
         threshold = self.view.threshold(pod.needs) if pod.needs is not None else None
         if pod.needs is None or threshold is None:
             return self

@@ -5,10 +5,14 @@
 The estimate can be wrong: a device driver (DRA), an extender or the settings of kube-scheduler may give a Pod a node
 that it could not have by our count. Such a Pod contradicts the estimate, and the window of its shape doubles. It halves
 when kube-scheduler finds no node any more. Where the estimate is right, every window stays one.
+
+The other way round, the estimate does not know ports, volumes, spread or affinity between Pods. A Pod for which it has
+room, and kube-scheduler has none, puts its shape in doubt: then the window alone counts, and its Pods take no room.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -22,8 +26,27 @@ PATIENCE: Final = timedelta(seconds=5)
 """kube-scheduler has found no node for so long, and has bound no Pod of the shape meanwhile."""
 REMEMBERED: Final = timedelta(minutes=10)
 """A window that nobody uses closes after this time."""
+DOUBT: Final = timedelta(seconds=12)
+"""The estimate has had room for a Pod for so long. kube-scheduler tries a Pod again within 10 s."""
 LARGEST: Final = 2**20
 LOOK: Final = timedelta(seconds=1)
+
+
+HasRoom = Callable[[PodNeeds | None], bool]
+
+
+class Contradictions(Struct, frozen=True):
+    """What kube-scheduler did against the estimate, by shape.
+
+    sizes: of the windows that are, or were, larger than one, and of shapes in doubt. Every other window is one.
+    doubted: shapes for which the estimate does not count, with the words of kube-scheduler.
+    """
+
+    sizes: Mapping[str, int] = {}
+    doubted: Mapping[str, str] = {}
+
+
+AGREES: Final = Contradictions()
 
 
 class Window(Struct, frozen=True):
@@ -31,9 +54,12 @@ class Window(Struct, frozen=True):
 
     size: Pods that may wait beyond the estimate, a power of two.
     at: when the size changed.
-    out: UIDs of the Pods that were without a node since then.
+    out: names of the Pods that were without a node since then.
     has_grown: whether it was ever larger than one.
     used_at: when a Pod was without a node last.
+    fits_since: since when the estimate has room for a Pod that kube-scheduler finds no node for; None: it has none.
+    doubted_at: when kube-scheduler contradicted such room last; None: the estimate counts.
+    words: those of kube-scheduler then.
     """
 
     size: int
@@ -41,85 +67,117 @@ class Window(Struct, frozen=True):
     out: frozenset[str] = frozenset()
     has_grown: bool = False
     used_at: datetime = LONG_AGO
+    fits_since: datetime | None = None
+    doubted_at: datetime | None = None
+    words: str = ""
 
 
-class PodsOfShape(Struct):
+class PodsOfShape(Struct, frozen=True):
     """Pods of one shape.
 
     waiting: those without a node.
     bound: those of `Window.out` that have a node.
-    bound_at: when the newest Pod with a node got it.
+    every: our Pods of all shapes.
     """
 
-    waiting: list[Pod]
-    bound: list[Pod]
-    bound_at: datetime = LONG_AGO
+    shape: str
+    waiting: Sequence[Pod]
+    bound: Sequence[Pod]
+    every: Mapping[str, Pod]
+
+    def bound_at(self) -> datetime:
+        """When the newest Pod with a node got it. A look at every Pod: ask only where the estimate is contradicted."""
+        shape = self.shape
+        return max(
+            (pod.scheduled_at or LONG_AGO for pod in self.every.values() if pod.shape == shape), default=LONG_AGO
+        )
 
 
 class Windows:
-    """The windows, from cycle to cycle. A restart begins with one each.
-
-    sizes: of the shapes whose windows are, or were, larger than one. An equal answer is the same object.
-    """
+    """The windows, from cycle to cycle. A restart begins with one each. `found`: what was found last."""
 
     def __init__(self) -> None:
-        self.sizes: Mapping[str, int] = {}
+        self.found = AGREES
         self._windows: Mapping[str, Window] = {}
         self._looked_at: tuple[Mapping[str, Pod], datetime] | None = None
+        self._compared_at = LONG_AGO
 
     def look(
-        self, pods: Mapping[str, Pod], made: Mapping[str, PodNeeds], room: RoomView, now: datetime
-    ) -> Mapping[str, int]:
-        """Looks again if a Pod has changed, or time has passed.
+        self, pods: Mapping[str, Pod], made: Mapping[str, PodNeeds], room: RoomView, has_room: HasRoom, now: datetime
+    ) -> Contradictions:
+        """Looks again if a Pod has changed, or time has passed. An equal answer is the same object.
 
         pods: our Pods by name.
         made: what Pods of each shape need.
+        has_room: whether the estimate has a node for a Pod, if none of ours waits.
         now: the API server's clock.
         """
         last = self._looked_at
-        if last is None or last[0] is not pods or (self._windows and now - last[1] >= LOOK):
-            self._looked_at = pods, now
-            groups = pods_of_shapes(pods.values(), self._windows)
-            moved = {
-                shape: moved_window(
-                    self._windows.get(shape), group, contradicts(group.bound, made.get(shape), room), now
-                )
-                for shape, group in groups.items()
-            }
-            self._windows = {shape: one for shape, one in moved.items() if one is not None}
-            sizes = {shape: one.size for shape, one in self._windows.items() if one.has_grown}
-            self.sizes = self.sizes if sizes == self.sizes else sizes
-        return self.sizes
+        if last is not None and last[0] is pods and not (self._windows and now - last[1] >= LOOK):
+            return self.found
+        compares = now - self._compared_at >= LOOK
+        self._looked_at, self._compared_at = (pods, now), now if compares else self._compared_at
+        moved: dict[str, Window] = {}
+        for group in pods_of_shapes(pods, self._windows):
+            needs = made.get(group.shape)
+            one = moved_window(self._windows.get(group.shape), group, contradicts(group.bound, needs, room), now)
+            if one is not None:
+                moved[group.shape] = with_doubt(one, group, partial(has_room, needs), now) if compares else one
+        self._windows = moved
+        found = Contradictions(
+            {shape: one.size for shape, one in moved.items() if one.has_grown},
+            {shape: one.words for shape, one in moved.items() if one.doubted_at is not None},
+        )
+        self.found = self.found if found == self.found else found
+        return self.found
 
 
-def pods_of_shapes(pods: Iterable[Pod], windows: Mapping[str, Window]) -> Mapping[str, PodsOfShape]:
+def pods_of_shapes(pods: Mapping[str, Pod], windows: Mapping[str, Window]) -> Iterator[PodsOfShape]:
     """The Pods of each shape that has a window, or a Pod without a node."""
-    found = {shape: PodsOfShape([], []) for shape in windows}
-    for pod in pods:
-        if not pod.node_name:
-            if not (pod.has_ended or pod.deleting or pod.is_gated):
-                found.setdefault(pod.shape, PodsOfShape([], [])).waiting.append(pod)
-        elif (window := windows.get(pod.shape)) is not None:
-            group = found[pod.shape]
-            group.bound_at = max(group.bound_at, pod.scheduled_at or LONG_AGO)
-            if pod.uid in window.out:
-                group.bound.append(pod)
-    return found
+    waiting: dict[str, list[Pod]] = {shape: [] for shape in windows}
+    for one in [pod for pod in pods.values() if not pod.node_name]:
+        if not (one.has_ended or one.deleting or one.is_gated):
+            waiting.setdefault(one.shape, []).append(one)
+    for shape, own in waiting.items():
+        out = windows[shape].out if shape in windows else frozenset[str]()
+        bound = [pod for name in out if (pod := pods.get(name)) is not None and pod.node_name]
+        yield PodsOfShape(shape, own, bound, pods)
 
 
 def moved_window(one: Window | None, pods: PodsOfShape, is_wrong: bool, now: datetime) -> Window | None:
     """The window after this moment; None: it is one, and nothing waits. `is_wrong`: the estimate was contradicted."""
-    waiting = frozenset(pod.uid for pod in pods.waiting)
+    waiting = frozenset(pod.name for pod in pods.waiting)
     if one is None:
         return Window(1, now, waiting, used_at=now) if waiting else None
+    is_wrong = is_wrong or bool(one.doubted_at and pods.bound)
     unschedulable = [pod.unschedulable_since for pod in pods.waiting if pod.unschedulable_since is not None]
     if is_wrong and not unschedulable and 2 * len(pods.bound) >= one.size:
-        return Window(min(2 * one.size, LARGEST), now, waiting, has_grown=True, used_at=now)
-    if unschedulable and one.size > 1 and now - max(min(unschedulable), one.at, pods.bound_at) >= PATIENCE:
-        return Window(one.size // 2, now, waiting, has_grown=True, used_at=now)
+        return replace(one, size=min(2 * one.size, LARGEST), at=now, out=waiting, has_grown=True, used_at=now)
+    is_stuck = unschedulable and one.size > 1 and now - max(min(unschedulable), one.at) >= PATIENCE
+    if is_stuck and now - pods.bound_at() >= PATIENCE:
+        return replace(one, size=one.size // 2, at=now, out=waiting, has_grown=True, used_at=now)
     if waiting:
-        return replace(one, used_at=now, out=waiting | {pod.uid for pod in pods.bound})
-    return one if one.size > 1 and now - one.used_at < REMEMBERED else None
+        return replace(one, used_at=now, out=waiting | {pod.name for pod in pods.bound})
+    is_kept = one.size > 1 or one.doubted_at is not None
+    return one if is_kept and now - one.used_at < REMEMBERED else None
+
+
+def with_doubt(one: Window, pods: PodsOfShape, fits: Callable[[], bool], now: datetime) -> Window:
+    """The window, in doubt if the estimate has had room for DOUBT, and kube-scheduler none. `fits`: it has room now.
+
+    A Pod for which others are being preempted has its node.
+    """
+    stuck = [pod for pod in pods.waiting if pod.unschedulable_since is not None and not pod.nominated_node]
+    if one.doubted_at is not None:
+        if stuck:
+            return replace(one, doubted_at=now, words=stuck[-1].waiting_message)
+        return one if now - one.doubted_at < REMEMBERED else replace(one, doubted_at=None, fits_since=None)
+    if not stuck or not fits():
+        return replace(one, fits_since=None)
+    since = one.fits_since or now
+    if now - max(since, pods.bound_at()) < DOUBT:
+        return replace(one, fits_since=since)
+    return replace(one, size=1, at=now, has_grown=True, doubted_at=now, words=stuck[-1].waiting_message)
 
 
 def contradicts(bound: Sequence[Pod], needs: PodNeeds | None, room: RoomView) -> bool:

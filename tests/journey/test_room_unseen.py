@@ -8,8 +8,8 @@ import pytest
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.journey.test_room import a_pool, in_pool
-from tests.rig.dispatching import TASK, Place
-from tests.rig.steps import insert
+from tests.rig.dispatching import TASK, Dispatcher, Place
+from tests.rig.steps import insert, reaches
 from tests.scheduling.kube_scheduler import KubeScheduler, configuration
 
 DEVICE = "example.com/device"
@@ -64,3 +64,37 @@ async def test_devices_that_no_node_tells_are_used_beside_shapes_that_fit_nowher
 
         await wait_for(all_run, f"{PLACES} Pods have the device", 60, check=dispatcher.check)
         assert most_out(place) > ASKING + 3, "they came one by one"
+
+
+ALONE = """
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            - topologyKey: kubernetes.io/hostname
+              labelSelector: {matchLabels: {dispatcher.internal/template: alone}}
+      containers:"""
+
+
+@pytest.mark.slow
+async def test_pods_for_which_kube_scheduler_alone_finds_no_node_take_nothing_of_others(
+    place: Place,
+) -> None:
+    """One Pod for a node, by affinity between Pods, which our count does not know."""
+    async with a_pool(place, 2) as pool, place.playing(), in_pool(place, MAX_JOBS=8) as dispatcher:
+        text = TASK.format(annotations="{}", steer="{}").replace("cpu: 10m", "cpu: 1")
+        (place.templates / "alone.yaml").write_text(text.replace("\n      containers:", ALONE))
+        rows = await insert(place, 12, template="alone", env={"PLAY": "hang"})
+
+        async def one_waits() -> bool:
+            return await pool.pods() == (2, 1)
+
+        await wait_for(one_waits, "two Pods run and one waits", 60, check=dispatcher.check)
+        assert "kube-scheduler finds no node for it, where our count has room" in await why(dispatcher, rows[-1])
+        for _ in range(2):
+            other = await place.database.insert_task("team_b", template="open", spec={"cpu": "3"})
+            await reaches(place, dispatcher, other, "succeeded", 30)
+        assert (await pool.pods())[1] == 1
+
+
+async def why(dispatcher: Dispatcher, task_id: int) -> str:
+    return str((await dispatcher.explain(task_id))[1]["message"])

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from dispatcher.admission.demand import FELL_BACK, Demand, Demands
 from dispatcher.admission.gates import without_room
-from dispatcher.admission.room import room_of
+from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_view import RoomView
-from dispatcher.admission.windows import Windows, contradicts
+from dispatcher.admission.windows import AGREES, DOUBT, Contradictions, Windows, contradicts
 from dispatcher.model.cluster import Pod, PodEnd
 from dispatcher.model.launches import Probe
 from dispatcher.model.needs import PodNeeds, Taint
@@ -80,7 +80,7 @@ def fill(cluster: Cluster, windows: Windows, room: RoomView, seconds: float, run
     for tick in range(int(seconds / STEP)):
         at = tick * STEP
         cluster.turn(at, runs)
-        size = windows.look(cluster.pods, {"small": DEVICE}, room, later(at)).get("small", 1)
+        size = windows.look(cluster.pods, {"small": DEVICE}, room, Room(room).has_room, later(at)).sizes.get("small", 1)
         cluster.take_back(max(size, 1)) if cluster.most_beyond > 0 else None
         cluster.launch(min(5, size - len(cluster.waiting())), at)
         bound.append(cluster.bound())
@@ -96,7 +96,7 @@ def test_places_that_the_estimate_does_not_see_are_filled_by_doubling(latency: t
 def test_full_cluster_has_one_pod_without_a_node_again_within_a_minute() -> None:
     cluster, windows = Cluster(100, (0.2, 0.5)), Windows()
     fill(cluster, windows, BLIND, 75)
-    assert (cluster.bound(), len(cluster.waiting()), dict(windows.sizes)) == (100, 1, {"small": 1})
+    assert (cluster.bound(), len(cluster.waiting()), windows.found.sizes) == (100, 1, {"small": 1})
     assert cluster.most_beyond <= 128
 
 
@@ -104,7 +104,7 @@ def test_right_estimate_keeps_every_window_at_one() -> None:
     room = view_of([a_node(cpu="1000", size={"example.com/device": "1000"})])
     windows = Windows()
     fill(Cluster(100, (0.2, 0.5)), windows, room, 30)
-    assert windows.sizes == {}
+    assert windows.found == AGREES
 
 
 WAITS = a_pod(name="w", uid="w", node_name="")
@@ -112,12 +112,16 @@ RUNS = a_pod(name="w", uid="w", node_name="n1", scheduled_at=NOW)
 STUCK = a_pod(name="s", uid="s", node_name="", unschedulable_since=NOW)
 
 
-def looks(*moments: tuple[float, list[Pod]], room: RoomView = BLIND, asks: PodNeeds = DEVICE) -> Mapping[str, int]:
-    """The sizes after looks at these Pods, each at its second."""
+def looked(*moments: tuple[float, list[Pod]], room: RoomView = BLIND, asks: PodNeeds = DEVICE) -> Contradictions:
+    """What was found after looks at these Pods, each at its second."""
     windows = Windows()
     for seconds, pods in moments:
-        windows.look({pod.name: pod for pod in pods}, {"small": asks}, room, later(seconds))
-    return windows.sizes
+        windows.look({pod.name: pod for pod in pods}, {"small": asks}, room, Room(room).has_room, later(seconds))
+    return windows.found
+
+
+def looks(*moments: tuple[float, list[Pod]]) -> Mapping[str, int]:
+    return looked(*moments).sizes
 
 
 def test_window_does_not_double_while_kube_scheduler_calls_a_pod_unschedulable() -> None:
@@ -148,8 +152,8 @@ def test_pods_that_have_ended_or_are_deleted_wait_for_nothing() -> None:
 
 def test_equal_sizes_are_the_same_object() -> None:
     windows = Windows()
-    first = windows.look({"w": WAITS}, {}, BLIND, NOW)
-    assert windows.look({"w": WAITS}, {}, BLIND, later(2)) is first
+    first, has_room = windows.look({"w": WAITS}, {}, BLIND, lambda _: False, NOW), Room(BLIND).has_room
+    assert windows.look({"w": WAITS}, {}, BLIND, has_room, later(2)) is first
 
 
 FULL = a_bound_pod("n1", cpu="4")
@@ -192,14 +196,14 @@ def a_probe(number: int) -> Probe:
 
 def demand(windows: Mapping[str, int], probes: int, at: datetime = NOW) -> Demands:
     demands = Demands("one", 30)
-    demands.update([a_probe(number) for number in range(probes)], [], {}, at, windows)
+    demands.update([a_probe(number) for number in range(probes)], [], {}, at, Contradictions(windows))
     return demands
 
 
 @pytest.mark.parametrize(("size", "waiting", "may_wait"), [(1, 1, False), (4, 3, True), (4, 4, False)])
 def test_window_says_how_many_pods_ask_whatever_the_mode(size: int, waiting: int, may_wait: bool) -> None:
     pod = unplaced(DEVICE)
-    room = room_of(BLIND, {pod: waiting}, demand=Demand("one", windows={pod.shape: size} if size > 1 else {}))
+    room = room_of(BLIND, {pod: waiting}, demand=Demand("one", contradicted=Contradictions({pod.shape: size})))
     hold = without_room(1, pod, a_snapshot(room=room, max_pending=1000))
     assert (hold is None) is may_wait
     if hold is not None:
@@ -215,5 +219,60 @@ def test_pods_beyond_a_window_that_has_halved_are_taken_back_at_once() -> None:
 
 def test_windows_change_between_the_looks_of_demand() -> None:
     demands = demand({}, 1)
-    demands.update([a_probe(0)], [], {}, NOW + timedelta(seconds=0.1), {"small": 2})
+    demands.update([a_probe(0)], [], {}, NOW + timedelta(seconds=0.1), Contradictions({"small": 2}))
     assert demands.current.most("small", 1000) == 2
+
+
+ROOMY = view_of([a_node(cpu="1000")])
+BLOCKED = a_pod(name="b", uid="b", node_name="", unschedulable_since=NOW, waiting_message="no free ports")
+
+
+def ports(*moments: tuple[float, list[Pod]], room: RoomView = ROOMY) -> Contradictions:
+    return looked(*moments, room=room, asks=needs())
+
+
+def test_shape_is_in_doubt_when_our_count_has_had_room_for_long_and_kube_scheduler_none() -> None:
+    most = DOUBT.total_seconds()
+    assert ports((0, [BLOCKED]), (most - 0.1, [BLOCKED])) == AGREES
+    assert ports((0, [BLOCKED]), (most, [BLOCKED])) == Contradictions({"small": 1}, {"small": "no free ports"})
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [
+        [(0, [BLOCKED]), (10, [RUNS]), (20, [BLOCKED])],
+        [(0, [BLOCKED]), (20, [BLOCKED, a_pod(name="o", uid="o", node_name="n1", scheduled_at=later(9))])],
+        [(0, [nominated := replace(BLOCKED, nominated_node="n1")]), (20, [nominated])],
+        [(0, [WAITS]), (20, [WAITS])],
+    ],
+    ids=["it got a node between", "others of its shape get nodes", "others are preempted for it", "not looked at yet"],
+)
+def test_shape_is_not_in_doubt_while_kube_scheduler_works(moments: list[tuple[float, list[Pod]]]) -> None:
+    assert ports(*moments).doubted == {}
+
+
+def test_full_cluster_puts_no_shape_in_doubt() -> None:
+    full = view_of([a_node()], [FULL])
+    assert ports((0, [BLOCKED]), (60, [BLOCKED]), room=full) == AGREES
+
+
+def test_shape_in_doubt_grows_by_its_window_and_is_trusted_again_in_the_end() -> None:
+    doubt: list[tuple[float, list[Pod]]] = [(0, [BLOCKED]), (20, [BLOCKED])]
+    bound = replace(BLOCKED, node_name="n1", unschedulable_since=None, scheduled_at=later(30))
+    assert ports(*doubt, (30, [bound])) == Contradictions({"small": 2}, {"small": "no free ports"})
+    assert ports(*doubt, (30, [bound]), (630, [bound])) == AGREES
+
+
+def test_shape_in_doubt_takes_no_room_and_waits_as_demand() -> None:
+    blocked, other = unplaced(needs("3"), "blocked"), unplaced(needs("3"), "other", "default", "team_b")
+    one_place = view_of([a_node()])
+    doubt = Demand(contradicted=Contradictions({"blocked": 1}, {"blocked": "no free ports"}))
+    room = room_of(one_place, {blocked: 1}, demand=doubt)
+    snapshot = a_snapshot(room=room, max_pending=1000)
+    assert without_room(1, other, snapshot) is None
+    hold = without_room(2, blocked, snapshot)
+    assert hold is not None
+    assert hold.reason is HoldReason.NO_ROOM_NOW
+    assert hold.detail == "kube-scheduler finds no node for it, where our count has room: no free ports"
+    trusted = room_of(one_place, {blocked: 1})
+    assert (trusted.has_room_for(other), room.has_room_for(other)) == (False, True)

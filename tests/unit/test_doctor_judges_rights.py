@@ -61,7 +61,7 @@ def test_wrong_groups_of_a_login_are_named_with_their_command(
 def test_missing_columns_are_named_together() -> None:
     (found,) = of_login(grants=tuple(one for one in GRANTS if one.name != TASKS))
     assert (found.what, found.where) == ("MissingRight", f"table {TASKS}")
-    assert "and 22 more" in found.message
+    assert "and 23 more" in found.message
     assert "GRANT SELECT (attempt, batch, cache_key," in found.mend
     assert found.mend.endswith(f" ON {TASKS} TO dispatch_reader'")
     assert "more" not in found.mend

@@ -1,12 +1,15 @@
-"""The calls of a container: what their sessions set, which servers they trust, and which faults of theirs are final.
+"""The contract of a container: its environment, its calls, its limits, and what an exit status means.
 
-`dispatcher exec` and `dispatcher.task` share this file. It runs in the container of a task, so it needs the standard
-library alone.
+What the sessions of its calls set, which servers they trust, and which faults of theirs are final.
+
+`dispatcher exec`, `dispatcher.task` and `dispatcher try` share this file. It runs in the container of a task, so it
+needs the standard library alone.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 PINNED: Final = {
     "search_path": "pg_catalog, pg_temp",
@@ -114,3 +117,59 @@ def number(text: str) -> int:
     if len(text.strip()) > len(str(LAST_STATUS)):
         raise ValueError(text)
     return int(text)
+
+
+NUMBERS: Final = ("TASK_ID", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_TIMEOUT_SECONDS")
+TEXTS: Final = ("TASK_DATABASE_URL", "TASK_START_KEY", "JOB_UID", "POD_NAME")
+TAKEN: Final = "TASK_TAKEN_BY"
+"""Holds the pid of the process whose body runs, so that its child processes do not take the task again."""
+URL: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, the password's special characters percent-encoded"
+FORMS: Final = {"TASK_DATABASE_URL": ("postgres(ql)?://.+", URL), "TASK_START_KEY": (r"[\da-fA-F-]{36}", "a UUID")}
+TWICE: Final = {
+    TAKEN: "the task is taken already: begin it once, under `if __name__ == '__main__'`",
+    "TASK_RESULT_FILE": "`dispatcher exec` runs this program and reports for it: use one of the two",
+}
+
+
+class WrongEnvironment(Exception):
+    """The environment is not that of a task's container."""
+
+
+class LaunchContract(NamedTuple):
+    """The launch. `me`: the parameters of task_start, in their order, without the id of the process."""
+
+    database_url: str
+    limit_seconds: int
+    me: tuple[int, str, int, int, str, str, str]
+
+
+def read_contract(env: Mapping[str, str]) -> LaunchContract:
+    """WrongEnvironment names all faults at once, and no value."""
+    numbers = [int(text) if (text := env.get(name, "")[:18]).isdecimal() else 0 for name in NUMBERS]
+    faults = [f"{name} is not a number above 0" for name, one in zip(NUMBERS, numbers, strict=True) if not one]
+    faults += [f"{name} is not set" for name in TEXTS if not env.get(name)]
+    faults += [
+        f"{n} is not {words}" for n, (form, words) in FORMS.items() if env.get(n) and not re.fullmatch(form, env[n])
+    ]
+    faults += [f"{name} is set: {words}" for name, words in TWICE.items() if name in env]
+    if faults:
+        source = "A Secret sets TASK_DATABASE_URL: TASK_SECRET, or envFrom of the template."
+        rest = "The dispatcher sets the other variables. On your own machine use: dispatcher try -- CMD…"
+        raise WrongEnvironment(f"{'; '.join(faults)}. {source} {rest}")
+    task_id, attempt, launch, limit = numbers
+    me = (task_id, env["TASK_START_KEY"], attempt, launch, env["JOB_UID"], env.get("NODE_NAME", ""), env["POD_NAME"])
+    return LaunchContract(env["TASK_DATABASE_URL"], limit, me)
+
+
+RESULT_BYTES: Final = 65536
+WORDS_BYTES: Final = 8192
+TAIL_BYTES: Final = 4096
+CONTROLS: Final = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
+FINAL: Final = frozenset({64, 65, 66, 67, 68, 70, 72, 73, 76, 77, 78})
+"""Exit statuses of sysexits.h after which no second try helps: wrong usage or input, a missing host or right, a bug."""
+NOTE_CHARACTERS: Final = 200
+
+
+def plain_note(words: str) -> str:
+    """A note as the row keeps it: one line."""
+    return CONTROLS.sub(" ", words[:1000])[:NOTE_CHARACTERS]

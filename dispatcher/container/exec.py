@@ -37,20 +37,27 @@ from dispatcher.container.row import (
     USAGE,
     Codes,
     ExecReport,
-    Misuse,
     NotStorable,
     RowConnection,
     TaskRow,
     WrongOption,
     ask_until,
-    read_contract,
     read_options,
     read_progress,
     say,
 )
-from dispatcher.row_calls import PUT_OFF, START_SECONDS, UNREPORTED, described, is_of_values
+from dispatcher.row_calls import (
+    PUT_OFF,
+    RESULT_BYTES,
+    START_SECONDS,
+    TAIL_BYTES,
+    UNREPORTED,
+    WrongEnvironment,
+    described,
+    is_of_values,
+    read_contract,
+)
 
-TAIL_BYTES: Final = 4096
 SWEEPS: Final = 100
 SWEEP_SECONDS: Final = 0.01
 """Limits for killing the session, whose members may fork as fast as they are killed."""
@@ -169,7 +176,6 @@ def is_zombie(pid: int) -> bool:
 HEARTBEAT_SECONDS: Final = 15
 GRACE_SECONDS: Final = 30
 """Time between SIGTERM and SIGKILL when the row asks CMD to stop. It is kubelet's default, too."""
-RESULT_BYTES: Final = 65536
 TERMINATED: Final = 128 + signal.SIGTERM
 MISUSED: Final = 2
 
@@ -387,7 +393,7 @@ def main(argv: Sequence[str]) -> int:
         contract = read_contract(os.environ)
         work = Work(command, restored(os.environ), codes, contract.limit_seconds)
         return asyncio.run(LaunchRun(RowConnection(contract), work).go())
-    except (Misuse, WrongOption) as fault:
+    except (WrongEnvironment, WrongOption) as fault:
         say(str(fault))
         return MISUSED
     except FAULTS as fault:

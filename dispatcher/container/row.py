@@ -1,9 +1,7 @@
-"""The row of one launch: the contract of its container, and the three calls that start, keep and end its run.
+"""The row of one launch: the three calls that start, keep and end its run.
 
-What an exit status of CMD means for its row, and the options of `dispatcher exec` that change it.
-
-By default a failure is tried again, as a crash without a report is. Some statuses of sysexits.h end the row: they say
-that a second try cannot help (wrong usage or input, a missing host or right, a bug, a wrong configuration).
+What an exit status of CMD means for its row, and the options of `dispatcher exec` that change it. By default a failure
+is tried again, as a crash without a report is.
 
 The progress file of a task: `0.42 reading month 5`. CMD writes it, and each heartbeat of `exec` tells it.
 """
@@ -16,8 +14,7 @@ import random
 import stat
 import threading
 import time
-import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -26,8 +23,11 @@ import asyncpg
 from dispatcher import dial
 from dispatcher.row_calls import (
     CODES_RULE,
+    FINAL,
+    LaunchContract,
     NewestServer,
     OldPrimary,
+    WrongEnvironment,
     described,
     is_final,
     is_of_values,
@@ -35,7 +35,6 @@ from dispatcher.row_calls import (
 )
 
 USAGE: Final = "usage: dispatcher exec [--final CODES] [--retry CODES] -- CMD [ARG…]"
-FINAL: Final = frozenset({64, 65, 66, 67, 68, 70, 72, 73, 76, 77, 78})
 
 
 class WrongOption(Exception):
@@ -123,26 +122,8 @@ class NotStorable(Exception):
     """The row cannot hold what was reported. The message is the database's."""
 
 
-class Misuse(Exception):
-    """The environment is not that of a task's container."""
-
-
-AT_WORK: Final = (*FAULTS, Misuse)
-"""Faults of calls while CMD runs. Misuse is one: the URL could be read at the start, and can be read again."""
-
-
-class ExecContract(NamedTuple):
-    """The launch, as the environment of the Job describes it. `limit_seconds`: the run limit."""
-
-    database_url: str
-    task_id: int
-    start_key: str
-    attempt: int
-    launch: int
-    job_uid: str
-    node: str
-    pod: str
-    limit_seconds: int
+AT_WORK: Final = (*FAULTS, WrongEnvironment)
+"""Faults of calls while CMD runs. A URL that cannot be read is one: it could at the start, and it can be read again."""
 
 
 class ExecReport(NamedTuple):
@@ -180,15 +161,13 @@ class RowConnection:
     one and is refused.
     """
 
-    def __init__(self, contract: ExecContract) -> None:
+    def __init__(self, contract: LaunchContract) -> None:
         self._contract = contract
         self._newest = NewestServer()
         self._run_id = os.urandom(16).hex()
 
     async def start(self) -> tuple[str, str] | None:
-        me = self._contract
-        launch = me.task_id, me.start_key, me.attempt, me.launch, me.job_uid, me.node, me.pod
-        found = await self._call("start", *launch, self._run_id)
+        found = await self._call("start", *self._contract.me, self._run_id)
         return (found["run_token"], found["payload"]) if found else None
 
     async def heartbeat(self, token: str, progress: Progress = NOTHING) -> str:
@@ -211,7 +190,7 @@ class RowConnection:
                 self._contract.database_url, "dispatcher/exec", self._newest, statement, parameters
             )
         except dial.UnreadableUrl as fault:
-            raise Misuse(f"TASK_DATABASE_URL cannot be used: {fault}") from None
+            raise WrongEnvironment(f"TASK_DATABASE_URL cannot be used: {fault}") from None
 
 
 async def ask_until(name: str, call: Callable[[], Awaitable[T]], deadline: float) -> T:
@@ -226,44 +205,6 @@ async def ask_until(name: str, call: Callable[[], Awaitable[T]], deadline: float
             say(f"task_{name}: {described(fault)}; asked again")
         await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  # spreads a thousand tasks, keeps no secret
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-
-
-def read_contract(env: Mapping[str, str]) -> ExecContract:
-    """The contract. Misuse: names all faults at once."""
-    numbers, faults = {}, []
-    for name in ("TASK_ID", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_TIMEOUT_SECONDS"):
-        numbers[name] = int(text) if (text := env.get(name, "")).isdecimal() else 0
-        if not numbers[name]:
-            faults.append(f"{name} is not a number above 0")
-    needed = ("TASK_DATABASE_URL", "TASK_START_KEY", "JOB_UID", "POD_NAME")
-    faults += [f"{name} is not set" for name in needed if not env.get(name)]
-    if "TASK_RESULT_FILE" in env:
-        faults.append("TASK_RESULT_FILE is set: `dispatcher exec` runs this program and reports for it: use it once")
-    if env.get("TASK_START_KEY") and not is_uuid(env["TASK_START_KEY"]):
-        faults.append("TASK_START_KEY is not a UUID")
-    if faults:
-        source = "A Secret sets TASK_DATABASE_URL: TASK_SECRET, or envFrom of the template."
-        rest = "The dispatcher sets the other variables. On your own machine use: dispatcher try -- CMD…"
-        raise Misuse(f"{'; '.join(faults)}. {source} {rest}")
-    return ExecContract(
-        database_url=env["TASK_DATABASE_URL"],
-        task_id=numbers["TASK_ID"],
-        start_key=env["TASK_START_KEY"],
-        attempt=numbers["TASK_ATTEMPT"],
-        launch=numbers["TASK_LAUNCH"],
-        job_uid=env["JOB_UID"],
-        node=env.get("NODE_NAME", ""),
-        pod=env["POD_NAME"],
-        limit_seconds=numbers["TASK_TIMEOUT_SECONDS"],
-    )
-
-
-def is_uuid(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 def say(words: str, who: str = "dispatcher exec") -> None:

@@ -17,7 +17,6 @@ What `dispatcher try` tells at the end: the report, and what becomes of the row.
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +35,7 @@ from dispatcher.jobs.env import check_env_names
 from dispatcher.model.errors import DispatcherError, doubled
 from dispatcher.model.stored_json import NotStoredJson, stored_json
 from dispatcher.model.tasks import one_line, printable
-from dispatcher.row_calls import described
+from dispatcher.row_calls import RESULT_BYTES, WORDS_BYTES, described, plain_note
 
 RUN_UID: Final = "00000000-0000-0000-0000-000000000000"
 NULL: Final = "null"
@@ -67,12 +66,10 @@ def env_of_cmd(env: Mapping[str, str], attempt: int, limit_seconds: int) -> dict
 
 RUN: Final = "00000000-0000-0000-0000-000000000001"
 """Stands for the run token."""
-RESULT_BYTES, ERROR_BYTES, NOTE_CHARACTERS = 65536, 8192, 200
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 10, 600
 TOO_LARGE: Final = (
     "the result is larger than 64 KiB\nHINT:  Put it into object storage and its address into the result."
 )
-CONTROLS: Final = re.compile("[\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 Tell = Callable[[str], None]
 
 
@@ -126,10 +123,6 @@ def kept(new: Progress, old: Progress) -> Progress:
     return Progress(old.done if new.done is None else new.done, note)
 
 
-def plain_note(words: str) -> str:
-    return CONTROLS.sub(" ", words[:1000])[:NOTE_CHARACTERS]
-
-
 def told(progress: Progress) -> str:
     """Progress and note for people: ` with progress 0.42, note "reading"`."""
     done = "" if progress.done is None else f" progress {progress.done:g}"
@@ -149,7 +142,7 @@ def stored(result: str) -> str:
 
 
 def clip(error: str) -> str:
-    return error.encode()[:ERROR_BYTES].decode(errors="ignore")
+    return error.encode()[:WORDS_BYTES].decode(errors="ignore")
 
 
 def status_after(outcome: str, *, is_cancelled: bool) -> str:

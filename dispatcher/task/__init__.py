@@ -11,7 +11,8 @@ It behaves as `dispatcher exec` does (docs/author.md), and needs asyncpg or psyc
 
 import os
 
-from dispatcher.task.contract import DatabaseFault, Failed, WrongEnvironment, read_contract
+from dispatcher.row_calls import WrongEnvironment, read_contract
+from dispatcher.task.contract import DatabaseFault, Failed
 from dispatcher.task.run import ContainerTask as Task
 
 __all__ = ["DatabaseFault", "Failed", "Task", "WrongEnvironment", "task"]

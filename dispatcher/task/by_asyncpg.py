@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dispatcher import dial
-from dispatcher.row_calls import NewestServer, OldPrimary
-from dispatcher.task.contract import DatabaseFault, WrongEnvironment
+from dispatcher.row_calls import NewestServer, OldPrimary, WrongEnvironment
+from dispatcher.task.contract import DatabaseFault
 
 
 def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[object]) -> tuple[Any, ...] | None:

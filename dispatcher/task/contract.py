@@ -1,30 +1,19 @@
-"""The launch, as the environment of its container describes it, and what may be wrong with it and with its database.
-
-What a body says: progress, note, result, and its end. Pure decisions; all texts are texts that Postgres stores.
-"""
+"""What a body says: progress, note, result, and its end. Pure decisions; all texts are texts that Postgres stores."""
 
 import json
 import re
 import traceback
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from dispatcher.row_calls import described, is_of_values
-
-NUMBERS: Final = ("TASK_ID", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_TIMEOUT_SECONDS")
-TEXTS: Final = ("TASK_DATABASE_URL", "TASK_START_KEY", "JOB_UID", "POD_NAME")
-TAKEN: Final = "TASK_TAKEN_BY"
-"""Holds the pid of the process whose body runs, so that its child processes do not take the task again."""
-URL: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, the password's special characters percent-encoded"
-FORMS: Final = {"TASK_DATABASE_URL": ("postgres(ql)?://.+", URL), "TASK_START_KEY": (r"[\da-fA-F-]{36}", "a UUID")}
-TWICE: Final = {
-    TAKEN: "the task is taken already: begin it once, under `if __name__ == '__main__'`",
-    "TASK_RESULT_FILE": "`dispatcher exec` runs this program and reports for it: use one of the two",
-}
-
-
-class WrongEnvironment(Exception):
-    """The environment is not that of a task's container."""
+from dispatcher.row_calls import (
+    FINAL,
+    RESULT_BYTES,
+    TAIL_BYTES,
+    WORDS_BYTES,
+    described,
+    is_of_values,
+    plain_note,
+)
 
 
 class DatabaseFault(Exception):
@@ -40,37 +29,6 @@ class DatabaseFault(Exception):
         return is_of_values(self.sqlstate)
 
 
-class LaunchContract(NamedTuple):
-    """The launch. `me`: the parameters of task_start, in their order, without the id of the process."""
-
-    database_url: str
-    limit_seconds: int
-    me: tuple[int, str, int, int, str, str, str]
-
-
-def read_contract(env: Mapping[str, str]) -> LaunchContract:
-    """WrongEnvironment names all faults at once, and no value."""
-    numbers = [int(text) if (text := env.get(name, "")[:18]).isdecimal() else 0 for name in NUMBERS]
-    faults = [f"{name} is not a number above 0" for name, one in zip(NUMBERS, numbers, strict=True) if not one]
-    faults += [f"{name} is not set" for name in TEXTS if not env.get(name)]
-    faults += [
-        f"{n} is not {words}" for n, (form, words) in FORMS.items() if env.get(n) and not re.fullmatch(form, env[n])
-    ]
-    faults += [f"{name} is set: {words}" for name, words in TWICE.items() if name in env]
-    if faults:
-        source = "A Secret sets TASK_DATABASE_URL, the dispatcher sets the other variables (docs/author.md)."
-        raise WrongEnvironment(f"{'; '.join(faults)}. {source}")
-    task_id, attempt, launch, limit = numbers
-    me = (task_id, env["TASK_START_KEY"], attempt, launch, env["JOB_UID"], env.get("NODE_NAME", ""), env["POD_NAME"])
-    return LaunchContract(env["TASK_DATABASE_URL"], limit, me)
-
-
-RESULT_BYTES: Final = 65536
-WORDS_BYTES: Final = 8192
-TAIL_BYTES: Final = 4096
-CONTROLS: Final = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
-FINAL: Final = frozenset({64, 65, 66, 67, 68, 70, 72, 73, 76, 77, 78})
-"""Exit statuses of sysexits.h after which no second try helps: those of `dispatcher exec`."""
 NUL: Final = re.compile(r"(?<!\\)(\\\\)*\\u0000")
 
 
@@ -126,7 +84,7 @@ def as_text(words: str) -> bytes:
 
 def as_note(words: object) -> str:
     """One line of 200 characters, as dispatch.plain_note makes it."""
-    return CONTROLS.sub(" ", str(words)[:1000])[:200]
+    return plain_note(str(words))
 
 
 def as_progress(done: float) -> float:

@@ -18,15 +18,20 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final, Self
 
-from dispatcher.row_calls import PUT_OFF, START_SECONDS, UNREPORTED, NewestServer
+from dispatcher.row_calls import (
+    PUT_OFF,
+    START_SECONDS,
+    TAKEN,
+    UNREPORTED,
+    LaunchContract,
+    NewestServer,
+    WrongEnvironment,
+)
 from dispatcher.task.calls import TaskDatabase, ask_until, call, in_thread, say, settled
 from dispatcher.task.contract import (
-    TAKEN,
     DatabaseFault,
     Failed,
-    LaunchContract,
     TaskReport,
-    WrongEnvironment,
     as_note,
     as_progress,
     as_result,

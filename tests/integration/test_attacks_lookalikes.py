@@ -21,6 +21,7 @@ from dispatcher.pg.migrate import LOCK, WRITING, migrate
 from dispatcher.pg.queries import blocks, query, sql_folder
 from dispatcher.pg.questions import Questions
 from dispatcher.pg.tasks import Closings, Deleted, snapshot
+from dispatcher.row_calls import LaunchContract
 from tests.integration.every_question import QUESTIONS
 from tests.integration.hostile_inserts import OFFERED, outcomes
 from tests.integration.lookalikes import calls, make_lookalikes, make_newer_lookalikes, make_session_lookalikes
@@ -179,8 +180,8 @@ async def test_statements_of_exec_call_no_lookalike(attacked: Database) -> None:
     assert (await execute(done, *sh("echo 17"))).status == 0
     assert (await execute(failed, *sh("exit 65"))).status != 69
     assert [await done.status(), await failed.status()] == ["succeeded", "failed"]
-    me = asked.id, str(asked.start_key), 1, 1, FIRST.job_uid, FIRST.node, "pod-1", 60
-    row = exec_row.RowConnection(exec_row.ExecContract(attacked.url("task"), *me))
+    me = asked.id, str(asked.start_key), 1, 1, FIRST.job_uid, str(FIRST.node), "pod-1"
+    row = exec_row.RowConnection(LaunchContract(attacked.url("task"), 60, me))
     token, _ = await row.start() or ("", "")
     assert await row.heartbeat(token) == "continue"
     assert await row.finish(token, exec_row.ExecReport("succeeded", 0)) == "succeeded"

@@ -17,9 +17,9 @@ from uuid import UUID
 import pytest
 import pytest_asyncio
 
-from dispatcher.container.row import FAULTS, ExecContract, ExecReport
+from dispatcher.container.row import FAULTS, ExecReport
 from dispatcher.container.row import RowConnection as ExecRow
-from dispatcher.row_calls import NewestServer
+from dispatcher.row_calls import LaunchContract, NewestServer
 from dispatcher.task import by_asyncpg, by_psycopg
 from dispatcher.task.calls import SQL
 from dispatcher.task.contract import DatabaseFault
@@ -81,7 +81,8 @@ async def test_debugging_a_call_with_the_right_key_tells_no_token(a: Prey) -> No
 
 
 async def by_exec(row: Row, name: str, *parameters: object) -> object:
-    contract = ExecContract(row.database.url("task"), row.id, str(row.start_key), 1, 1, "job-1", "node-1", "pod-1", 60)
+    me = row.id, str(row.start_key), 1, 1, "job-1", "node-1", "pod-1"
+    contract = LaunchContract(row.database.url("task"), 60, me)
     its = ExecRow(contract)
     if name == "start":
         return await its.start()

@@ -1,11 +1,11 @@
-"""The environment of a task's container, as `dispatcher.task` reads it."""
+"""The environment of a task's container, as `dispatcher exec` and `dispatcher.task` read it."""
 
 from pathlib import Path
 
 import pytest
 
-from dispatcher.container.row import read_contract as read_for_exec
-from dispatcher.task.contract import DatabaseFault, WrongEnvironment, read_contract
+from dispatcher.row_calls import WrongEnvironment, read_contract
+from dispatcher.task.contract import DatabaseFault
 
 KEY = "0b5c7a3e-0000-4000-8000-00000000000A"
 GOOD = {
@@ -31,10 +31,10 @@ BAD = {
 }
 
 
-def test_contract_has_the_parameters_of_task_start_as_exec_has_them() -> None:
-    contract, of_exec = read_contract(GOOD), read_for_exec(GOOD)
-    assert contract.me == of_exec[1:8] == (42, KEY, 1, 2, "job", "node", "pod")
-    assert (contract.database_url, contract.limit_seconds) == (of_exec.database_url, of_exec.limit_seconds)
+def test_contract_has_the_parameters_of_task_start_in_their_order() -> None:
+    contract = read_contract(GOOD)
+    assert contract.me == (42, KEY, 1, 2, "job", "node", "pod")
+    assert (contract.database_url, contract.limit_seconds) == (GOOD["TASK_DATABASE_URL"], 3600)
 
 
 def test_node_may_be_unknown_and_the_url_short() -> None:

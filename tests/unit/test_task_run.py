@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from dispatcher.row_calls import LaunchContract
 from dispatcher.task import run as here
-from dispatcher.task.contract import LaunchContract
 from dispatcher.task.run import ContainerTask
 
 CONTRACT = LaunchContract("postgresql://nobody@127.0.0.1:1/x", 60, (1, "key", 1, 1, "uid", "node", "pod"))

@@ -12,12 +12,12 @@ from dispatcher.container.trying import (
     in_words,
     kept,
     pause_seconds,
-    plain_note,
     shortened,
     status_after,
     stored,
     told,
 )
+from dispatcher.row_calls import plain_note
 
 RUN = "token"
 

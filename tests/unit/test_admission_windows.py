@@ -263,6 +263,13 @@ def test_shape_in_doubt_grows_by_its_window_and_is_trusted_again_in_the_end() ->
     assert ports(*doubt, (30, [bound]), (630, [bound])) == AGREES
 
 
+def test_doubt_lasts_as_long_as_kube_scheduler_finds_no_node_and_has_its_newest_words() -> None:
+    other = replace(BLOCKED, waiting_message="no free volume")
+    doubt: list[tuple[float, list[Pod]]] = [(0, [BLOCKED]), (20, [BLOCKED]), (500, [other])]
+    assert ports(*doubt, (1000, [WAITS])) == Contradictions({"small": 1}, {"small": "no free volume"})
+    assert ports(*doubt, (1101, [WAITS])).doubted == {}
+
+
 def test_shape_in_doubt_takes_no_room_and_waits_as_demand() -> None:
     blocked, other = unplaced(needs("3"), "blocked"), unplaced(needs("3"), "other", "default", "team_b")
     one_place = view_of([a_node()])

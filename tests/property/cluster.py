@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dispatcher.kube.objects import read_job
 from dispatcher.model.cluster import Node, Pod, PodEnd
-from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest, Phase
+from dispatcher.model.jobs import ApiAnswer, End, EndedBy, Job, Manifest, Phase
 from tests.property.timing import Timeline
 
 NODE: Final = "node-1"
@@ -107,7 +107,10 @@ class Cluster:
             self.end_pod(found, "BackoffLimitExceeded")
         elif end.kind == "deadline":
             self.fail(found)
+        elif end.kind in {*EndedBy}:
+            self.change(found, ended_by=end.kind)
         else:
+            assert end.kind == "jobs", f"{end.kind} is unknown here"
             self.begin_delete(found)
         return ApiAnswer(200)
 

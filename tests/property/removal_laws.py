@@ -33,7 +33,7 @@ class RemovalLaws:
         self._sent: dict[tuple[int, str], float] = {}
 
     def check(self, replica: Replica, end: End) -> None:
-        now, key = replica.clock(), (id(replica), end.uid)
+        now, key = replica.clock(), (id(replica), f"{end.kind} {end.uid}")
         assert now - self._sent.get(key, float("-inf")) >= AGAIN_SECONDS, (
             f"I21: {end.name} is deleted twice within {AGAIN_SECONDS} s"
         )

@@ -52,7 +52,8 @@ CROSS JOIN LATERAL jsonb_populate_record(NULL::dispatch_private.tasks, jsonb_bui
     'spec', '{}'::jsonb, 'payload', word, 'cache_key', word, 'dedupe_key', rpad(word, 24 - length(status), 'x'),
     'status', status, 'attempt', 1 + k % 3, 'launch', has_run::integer, 'failures', k % 2,
     'submitted_by', ($7::text[])[1 + i % cardinality($7::text[])],
-    'created_at', made, 'kind', '\\x00', 'batch', $3::text || k % 7, 'labels', jsonb_build_object('team', word))
+    'created_at', made, 'kind', '\\x00', 'batch', $3::text || k % 7, 'labels', jsonb_build_object('team', word),
+    'second_process', k % 2 = 1)
   || CASE WHEN has_run THEN jsonb_build_object(
         'job_uid', word, 'started_at', made, 'heartbeat_at', made, 'node_name', word, 'pod_name', word,
         'progress', 0.5, 'note', word) ELSE '{}' END

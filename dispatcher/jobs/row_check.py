@@ -38,6 +38,10 @@ PLACED_BY: Final = (
     "runtimeClassName",
     "nodeName",
     "volumes",
+    "hostNetwork",
+    "overhead",
+    "resourceClaims",
+    "schedulingGates",
 )
 
 
@@ -112,7 +116,8 @@ def check_amount(resource: str, written: str | None, template: Template) -> str:
 def plan_shape(template: Template, spec: Mapping[str, str]) -> str:
     """Digest of resources and placement constraints. Pods of one shape fit the same nodes."""
     pod: Mapping[str, Any] = template.pod_spec
-    containers = [container.get("resources") for container in (*pod["containers"], *(pod.get("initContainers") or ()))]
+    every = (*pod["containers"], *(pod.get("initContainers") or ()))
+    containers = [(container.get("resources"), container.get("ports")) for container in every]
     constraints = {field: pod[field] for field in PLACED_BY if field in pod}
     chosen = {name: spec[name] for name in ("cpu", "memory", "private_machine", "special_machine") if name in spec}
     written = msgspec.json.encode([containers, template.container, constraints, chosen], order="deterministic")

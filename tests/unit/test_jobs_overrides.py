@@ -150,6 +150,10 @@ def test_pods_that_need_the_same_have_one_shape() -> None:
 @pytest.mark.parametrize(
     "parts",
     [
+        {"container": {"ports": [{"containerPort": 80, "hostPort": 80}]}},
+        {"pod": {"hostNetwork": True}},
+        {"pod": {"schedulingGates": [{"name": "quota.example/wait"}]}},
+        {"pod": {"resourceClaims": [{"name": "device", "resourceClaimTemplateName": "device"}]}},
         {"container": {"resources": {"requests": {"cpu": "3"}}}},
         {"pod": {"nodeSelector": {"disk": "ssd"}}},
         {"pod": {"tolerations": [{"key": "gpu"}]}},

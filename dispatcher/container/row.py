@@ -7,20 +7,18 @@ The progress file of a task: `0.42 reading month 5`. CMD writes it, and each hea
 """
 
 import asyncio
-import contextlib
 import math
 import os
-import random
 import stat
-import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import asyncpg
 
-from dispatcher import dial
+from dispatcher import dial, row_asking
 from dispatcher.row_calls import (
     CODES_RULE,
     FINAL,
@@ -112,8 +110,6 @@ def parse_progress(text: str) -> Progress:
 
 
 T = TypeVar("T")
-HEARD_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 10
 SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
 FAULTS: Final = (*dial.FAULTS, OldPrimary)
 
@@ -195,7 +191,7 @@ class RowConnection:
 
 async def ask_until(name: str, call: Callable[[], Awaitable[T]], deadline: float) -> T:
     """Repeats the call, with growing pauses. Gives up after a final fault, or if the deadline has passed."""
-    pause = 0.2
+    pause = row_asking.pauses()
     while True:
         try:
             return await call()
@@ -203,18 +199,7 @@ async def ask_until(name: str, call: Callable[[], Awaitable[T]], deadline: float
             if is_final(name, getattr(fault, "sqlstate", None)) or time.monotonic() >= deadline:
                 raise
             say(f"task_{name}: {described(fault)}; asked again")
-        await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  # spreads a thousand tasks, keeps no secret
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        await asyncio.sleep(next(pause))
 
 
-def say(words: str, who: str = "dispatcher exec") -> None:
-    """Writes one line to stderr, among CMD's own. A stderr that is not read must not block us."""
-    line = f"{who}: {words}\n".encode(errors="backslashreplace")
-    writer = threading.Thread(target=write_line, args=(line,), daemon=True)
-    writer.start()
-    writer.join(HEARD_SECONDS)
-
-
-def write_line(line: bytes) -> None:
-    with contextlib.suppress(OSError):  # stderr is closed
-        os.write(2, line)
+say: Final = partial(row_asking.say, "dispatcher exec")

@@ -21,6 +21,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import click
@@ -30,15 +31,17 @@ from msgspec import Struct
 from dispatcher.commands.options import span
 from dispatcher.commands.row_options import read_env, read_payload
 from dispatcher.container.exec import GRACE_SECONDS, TERMINATED, LaunchRun, Work
-from dispatcher.container.row import NOTHING, Codes, ExecReport, NotStorable, Progress, WrongOption, read_options, say
+from dispatcher.container.row import NOTHING, Codes, ExecReport, NotStorable, Progress, WrongOption, read_options
 from dispatcher.jobs.env import check_env_names
 from dispatcher.model.errors import DispatcherError, doubled
 from dispatcher.model.stored_json import NotStoredJson, stored_json
 from dispatcher.model.tasks import one_line, printable
+from dispatcher.row_asking import say
 from dispatcher.row_calls import RESULT_BYTES, WORDS_BYTES, described, plain_note
 
 RUN_UID: Final = "00000000-0000-0000-0000-000000000000"
 NULL: Final = "null"
+tell: Final = partial(say, "dispatcher try")
 
 
 def closed_by_default(env: Mapping[str, str]) -> list[str]:
@@ -367,7 +370,3 @@ async def run_command(asked: TryOptions, grace_seconds: float = GRACE_SECONDS) -
     if row.report is None and kubelet.has_killed and status == TERMINATED:
         status = KILLED  # kubelet kills the whole container, so `exec` ends like CMD
     return Ended(status, row, kubelet.stop, asked.attempt)
-
-
-def tell(words: str) -> None:
-    say(words, "dispatcher try")

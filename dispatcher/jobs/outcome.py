@@ -102,7 +102,7 @@ def judge_row(row: TaskWithJobs) -> JobsVerdict:
 
 
 def ended_by_others(row: TaskWithJobs) -> tuple[End, ...]:
-    """The note that somebody else deletes the Pod of J, while the Pod is there to tell it.
+    """The note that not we end the Pod of J: somebody deletes it, or its kubelet has rejected it. Only the Pod tells.
 
     A Pod with the condition DisruptionTarget needs none: its Job says so. Nor does the Pod of a Job that is suspended
     or was taken back: that Job does not fail by it, or costs nothing.
@@ -112,6 +112,8 @@ def ended_by_others(row: TaskWithJobs) -> tuple[End, ...]:
         return ()
     if job.suspended or job.is_unplaced:
         return ()
+    if any(pod.is_rejected for pod in row.pods):
+        return (End(EndedBy.NODE, job.name, job.uid, "a kubelet has rejected its Pod"),)
     if not any(is_cut_short(pod) and not pod.is_disrupted for pod in row.pods):
         return ()
     return (End(EndedBy.OTHERS, job.name, job.uid, "somebody deletes its Pod"),)
@@ -350,7 +352,8 @@ def count_earlier_launches(row: TaskWithJobs) -> Earlier:
     times = newest([*seen.disrupted_at, *[now] * missing])
     before = forgetting(Earlier(seen.unstarted, seen.disrupted + missing, seen.unplaced_before, times), now)
     was_refused = row.task.launch == seen.launch and row.task.job_uid != seen.uid
-    if row.task.launch != seen.launch and (seen.is_unplaced or any(pod.is_rejected for pod in row.pods)):
+    was_rejected = seen.ended_by == EndedBy.NODE or any(pod.is_rejected for pod in row.pods)
+    if row.task.launch != seen.launch and (seen.is_unplaced or was_rejected):
         return replace(before, unplaced=before.unplaced + 1)
     is_cut = seen.was_disrupted or seen.ended_by == EndedBy.OTHERS
     if is_cut or missing or was_refused or is_put_off(row) or is_stopped_early(row, seen):
@@ -383,8 +386,8 @@ def is_stopped_early(row: TaskWithJobs, seen: Job) -> bool:
 
 def is_put_off(row: TaskWithJobs) -> bool:
     """Whether J ended before its start because the database took none. That says nothing about the image."""
-    ends = (pod.end for pod in row.pods if pod.end is not None)
-    return row.task.launch != row.last and any(end.exit_code == PUT_OFF for end in ends)
+    exits = (pod.exit for pod in row.pods if pod.exit is not None)
+    return row.task.launch != row.last and any(end.exit_code == PUT_OFF for end in exits)
 
 
 def is_over_limit(row: TaskWithJobs) -> bool:

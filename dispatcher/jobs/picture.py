@@ -203,7 +203,7 @@ def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool |
     if any(pod.waiting_reason in CANNOT_START for pod in pods):
         return False
     is_late = any(pod.end is not None and pod.end.reason == DEADLINE for pod in pods)
-    if job.is_unplaced or job.ended_by == EndedBy.OTHERS or is_late or any(pod.is_rejected for pod in pods):
+    if job.is_unplaced or job.ended_by not in {"", EndedBy.US} or is_late or any(pod.is_rejected for pod in pods):
         return None
     if job.phase is not Phase.FAILED or job.was_disrupted or task is None or task.attempt != job.attempt:
         return None

@@ -29,10 +29,11 @@ class Phase(StrEnum):
 
 
 class EndedBy(StrEnum):
-    """Who has deleted the Pod of a launch."""
+    """Who has ended the Pod of a launch. The kubelet of its node rejects it; we and others delete it."""
 
     US = "us"
     OTHERS = "others"
+    NODE = "node"
 
 
 class LaunchCache(Struct, frozen=True, gc=False):
@@ -58,7 +59,7 @@ class Job(Struct, frozen=True, kw_only=True):
     unstarted, disrupted, unplaced_before: counts of the launches before it (docs/protocol.md, section 5).
     disrupted_at: times of the newest of these disruptions, in their order.
     is_unplaced: it was taken back, because its Pod got no node and is not wanted now.
-    ended_by: who has deleted its Pod; empty: nobody, or nobody has noted it.
+    ended_by: who has ended its Pod; empty: nobody, or nobody has noted it.
     limit_seconds: run limit of its Pod; 0: not known.
     report: `sql`, or `exit-code` if the outcome of the Job is the report.
     final_codes: with `exit-code`, the statuses after which no second try helps.

@@ -1,16 +1,15 @@
 """The three calls of a container. Each opens a connection of its own, in a thread that waits for nothing else."""
 
 import asyncio
-import contextlib
-import os
-import random
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from dispatcher import row_asking
 from dispatcher.row_calls import NewestServer, is_final
 from dispatcher.task.contract import DatabaseFault
 
@@ -23,9 +22,8 @@ except ImportError:
         raise ImportError("dispatcher.task needs asyncpg or psycopg 3: install one of them") from fault
 
 T = TypeVar("T")
-LONGEST_PAUSE_SECONDS: Final = 10
-HEARD_SECONDS: Final = 0.5
 SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
+say: Final = partial(row_asking.say, "dispatcher.task")
 
 
 class TaskDatabase(NamedTuple):
@@ -45,7 +43,7 @@ def ask_until(
     deadline: float, over: threading.Event, database: TaskDatabase, name: str, *parameters: object
 ) -> tuple[Any, ...] | None:
     """Repeats the call, with growing pauses. Gives up after a final fault, at the deadline, or if all is over."""
-    pause = 0.2
+    pause = row_asking.pauses()
     while True:
         try:
             return call(database, name, *parameters)
@@ -53,9 +51,8 @@ def ask_until(
             if is_final(name, fault.sqlstate) or time.monotonic() >= deadline or over.is_set():
                 raise
             say(f"task_{name}: {fault}; asked again")
-            if over.wait(pause * random.uniform(0.5, 1)):  # noqa: S311  # spreads a thousand tasks, keeps no secret
+            if over.wait(next(pause)):
                 raise
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
 def in_thread(work: Callable[[], T]) -> Future[T]:
@@ -84,16 +81,3 @@ async def settled(future: Future[T]) -> T:
     if cancelled is not None:
         raise cancelled
     return waiting.result()
-
-
-def say(words: str) -> None:
-    """Writes one line to stderr. A stderr that is not read must not stop heartbeats."""
-    line = f"dispatcher.task: {words}\n".encode(errors="backslashreplace")
-    writer = threading.Thread(target=write_line, args=[line], daemon=True)
-    writer.start()
-    writer.join(HEARD_SECONDS)
-
-
-def write_line(line: bytes) -> None:
-    with contextlib.suppress(OSError):  # stderr is closed
-        os.write(2, line)

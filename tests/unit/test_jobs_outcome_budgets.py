@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.outcome import backoff
 from dispatcher.model.cluster import Pod, PodEnd
-from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.launches import Ask, Launch
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -25,6 +25,7 @@ from tests.rig.builders import (
     a_running_task,
     a_task,
     ago,
+    an_exited_pod,
 )
 from tests.unit.judging import hold_of, judged, next_launch
 
@@ -77,8 +78,14 @@ def test_launch_whose_start_the_database_did_not_take_counts_as_disrupted(
     task: Task, code: int, counts: tuple[int, int]
 ) -> None:
     job = a_failed_job()
-    launch = next_launch(task, job, pods=[a_pod(job, phase="Failed", end=PodEnd(container="task", exit_code=code))])
+    launch = next_launch(task, job, pods=[an_exited_pod(job, code)])
     assert (launch.unstarted, launch.disrupted) == counts
+
+
+def test_end_of_a_sidecar_says_nothing_about_the_database() -> None:
+    job = a_failed_job()
+    end = PodEnd(container="proxy", exit_code=75)
+    assert next_launch(a_task(), job, pods=[a_pod(job, phase="Failed", end=end)]).unstarted == 1
 
 
 @pytest.mark.parametrize(
@@ -244,6 +251,8 @@ def test_rejection_by_a_kubelet_costs_nothing_and_its_node_is_avoided() -> None:
     found = next_launch(a_task(max_failures=1), newest, pods=[a_rejected_pod(newest)])
     assert (found.number, found.unstarted, found.disrupted, found.unplaced) == (6, 0, 0, 5)
     assert found.avoid == ("node-5",)
+    noted = msgspec.structs.replace(newest, ended_by=EndedBy.NODE)  # its Pod went with its node
+    assert next_launch(a_task(max_failures=1), noted).unplaced == 5
     both = [a_rejected_pod(earlier), a_rejected_pod(newest)]
     for ended, is_over in ((9, False), (10, True)):  # or one node that rejects everything would never be quiet
         again = judged(a_task(), earlier, msgspec.structs.replace(newest, ended_at=ago(ended)), pods=both)

@@ -8,7 +8,7 @@ import pytest
 
 from dispatcher.jobs.observed import TaskWithJobs
 from dispatcher.model.cluster import Node, Pod, PodEnd
-from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason, Stage
@@ -221,6 +221,13 @@ FORGOTTEN = PodEnd(container="task", exit_code=0, was_told=True, cause="Unknown"
 )
 def test_deletion_of_a_pod_by_somebody_else_is_noted_on_its_job(task: Task, job: Job, pod: Pod) -> None:
     assert removed(judged(task, job, pods=[pod])) == [("others", job.uid)]
+
+
+def test_rejection_by_a_kubelet_is_noted_on_the_job_once() -> None:
+    for noted, ends in (("", [(EndedBy.NODE, "uid-1")]), ("node", []), ("us", [])):
+        job = a_failed_job(uid="uid-1", ended_by=noted)
+        pod = a_pod(job, phase="Failed", deleting=True, end=PodEnd(reason="OutOfpods"))
+        assert removed(judged(a_task(), job, pods=[pod])) == ends
 
 
 @pytest.mark.parametrize(

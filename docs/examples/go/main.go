@@ -22,7 +22,7 @@ import (
 var refused = regexp.MustCompile("^(22|DI|54001)") // SQLSTATEs that are about the values of a call
 var errFinal, errCancel, errLost = errors.New("wrong input"), errors.New("cancel"), errors.New("lost")
 
-// work is yours to replace. It ends soon after ctx does. It returns JSON. It is tried again after errors but errFinal.
+// work is yours to replace. It is tried again after errors but errFinal. After the end of ctx it is done only if it returns JSON.
 func work(ctx context.Context, payload []byte) ([]byte, error) {
 	var order struct{ Rows, Seconds, Missing int }
 	if err := json.Unmarshal(payload, &order); err != nil {
@@ -66,7 +66,7 @@ func run() int {
 	switch told := context.Cause(ctx); {
 	case told == errLost:
 		return 1
-	case err == nil:
+	case err == nil && (told == nil || result != nil):
 		return finish(token, "succeeded", "", result)
 	case told == errCancel:
 		return finish(token, "failed", "", nil) // the row keeps the reason that came with the cancel

@@ -15,6 +15,7 @@ PROMISES = (
     "other_inserts",
     "batches",
     "known_templates",
+    "row_size",
     "submitter_calls",
     "hostile_team",
     "requests_per_task",

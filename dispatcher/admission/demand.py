@@ -62,6 +62,7 @@ class DemandRecord(Struct, frozen=True):
     needs: what its Pods need of a node; None: not known.
     since: since when kube-scheduler finds no node for the Pods that ask; None: no Pod asks.
     came_at: when a node for it, or an announcement, came last; None: nothing came.
+    words: why kube-scheduler finds no node for its oldest Pod, in its words of the last minute.
     refused: why the autoscaler adds no node; empty: it has not said so since.
     tries: how often it gave its place back.
     next_at: when it asks again; None: at any time.
@@ -74,6 +75,7 @@ class DemandRecord(Struct, frozen=True):
     since: datetime | None = None
     came_at: datetime | None = None
     unanswered_since: datetime | None = None
+    words: str = ""
     refused: str = ""
     tries: int = 0
     next_at: datetime | None = None
@@ -122,6 +124,8 @@ class Demand(Struct, frozen=True):
             )
         elif (window := self.contradicted.sizes.get(shape, 1)) > 1:
             words.append(f"kube-scheduler has nodes for it that our count does not see: {window} Pods like it may wait")
+        elif one is not None and one.words:
+            words.append(f"kube-scheduler says: {one.words}")
         if one is None:
             return "; ".join(words)
         if one.refused:
@@ -190,6 +194,7 @@ class DemandBounds(Struct, frozen=True):
 
 
 ENOUGH: Final = "enough Pods like it wait for a node"
+NONE_ASKS: Final = "no Pod asks for a node: MAX_PENDING, or max_pending of its queue, is 0"
 RESTS: Final = "it asks for a node again later"
 IN_TURN: Final = "it asks for a node after Pods of other shapes"
 
@@ -198,9 +203,10 @@ def why_not_ask(pod: PodKind, waiting: DemandPods, bounds: DemandBounds) -> str:
     """Why no further Pod of this kind may wait as demand; empty: it may."""
     demand, shape = waiting.demand, pod.shape
     most = bounds.most if bounds.of_queue is None else bounds.of_queue
-    if waiting.by_shape.get(shape, 0) >= demand.most(shape, bounds.most):
-        return ENOUGH
-    if waiting.by_queue.get((pod.queue, shape), 0) >= most:
+    if not most:
+        return NONE_ASKS
+    is_full = waiting.by_shape.get(shape, 0) >= demand.most(shape, bounds.most)
+    if is_full or waiting.by_queue.get((pod.queue, shape), 0) >= most:
         return ENOUGH
     if demand.is_answered(shape):
         return ""
@@ -340,10 +346,16 @@ def asking(one: DemandRecord | None, probes: Sequence[Probe], now: datetime) -> 
     since = min(probe.pod.unschedulable_since or now for probe in probes)
     needs = next((probe.needs for probe in probes if probe.needs is not None), None)
     if one is None:
-        return DemandRecord(now, now, began, needs, since, unanswered_since=now)
-    seen = now if now - one.seen_at > SEEN else one.seen_at
-    unanswered = one.unanswered_since or now
-    return replace(one, seen_at=seen, began_at=began, needs=needs, since=since, unanswered_since=unanswered)
+        return DemandRecord(now, now, began, needs, since, unanswered_since=now, words=words_of(probes))
+    if now - one.seen_at > SEEN:
+        one = replace(one, seen_at=now, words=words_of(probes))
+    return replace(one, began_at=began, needs=needs, since=since, unanswered_since=one.unanswered_since or now)
+
+
+def words_of(probes: Sequence[Probe]) -> str:
+    """What kube-scheduler says about the oldest Pod, without its words about preemption."""
+    oldest = min(probes, key=lambda probe: probe.pod.created_at).pod
+    return oldest.waiting_message.partition(" preemption:")[0][:LONGEST_WORDS]
 
 
 def heard(one: DemandRecord, nodes: Sequence[Node], answers: Sequence[ScaleAnswer]) -> DemandRecord:

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.admission.demand import IN_TURN, DemandBounds, why_not_ask
+from dispatcher.admission.demand import IN_TURN, NONE_ASKS, DemandBounds, why_not_ask
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
@@ -208,10 +208,12 @@ def without_room(task_id: int, pod: PodKind, snapshot: ClusterSnapshot) -> Hold 
         return None
     demand, is_doubted = room.waiting.demand, pod.shape in room.waiting.demand.contradicted.doubted
     could_fit, why = (True, "") if is_doubted or pod.needs is None else room.view.why_not(pod.needs)
-    more = IN_TURN if refusal == IN_TURN else demand.told(pod.shape)
+    more = refusal if refusal in {IN_TURN, NONE_ASKS} else demand.told(pod.shape)
     detail = "; ".join(filter(None, (why, more)))
-    is_now = could_fit or refusal == IN_TURN or demand.is_answered(pod.shape)
-    return Hold(HoldReason.NO_ROOM_NOW if is_now else HoldReason.NEVER_FITS, detail)
+    # Our count alone is no proof. kube-scheduler must have said so of a Pod of this shape, too.
+    has_asked = pod.shape in demand.asked and refusal not in {IN_TURN, NONE_ASKS}
+    is_never = has_asked and not could_fit and not demand.is_answered(pod.shape)
+    return Hold(HoldReason.NEVER_FITS if is_never else HoldReason.NO_ROOM_NOW, detail)
 
 
 def wants_place(pod: PodKind, snapshot: ClusterSnapshot) -> bool:

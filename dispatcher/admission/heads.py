@@ -92,7 +92,7 @@ class Head(Struct, frozen=True):
     launchable: the rows that may be launched, in their order.
     held: number of the other rows by reason.
     told: the first of them, each with its hold.
-    roomless: the first row that waits for room; None: there is none.
+    roomless: the first row that waits for room, and for which a node is large enough; None: there is none.
     """
 
     read_count: int = 0
@@ -141,13 +141,18 @@ class Judge:
             held[hold.reason] += 1
             if len(told) < self.told_of_a_queue:
                 told.append((row, hold))
-            if roomless is None and hold.reason is HoldReason.NO_ROOM_NOW:
+            if roomless is None and hold.reason is HoldReason.NO_ROOM_NOW and self._could_fit(row):
                 roomless = row
         return Head(len(rows), launchable, held, told, roomless)
 
     def pod_of(self, row: IndexedRow) -> PodKind:
         """The Pod that a launch of the row would have."""
         return pod_of(row, self._offers.known_offer(row.kind))
+
+    def _could_fit(self, row: IndexedRow) -> bool:
+        """Whether a node is large enough for its Pod. No other row may keep a claim from the rows behind it."""
+        room, needs = self.snapshot.room, self.pod_of(row).needs
+        return room is None or needs is None or room.view.why_not(needs)[0]
 
     def _hold(self, row: IndexedRow, chosen: int) -> Hold | None:
         """The first hold in the order of the gates. `chosen`: rows of its submitter that may be launched before it."""

@@ -114,13 +114,18 @@ def check_amount(resource: str, written: str | None, template: Template) -> str:
 
 
 def plan_shape(template: Template, spec: Mapping[str, str]) -> str:
-    """Digest of resources and placement constraints. Pods of one shape fit the same nodes."""
+    """Digest of resources and placement constraints. Pods of one shape fit the same nodes.
+
+    Labels and annotations are a part of it: affinity of other Pods goes by labels, and webhooks go by both.
+    """
     pod: Mapping[str, Any] = template.pod_spec
+    said = template.manifest["spec"]["template"].get("metadata") or {}
     every = (*pod["containers"], *(pod.get("initContainers") or ()))
     containers = [(container.get("resources"), container.get("ports")) for container in every]
     constraints = {field: pod[field] for field in PLACED_BY if field in pod}
     chosen = {name: spec[name] for name in ("cpu", "memory", "private_machine", "special_machine") if name in spec}
-    written = msgspec.json.encode([containers, template.container, constraints, chosen], order="deterministic")
+    parts = (containers, template.container, constraints, chosen, said.get("labels"), said.get("annotations"))
+    written = msgspec.json.encode(parts, order="deterministic")
     return hashlib.sha256(written).hexdigest()[:16]
 
 

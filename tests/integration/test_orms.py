@@ -1,22 +1,23 @@
-"""Object mappers insert and read rows of `dispatch.tasks` with the lines of docs/submitter.md.
+"""The blocks of docs/drivers.md insert rows.
 
-SQLAlchemy and Django run here. Of other mappers, the statements that they send are run.
+Those of Python run here. Of the others, the statements that they send are run.
 """
 
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+import itertools
+import re
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import django
 import pytest
 from django.conf import settings
-from django.db import connection, models
-from sqlalchemy import FetchedValue, Text, create_engine, select
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from django.db import connection
+from sqlalchemy import create_engine, select
 
 from tests.rig.postgres import Database
 
@@ -43,50 +44,64 @@ STATEMENTS = {
 }
 
 
-class Base(DeclarativeBase):
-    pass
+PAGE = (Path(__file__).parents[2] / "docs" / "drivers.md").read_text(encoding="utf-8")
+INSERTS = sorted(set(re.findall(r"INSERT INTO dispatch\.tasks \(queue, payload\) VALUES .+? RETURNING id", PAGE)))
 
 
-class Task(Base):
-    __tablename__ = "tasks"
-    __table_args__ = {"schema": "dispatch"}  # noqa: RUF012  # SQLAlchemy declares it so
-    __mapper_args__ = {"eager_defaults": True}  # noqa: RUF012  # as above
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    queue: Mapped[str] = mapped_column(Text, server_default=FetchedValue())
-    priority: Mapped[int] = mapped_column(server_default=FetchedValue())
-    env: Mapped[dict[str, str]] = mapped_column(JSONB, server_default=FetchedValue())
-    payload: Mapped[Any] = mapped_column(JSONB, nullable=True)
-    batch: Mapped[str | None]
-    dedupe_key: Mapped[str | None]
-    status: Mapped[str] = mapped_column(server_default=FetchedValue())
-    attempt: Mapped[int] = mapped_column(server_default=FetchedValue())
-    created_at: Mapped[datetime] = mapped_column(server_default=FetchedValue())
+def block_of(heading: str) -> str:
+    return PAGE.split(f"## {heading}\n")[1].split("```python\n")[1].split("```")[0]
 
 
-def by_sqlalchemy(url: str) -> list[tuple[int, str, int, str]]:
-    """Rows as the mapper holds them after one row, then two in one flush, then one by its key again."""
+def ran(heading: str, **given: Any) -> dict[str, Any]:
+    """The names after the block has run. `given`: the names that it finds."""
+    names = {"__name__": "tests.of_a_page", **given}
+    exec(compile(block_of(heading), "drivers.md", "exec", dont_inherit=True), names)  # the block of our own page
+    return names
+
+
+async def waiting(database: Database, task_id: int) -> Any:
+    row = await database.task(task_id)
+    assert (row["queue"], row["status"], row["priority"], row["env"]) == ("default", "waiting", 100, {})
+    return row["payload"]
+
+
+async def test_block_of_psycopg(database: Database) -> None:
+    names = await asyncio.to_thread(ran, "Python: psycopg", url=database.url("team_a"))
+
+    assert await waiting(database, names["row"][0]) == {"month": 3}
+
+
+async def test_block_of_asyncpg(database: Database) -> None:
+    lines = textwrap.indent(block_of("Python: asyncpg"), "    ")
+    names: dict[str, Any] = {"url": database.url("team_a")}
+    exec(f"async def inserted():\n{lines}\n    await connection.close()\n    return row", names)  # as above
+
+    assert await waiting(database, (await names["inserted"]())["id"]) == {"month": 3}
+
+
+def by_sqlalchemy(url: str) -> tuple[int, str]:
+    """The row of the block. Then two rows in one flush, and one by its key again."""
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    with Session(engine) as session:
-        one = Task(queue="default", env={"A": "1"}, dedupe_key="once")
-        session.add(one)
-        session.flush()
-        session.add_all([Task(payload={"n": n}, batch="two") for n in range(2)])
+    names = ran("Python: SQLAlchemy", engine=engine)
+    task, row = names["Task"], names["row"]
+    with names["Session"](engine) as session:
+        session.add(task(env={"A": "1"}, dedupe_key="once"))
+        session.add_all([task(payload={"n": n}, batch="two") for n in range(2)])
         session.commit()
-        session.add(again := Task(dedupe_key="once"))
+    with names["Session"](engine) as session:
+        session.add(again := task(dedupe_key="once"))
         session.flush()
-        assert again.id == one.id
+        assert again.env == {"A": "1"}
         session.rollback()
-        found = session.scalars(select(Task).where(Task.queue == "default").order_by(Task.id)).all()
-        rows = [(task.id, task.status, task.priority, task.queue) for task in found]
+        assert len(session.scalars(select(task.id)).all()) == 4
     engine.dispose()
-    return rows
+    return row[0], row[1]
 
 
-async def test_sqlalchemy_inserts_and_reads_rows(database: Database) -> None:
-    rows = await asyncio.to_thread(by_sqlalchemy, database.url("team_a"))
+async def test_block_of_sqlalchemy(database: Database) -> None:
+    task_id, status = await asyncio.to_thread(by_sqlalchemy, database.url("team_a"))
 
-    assert rows == [(number, "waiting", 100, "default") for number in (1, 2, 3)]
+    assert (status, await waiting(database, task_id)) == ("waiting", {"month": 3})
 
 
 def by_django(database: Database) -> list[tuple[int, str, int]]:
@@ -103,34 +118,31 @@ def by_django(database: Database) -> list[tuple[int, str, int]]:
         LOGGING_CONFIG=None,
     )  # fmt: skip
     django.setup()
-
-    class Row(models.Model):  # type: ignore[misc]  # Django has no types
-        id = models.BigAutoField(primary_key=True)
-        queue = models.TextField(db_default="default")
-        priority = models.IntegerField(db_default=100)
-        env = models.JSONField(db_default={})
-        payload = models.JSONField(null=True)
-        status = models.TextField(null=True)
-        created_at = models.DateTimeField(null=True)
-
-        class Meta:
-            app_label = "submitter"
-            managed = False
-            db_table = 'dispatch"."tasks'
-
     try:
-        Row(env={"A": "1"}).save()
-        Row.objects.create(payload={"n": 1}, priority=7)
-        Row.objects.bulk_create([Row(), Row(queue="default")], ignore_conflicts=True)
-        return [(row.pk, row.status, row.priority) for row in Row.objects.order_by("id")]
+        names = ran("Python: Django")
+        assert names["row"][1] == "waiting"
+        task = names["Task"]
+        task(env={"A": "1"}, priority=7).save()
+        task.objects.bulk_create([task(), task(queue="default")], ignore_conflicts=True)
+        return [(row.pk, row.status, row.priority) for row in task.objects.order_by("id")]
     finally:
         connection.close()
 
 
-async def test_django_inserts_and_reads_rows(database: Database) -> None:
+async def test_block_of_django(database: Database) -> None:
     rows = await asyncio.to_thread(by_django, database)
 
     assert rows == [(1, "waiting", 100), (2, "waiting", 7), (3, "waiting", 100), (4, "waiting", 100)]
+    assert await waiting(database, 1) == {"month": 3}
+
+
+@pytest.mark.parametrize("statement", INSERTS)
+async def test_statement_of_a_block_inserts_a_row(database: Database, statement: str) -> None:
+    number = itertools.count(1)
+    written = re.sub(r"%s|\?|@\w+|\$\d", lambda _: f"${next(number)}", statement)
+    team = await database.session("team_a")
+
+    assert await waiting(database, await team.fetchval(written, "default", {"month": 3})) == {"month": 3}
 
 
 @pytest.mark.parametrize("mapper", STATEMENTS)

@@ -51,21 +51,19 @@ async def retry(place: Place, task_id: int) -> None:
 async def test_rows_templates_pauses_and_caps(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute(QUEUES)
-    template_with(place, "huge", HUGE | {"nodeSelector": {POOL: place.namespace}})
     (place.templates / "faulty.yaml").write_text("kind: Pod\n")
     rows = {
         "UnknownTemplate": (await insert(place, 1, template="later"))[0],
         "InvalidTemplate": (await insert(place, 1, template="faulty"))[0],
         "PolicyDenied": (await insert(place, 1, spec={"cpu": "20m"}))[0],
         "Paused": (await insert(place, 1, queue="quiet"))[0],
-        "NeverFits": (await insert(place, 1, template="huge"))[0],
         "SubmitterCap": (await insert(place, 1, queue="mine"))[0],
         "QueueCap": (await insert(place, 1, queue="narrow"))[0],
         "JobCap": (await insert(place, 1))[0],
     }
     due = (await insert(place, 1, run_at=datetime.now(UTC) + timedelta(hours=1)))[0]
     *middle, behind = await insert(place, 300)
-    async with all_surfaces(place, QuickDispatcher(place, MAX_JOBS=0, MAX_PENDING=0)) as surfaces:
+    async with all_surfaces(place, QuickDispatcher(place, MAX_JOBS=0)) as surfaces:
         await surfaces.tell(due, "NotDue")
         await surfaces.tell(behind, "JobCap")
         told = {reason: await surfaces.tell(task_id, reason) for reason, task_id in rows.items()}
@@ -77,11 +75,7 @@ async def test_rows_templates_pauses_and_caps(place: Place) -> None:
         await admin.execute("DELETE FROM dispatch_private.tasks WHERE id = ANY($1::bigint[])", middle)
         for reason in ("UnknownTemplate", "InvalidTemplate", "PolicyDenied", "Paused", "SubmitterCap", "QueueCap"):
             await surfaces.tell(rows[reason], "JobCap", "0 of 0")
-    async with (
-        a_pool(place, 1, cpu="600"),
-        place.playing(),
-        Dispatcher(place, MAX_JOBS=400, MAX_PENDING=0) as dispatcher,
-    ):
+    async with place.playing(), Dispatcher(place, MAX_JOBS=400) as dispatcher:
         await dispatcher.ready()
         for task_id in (*rows.values(), behind):
             await reaches(place, dispatcher, task_id, "succeeded", 60)
@@ -172,7 +166,7 @@ async def test_launches_that_wait(place: Place) -> None:
     place.template("slow", steer={"never-starts": "true"})
     place.template("nowhere", steer={"waiting": "ErrImagePull"})
     template_with(place, "refused", {"serviceAccountName": "nobody"})
-    template_with(place, "huge", HUGE)
+    template_with(place, "huge", HUGE | {"nodeSelector": {POOL: place.namespace}})
     dispatcher = TellingDispatcher(place)
     async with place.playing(), all_surfaces(place, dispatcher) as surfaces:
         slow, suspended = await insert(place, 2, template="slow")
@@ -183,6 +177,8 @@ async def test_launches_that_wait(place: Place) -> None:
         await change(place, suspended, "jobs", {"spec": {"suspend": True}})
         await surfaces.tell(image, "Launched", "ImagePull: ErrImagePull")
         await surfaces.tell(huge, "Launched", "Unschedulable: 0/")
+        (never,) = await insert(place, 1, template="huge")
+        await surfaces.tell(never, "NeverFits", "kube-scheduler says: 0/")
         await surfaces.tell(suspended, "Launched", "Suspended")
         await surfaces.tell(refused, "Launched", "PodRefused")
         # the next step of each
@@ -191,8 +187,9 @@ async def test_launches_that_wait(place: Place) -> None:
         await place.control_plane.admin("POST", accounts, {"metadata": {"name": "nobody"}})
         for task_id, obstacle in ((slow, "never-starts"), (suspended, "never-starts"), (image, "waiting")):
             await starts(place, task_id, obstacle)
-        for task_id in (slow, suspended, image, refused):
-            await reaches(place, dispatcher, task_id, "succeeded", 60)
+        async with a_pool(place, 1, cpu="600"):
+            for task_id in (slow, suspended, image, refused, huge, never):
+                await reaches(place, dispatcher, task_id, "succeeded", 60)
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ AT_INSERT: Mapping[str, tuple[dict[str, Any], Refused]] = {
 BY_THE_CLUSTER: Mapping[str, tuple[dict[str, Any], str, str]] = {
     "program that does not exist": ({"template": "missing"}, "LaunchesExhausted", "never started"),
     "container that does not report": ({"template": "silent"}, "ExitedWithoutReport", "did not say"),
-    "more than any node has": ({"template": "huge"}, "NeverFits", "no node is large enough"),
+    "more than any node has": ({"template": "huge"}, "NoRoomNow", "no node is large enough"),
     "program that fails": ({"env": {"SCRIPT": "exit 9"}, "max_failures": 1}, "", "CMD ended with status 9"),
 }
 """What a row shows: its reason, or, if it is over, the words of its error."""

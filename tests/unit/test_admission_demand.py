@@ -89,10 +89,35 @@ def refuses(seconds: float) -> ScaleAnswer:
     return ScaleAnswer(False, after(seconds), "max node group size reached")
 
 
-@pytest.mark.parametrize(("cpu", "reason"), [("3", None), ("4", HoldReason.NO_ROOM_NOW), ("5", HoldReason.NEVER_FITS)])
-def test_row_without_room_is_held_while_a_pod_like_it_waits(cpu: str, reason: HoldReason | None) -> None:
-    assert reason_of(cpu, a_snapshot(room=room_of(FULL_NODE, {}))) is None
-    assert reason_of(cpu, a_snapshot(room=room_of(FULL_NODE, {a_pod_of("5"): 1}))) is reason
+SAYS = "0/1 nodes are available: 1 Insufficient cpu."
+
+
+@pytest.mark.parametrize(("cpu", "asks", "reason"), [
+    ("3", True, None),
+    ("4", True, HoldReason.NO_ROOM_NOW),
+    ("5", True, HoldReason.NEVER_FITS),
+    ("5", False, HoldReason.NO_ROOM_NOW),
+])  # fmt: skip
+def test_row_without_room_is_held_while_a_pod_like_it_waits(cpu: str, asks: bool, reason: HoldReason | None) -> None:
+    """Only kube-scheduler's own word about a Pod of the shape makes it NeverFits."""
+    waiting = a_probe()
+    waiting = replace(waiting, pod=replace(waiting.pod, waiting_message=f"{SAYS} preemption: 0/1 nodes are available"))
+    known = demands((1, [waiting] if asks else [])).current
+    assert reason_of(cpu, a_snapshot(room=room_of(FULL_NODE, {}, demand=known))) is None
+    found = held(cpu, a_snapshot(room=room_of(FULL_NODE, {a_pod_of("5"): 1}, demand=known)))
+    assert (found and found.reason) is reason
+    if found is not None:
+        assert (f"kube-scheduler says: {SAYS}" in found.detail, "preemption" in found.detail) == (asks, False)
+
+
+@pytest.mark.parametrize(("setting", "of_queue"), [(0, None), (1000, 0)])
+def test_row_says_that_no_pod_may_ask(setting: int, of_queue: int | None) -> None:
+    queues = {"default": a_queue(max_pending=of_queue)}
+    told = held("5", a_snapshot(room=room_of(FULL_NODE, {}), max_pending=setting, queues=queues))
+    assert told is not None
+    assert told.reason is HoldReason.NO_ROOM_NOW
+    assert "no Pod asks for a node: MAX_PENDING" in told.detail
+    assert "no node is large enough for cpu 5" in told.detail
 
 
 def test_room_is_not_judged_without_a_view_of_it() -> None:

@@ -263,6 +263,6 @@ async def test_rows_that_all_ask_for_other_amounts_cost_a_bounded_number_of_sear
     room = room_of(view_of([a_node()]), {})
     found = await scan(table, KindJudge(offers), a_snapshot(max_pending=0, room=room))
     assert found.ids == [900]
-    assert found.held["default", HoldReason.NEVER_FITS] == MOST_ROOMLESS
+    assert found.held["default", HoldReason.NO_ROOM_NOW] == MOST_ROOMLESS
     assert found.held["default", HoldReason.IN_LINE] >= 200 - MOST_ROOMLESS - 1
     assert len(room.witness) <= MOST_ROOMLESS + 1

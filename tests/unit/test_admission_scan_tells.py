@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from dispatcher.admission.demand import Demand, DemandRecord
 from dispatcher.admission.room import room_of
 from dispatcher.admission.snapshot import plan_load
 from dispatcher.model.launches import Offer
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.rig.builders import a_queue, a_snapshot, an_indexed_row
+from tests.rig.builders import NOW, a_queue, a_snapshot, an_indexed_row
 from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
 from tests.unit.scanning import BAD, WANTED, KindJudge, Table, rows, scan
 
@@ -30,6 +31,16 @@ async def test_scan_tells_the_first_hold_in_the_order_of_the_gates(changes: dict
     found = await scan(table, KindJudge(offers), snapshot)
     assert found.held == {("default", reason): 2}
     assert [(row.id, hold.reason) for row, hold in found.told] == [(1, reason), (2, reason)]
+
+
+async def test_scan_tells_before_any_cap_that_a_row_never_fits() -> None:
+    offers = {b"huge": Offer("app:1", "huge", "default", needs("9"))}
+    known = Demand(asked={"huge": DemandRecord(NOW, NOW, NOW)}, resting=frozenset({"huge"}))
+    room = room_of(view_of([a_node()]), {}, demand=known)
+    full = {"load": plan_load([("default", "team_a")]), "room": room}
+    snapshot = a_snapshot(a_queue(max_jobs_per_submitter=1), **full)
+    found = await scan(Table([an_indexed_row(1, kind=b"huge")]), KindJudge(offers), snapshot)
+    assert [hold.reason for _, hold in found.told] == [HoldReason.NEVER_FITS]
 
 
 async def test_scan_tells_the_holds_of_the_first_rows_of_each_queue_and_submitter() -> None:

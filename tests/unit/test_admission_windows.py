@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.admission.demand import FELL_BACK, Demand, Demands
+from dispatcher.admission.demand import FELL_BACK, Demand, DemandRecord, Demands
 from dispatcher.admission.gates import without_room
 from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_view import RoomView
@@ -203,7 +203,8 @@ def demand(windows: Mapping[str, int], probes: int, at: datetime = NOW) -> Deman
 @pytest.mark.parametrize(("size", "waiting", "may_wait"), [(1, 1, False), (4, 3, True), (4, 4, False)])
 def test_window_says_how_many_pods_ask_whatever_the_mode(size: int, waiting: int, may_wait: bool) -> None:
     pod = unplaced(DEVICE)
-    room = room_of(BLIND, {pod: waiting}, demand=Demand("one", contradicted=Contradictions({pod.shape: size})))
+    one = Demand("one", asked={pod.shape: DemandRecord(NOW, NOW, NOW)}, contradicted=Contradictions({pod.shape: size}))
+    room = room_of(BLIND, {pod: waiting}, demand=one)
     hold = without_room(1, pod, a_snapshot(room=room, max_pending=1000))
     assert (hold is None) is may_wait
     if hold is not None:

@@ -6,10 +6,10 @@ import pytest
 
 from dispatcher.jobs.manifest import NOT_PLACED, plan_needs
 from dispatcher.jobs.row_check import check_amount, check_image, judge_kind, plan_shape
-from dispatcher.jobs.templates import Template
+from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model.launches import Offer
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.rig.builders import IMAGE, a_kind, a_template
+from tests.rig.builders import IMAGE, a_kind, a_manifest, a_template
 
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
 
@@ -170,6 +170,13 @@ def test_pods_that_need_the_same_have_one_shape() -> None:
 )
 def test_shape_depends_on_the_placement_fields_of_the_pod(parts: dict[str, Any]) -> None:
     assert plan_shape(a_template(**parts), {}) != plan_shape(a_template(), {})
+
+
+@pytest.mark.parametrize("said", [{"labels": {"app": "db"}}, {"annotations": {"sidecar.istio.io/inject": "true"}}])
+def test_shape_depends_on_what_others_may_go_by(said: dict[str, Any]) -> None:
+    manifest = a_manifest()
+    manifest["spec"]["template"]["metadata"] = said
+    assert plan_shape(judge_template("default", manifest), {}) != plan_shape(a_template(), {})
 
 
 @pytest.mark.parametrize("spec", [{"cpu": "1"}, {"memory": "1Gi"}, {"private_machine": "a"}, {"special_machine": "a"}])

@@ -106,6 +106,8 @@ def plan_cancel(row: TaskWithJobs) -> Closing | None:
 def plan_parked(row: TaskWithJobs, hold: Hold, patience: timedelta) -> Closing | None:
     """The call for a row that is held until a person, the row or its template changes."""
     task, job = row.task, row.job
+    if hold.reason is HoldReason.DISRUPTED_TOO_OFTEN and not has_waited(row, patience):
+        return None  # an operator may end what ends its Pods, and after a day a disruption counts no more
     if task.status is Status.PROCESSING and not (job and is_held_by(task, job) and can_be_ended(hold)):
         return plan_return(row, hold)
     if hold.reason is HoldReason.EXITED_WITHOUT_REPORT and job is not None and job.report == "exit-code":

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dispatcher.kube import wire
-from dispatcher.kube.wire import Condition, Container, ContainerState, ContainerStatus, PodSpec, WirePod
+from dispatcher.kube.wire import Condition, Container, ContainerState, ContainerStatus, PodSpec, PodStatus, WirePod
 from dispatcher.model.cluster import FORGOTTEN, LONG_AGO, PodEnd
 from dispatcher.model.needs import PodNeeds, Requirement, SelectorTerm, Toleration
 from dispatcher.model.resources import LARGEST, Amounts, Written, asked_by, is_quantity, milli_of, without
@@ -227,7 +227,15 @@ def was_told(wire: WirePod, ended: ContainerState) -> bool:
     if status.reason and status.reason != EVICTED:  # kubelet ended it
         told.append(LONG_AGO)
     ended_at = since_long_ago(ended.finished_at)
-    return bool(told) and (ended_at is None or ended_at >= min(told))
+    return bool(told) and (ended_at is None or ended_at + lag_of_node(status) >= min(told))
+
+
+def lag_of_node(status: PodStatus) -> timedelta:
+    """How far the node's clock is behind that of the API server, at least: a node takes a Pod after its binding."""
+    bound = next((one.last_transition_time for one in status.conditions if one.type == "PodScheduled"), None)
+    if bound is None or status.start_time is None:
+        return timedelta(0)
+    return max(bound - status.start_time, timedelta(0))
 
 
 def since_long_ago(time: datetime | None) -> datetime | None:

@@ -208,9 +208,12 @@ class ContainerStatus(Wire, frozen=True):
 
 
 class PodStatus(Wire, frozen=True):
+    """`start_time`: when the node took the Pod, by the node's clock."""
+
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
+    start_time: datetime | None = None
     conditions: list[Condition] = []
     nominated_node_name: str = ""
     container_statuses: list[ContainerStatus] | None = None

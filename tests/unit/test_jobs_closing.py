@@ -131,6 +131,12 @@ TABLE: list[tuple[str, Task, tuple[Job, ...], Closing | None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("ended", "closing"), [(3599, None), (3600, returns(1, 21))])
+def test_run_that_was_disrupted_too_often_is_left_to_an_operator_first(ended: int, closing: Closing | None) -> None:
+    job = a_disrupted_job(1, 21, disrupted=20, ended_at=ago(ended))
+    assert fence(plan(a_silent_task(21), job)) == closing
+
+
 @pytest.mark.parametrize(("task", "jobs", "closing"), [line[1:] for line in TABLE], ids=[line[0] for line in TABLE])
 def test_row_and_its_jobs_lead_to_one_call(task: Task, jobs: tuple[Job, ...], closing: Closing | None) -> None:
     assert fence(plan(task, *jobs)) == closing

@@ -114,6 +114,8 @@ def test_a_pending_pod_says_what_it_waits_for(status: dict[str, Any], message: s
 
 
 CONDITION = {"type": "DisruptionTarget", "status": "True"}
+BOUND = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-07-01T11:55:00Z"}
+GONE = {"deletionTimestamp": "2026-07-01T12:04:00Z"}
 
 
 @pytest.mark.parametrize(
@@ -127,9 +129,13 @@ CONDITION = {"type": "DisruptionTarget", "status": "True"}
         ({}, {"conditions": [CONDITION | {"lastTransitionTime": "2026-07-01T11:59:59Z"}]}, True),
         ({}, {"conditions": [CONDITION | {"lastTransitionTime": "2026-07-01T12:00:01Z"}]}, False),
         ({}, {"conditions": [CONDITION]}, True),
+        (GONE, {"startTime": "2026-07-01T11:50:00Z", "conditions": [BOUND]}, True),
+        (GONE, {"startTime": "2026-07-01T11:54:00Z", "conditions": [BOUND]}, False),
+        (GONE, {"startTime": "2026-07-01T12:00:00Z", "conditions": [BOUND]}, False),
     ],
     ids=["never", "deleted at its end", "deleted after its end", "without grace, after its end", "kubelet", "disrupted",
-         "disrupted after its end", "disrupted at an unknown time"],
+         "disrupted after its end", "disrupted at an unknown time",
+         "by a clock that is 5 min behind", "by a clock that is 1 min behind", "by a clock that is ahead"],
 )  # fmt: skip
 def test_container_was_told_to_stop_if_that_came_before_its_end(
     metadata: dict[str, Any], status: dict[str, Any], told: bool

@@ -212,8 +212,9 @@ class Planning:
         self._ends.extend(candidate.jobs.ends)
         if candidate.jobs.verdict is None:
             return
-        room = self.snapshot.room
-        if room is None or candidate.is_repeat or room.has_room_for(candidate.pod):
+        room, pod = self.snapshot.room, candidate.pod
+        would_run = pod.shape not in self.snapshot.stuck_shapes if room is None else room.has_room_for(pod)
+        if candidate.is_repeat or would_run:
             self._judge(candidate)
         else:
             self._later.append(candidate)
@@ -295,14 +296,14 @@ def plan_yields(
     """
     room, ends, left = snapshot.room, list[End](), newest_first(probes)
     for pod, cap in capped:
-        if room is None or not left or len(ends) == MOST_YIELDS:
+        if not left or len(ends) == MOST_YIELDS:
             break
-        if not room.has_room_for(pod):
+        if pod.shape in snapshot.stuck_shapes or (room is not None and not room.has_room_for(pod)):
             continue
         found = next((one for one in left if makes_place(one, pod, cap)), None)
         if found is not None:
             left.remove(found)
-            room = room.with_launches(pod)
+            room = room and room.with_launches(pod)
             ends += [] if found.job.is_unplaced else [mark(found, YIELDS)]
     return ends
 

@@ -41,6 +41,7 @@ MOST_NODES: Final = 200
 LATE: Final = timedelta(minutes=15)
 """A node that comes so long after the Pod came for somebody else (the default of `max-node-provision-time`)."""
 SEEN: Final = timedelta(minutes=1)
+LATELY: Final = 2 * SEEN
 FORGOTTEN: Final = timedelta(hours=2)
 """So long after its last Pod, nothing is known of a shape. The longest pause is shorter."""
 FIRST_PAUSE_SECONDS: Final = 120
@@ -107,6 +108,10 @@ class Demand(Struct, frozen=True):
     def most(self, shape: str, most: int) -> int:
         """How many Pods of the shape may ask. `most`: MAX_PENDING."""
         return most if self.has_grown(shape) else min(self.contradicted.sizes.get(shape, 1), most)
+
+    def waited_lately(self, now: datetime) -> frozenset[str]:
+        """The shapes of which a Pod waits, or has waited a moment ago. One that is taken back waits for none."""
+        return frozenset(shape for shape, one in self.asked.items() if now - one.seen_at <= LATELY)
 
     def unanswered_since(self) -> datetime | None:
         """Since when the shape asks that has asked longest without an answer; None: there is none."""

@@ -50,6 +50,7 @@ from dispatcher.admission.snapshot import (
     plan_pending,
     plan_quotas,
     plan_shares,
+    plan_stuck,
 )
 from dispatcher.admission.windows import Windows
 from dispatcher.model.cluster import Quota, ScaleAnswer
@@ -279,6 +280,8 @@ class Dispatch(Generic[P]):
             has_room = self._empty_room(room).has_room
             contradicted = self._windows.look(view.pods, view.made, room, has_room, view.now)
             self.demands.update(probes, room.young_nodes(), self._ports.answers(), view.now, contradicted)
+        elif not view.stale:
+            self.demands.update(probes, (), self._ports.answers(), view.now)
         snapshot = self._snapshot(view, room, rows, (picture, in_flight))
         without_job = set(rows.frame.held) - known - resting.keys()
         # Parked rows stay in this number from cycle to cycle, and must not hide other rows.
@@ -286,7 +289,7 @@ class Dispatch(Generic[P]):
         tasks = await rows.tasks(sorted(known | without_job))
         snapshot = snapshot.with_groups(*picture.launch_groups(tasks))
         at = {id_: row.attempt for rows_ in (resting, tasks) for id_, row in rows_.items()}
-        found = await self._scan.run(rows, picture, snapshot.without_demand(), at)
+        found = await self._scan.run(rows, picture, snapshot, at)
         waiting, requests = await rows.waiting(found.ids)
         tasks |= waiting
         candidates = readable(await self._candidates(rows, picture, tasks), requests)
@@ -321,8 +324,9 @@ class Dispatch(Generic[P]):
         ends = [
             *plan_taken_back(probes, snapshot, self._paused_since),
             *plan_yields([one for one in held if one[1] in CAPS], probes, plan.after),
-            *(mark(probe, cause) for probe, cause in self.demands.given_back(probes, wanting)),
         ]
+        if snapshot.room is not None:
+            ends += (mark(probe, cause) for probe, cause in self.demands.given_back(probes, wanting))
         return list({end.name: end for end in ends}.values())
 
     def _plan_claims(
@@ -364,6 +368,8 @@ class Dispatch(Generic[P]):
             quotas=plan_quotas(quotas, picture.to_come() if quotas else ToCome()),
             room=left,
             first=self._patience.look(in_flight.unplaced, view.made, view.now) if left is not None else None,
+            stuck=plan_stuck(picture.probes()) if room is None else {},
+            stuck_shapes=self.demands.current.waited_lately(view.now) if room is None else frozenset(),
         )
 
     def _empty_room(self, view: RoomView) -> Room:

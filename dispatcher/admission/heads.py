@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from dispatcher.admission.gates import (
     group_failing,
+    holds_of_queue,
     over_quota,
     over_submitter_cap,
     too_many_held,
@@ -93,6 +94,7 @@ class Head(Struct, frozen=True):
     held: number of the other rows by reason.
     told: the first of them, each with its hold.
     roomless: the first row that waits for room, and for which a node is large enough; None: there is none.
+    only_wait: rows that may be launched after all others, because their Pods would only wait.
     """
 
     read_count: int = 0
@@ -100,14 +102,16 @@ class Head(Struct, frozen=True):
     held: Mapping[HoldReason, int] = {}
     told: Sequence[HeldRow] = ()
     roomless: IndexedRow | None = None
+    only_wait: Sequence[IndexedRow] = ()
 
 
 class Judge:
-    """Judges the rows of one cycle."""
+    """Judges the rows of one cycle. `snapshot`: without the Pods that give their places to rows that could run."""
 
-    def __init__(self, offers: CycleOffers, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> None:
+    def __init__(self, offers: CycleOffers, whole: ClusterSnapshot, known: Mapping[int, int]) -> None:
         """`known`: attempts of rows that are judged in any case, or need not be judged."""
-        self.snapshot = snapshot
+        self.snapshot = snapshot = whole.without_demand()
+        self._whole = whole
         self._offers = offers
         self._known = known
         self.told_of_a_queue = max(LEAST_TOLD, TOLD_ROWS // max(1, len(snapshot.queues)))
@@ -130,12 +134,13 @@ class Judge:
         told: list[HeldRow] = []
         chosen: Counter[QueueSubmitter] = Counter()
         roomless: IndexedRow | None = None
+        only_wait: list[IndexedRow] = []
         for row in rows:
             if self._known.get(row.id) == row.attempt:
                 continue
             hold = self._hold(row, chosen[queue_submitter(row)])
             if hold is None:
-                launchable.append(row)
+                (only_wait if self.pod_of(row).shape in self.snapshot.stuck_shapes else launchable).append(row)
                 chosen[queue_submitter(row)] += 1
                 continue
             held[hold.reason] += 1
@@ -143,7 +148,7 @@ class Judge:
                 told.append((row, hold))
             if roomless is None and hold.reason is HoldReason.NO_ROOM_NOW and self._could_fit(row):
                 roomless = row
-        return Head(len(rows), launchable, held, told, roomless)
+        return Head(len(rows), launchable, held, told, roomless, only_wait)
 
     def pod_of(self, row: IndexedRow) -> PodKind:
         """The Pod that a launch of the row would have."""
@@ -172,8 +177,11 @@ class Judge:
         room = self._without_room(row, offer)
         if room is not None and room.reason is HoldReason.NEVER_FITS:
             return room
-        cap = over_submitter_cap(*queue_submitter(row), self.snapshot, chosen)
-        return cap or shared_hold(row, offer, self.snapshot) or room
+        would_only_wait = offer.shape in self.snapshot.stuck_shapes  # no place in a cap is given back for it
+        snapshot = self._whole if would_only_wait else self.snapshot
+        cap = over_submitter_cap(*queue_submitter(row), snapshot, chosen)
+        of_queue = next(holds_of_queue(row.queue, snapshot), None) if would_only_wait else None
+        return cap or of_queue or shared_hold(row, offer, snapshot) or room
 
     def _without_room(self, row: IndexedRow, offer: Offer) -> Hold | None:
         """The hold of a row that no node has room for.

@@ -300,7 +300,9 @@ def merged(queue: str, read: Mapping[QueueSubmitter, Head], first: Mapping[Queue
     is_hidden = any(held_count(head) >= first[key] for key, head in own.items())
     told = [one for head in own.values() for one in head.told[: max(1, TOLD_OF_A_QUEUE // len(own))]]
     roomless = min((head.roomless for head in own.values() if head.roomless is not None), key=sort_key, default=None)
-    return Head(sum(head.read_count for head in own.values()), launchable, held, told, roomless), is_hidden
+    only_wait = sorted((row for head in own.values() for row in head.only_wait), key=sort_key)
+    read_count = sum(head.read_count for head in own.values())
+    return Head(read_count, launchable, held, told, roomless, only_wait), is_hidden
 
 
 def held_count(head: Head) -> int:
@@ -348,6 +350,7 @@ class Scan:
     ) -> ScanResult:
         """`known`: attempts of the rows that are judged in any case, or need not be judged."""
         judge = Judge(offers, snapshot, known)
+        snapshot = judge.snapshot
         queues = open_queues(snapshot)
         apart = {queue for queue in queues if queue in self._hidden or snapshot.queue(queue).fair_submitters}
         window = first_window(len(queues))
@@ -358,9 +361,10 @@ class Scan:
         heads |= {queue: head for queue, (head, _) in by_submitter.items()}
         held = {(queue, reason): n for queue, head in heads.items() for reason, n in head.held.items()}
         fitting = {queue: self._fitting(queue, head.launchable, judge) for queue, head in heads.items()}
+        later = {queue: self._fitting(queue, head.only_wait, judge) for queue, head in heads.items() if head.only_wait}
         roomless = {row.id: judge.pod_of(row) for head in heads.values() if (row := head.roomless) is not None}
         told = tuple(one for head in heads.values() for one in head.told[: judge.told_of_a_queue])
-        ids = self._choose(fitting, judge)
+        ids = list(dict.fromkeys((*self._choose(fitting, judge), *self._choose(later, judge))))[: 2 * self._wanted]
         in_order = {queue: head for queue, head in heads.items() if queue not in by_submitter}
         whole = {queue for queue, head in in_order.items() if head.read_count < window and is_chosen(head, set(ids))}
         return ScanResult(
@@ -394,7 +398,7 @@ class Scan:
 
 def is_chosen(head: Head, ids: Set[int]) -> bool:
     """Whether all rows that may be launched are among those to read."""
-    return all(row.id in ids for row in head.launchable)
+    return all(row.id in ids for row in (*head.launchable, *head.only_wait))
 
 
 def open_queues(snapshot: ClusterSnapshot) -> list[str]:

@@ -24,7 +24,7 @@ from dispatcher.admission.demand import FirstPods
 from dispatcher.admission.room import Room
 from dispatcher.model.cluster import Quota, Quotas
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import InFlight, PodKind, ToCome
+from dispatcher.model.launches import InFlight, PodKind, Probe, ToCome
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.resources import NOTHING, Amounts, added
 from dispatcher.model.snapshot import ClusterView
@@ -185,6 +185,8 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     room: room for Pods; None: it is not judged.
     shares: what queues and submitters have in flight.
     first: what is known of the Pods of each shape; None: it is not judged.
+    stuck: where room is not judged, the Pods that kube-scheduler finds no node for. They give way like demand.
+    stuck_shapes: their shapes, and those that waited lately. A further Pod would only wait.
     """
 
     now: datetime
@@ -206,15 +208,16 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     room: Room | None = None
     shares: Shares = Shares()
     first: FirstPods | None = None
+    stuck: Mapping[PodKind, int] = {}
+    stuck_shapes: frozenset[str] = frozenset()
 
     def queue(self, name: str) -> Queue:
         return self.queues.get(name, NO_QUEUE)
 
     def without_demand(self) -> "ClusterSnapshot":
         """The snapshot for the scan: demand hides no row that could run. Its place is given back when one is found."""
-        if self.room is None or not self.room.waiting.every:
-            return self
-        return msgspec.structs.replace(self, load=self.load.without(self.room.waiting.every))
+        waiting = self.stuck if self.room is None else self.room.waiting.every
+        return msgspec.structs.replace(self, load=self.load.without(waiting)) if waiting else self
 
     def with_groups(self, failing: frozenset[LaunchGroup], busy: frozenset[LaunchGroup]) -> "ClusterSnapshot":
         """The snapshot with these failing and busy launch groups."""
@@ -250,6 +253,12 @@ def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -
     grace = timedelta(seconds=grace_seconds)
     stuck = Counter(p.shape for p in waiting if p.unschedulable_since and view.now - p.unschedulable_since >= grace)
     return Pending(len(waiting) + in_flight.podless + in_flight.unseen, stuck)
+
+
+def plan_stuck(probes: Iterable[Probe]) -> Mapping[PodKind, int]:
+    """The Pods that wait, by kind."""
+    kinds = (PodKind(one.job.queue, one.job.submitted_by, one.job.shape, one.needs) for one in probes)
+    return Counter(kinds)
 
 
 def plan_quotas(every: tuple[Quota, ...], to_come: ToCome) -> Quotas:

@@ -65,6 +65,19 @@ async def test_shape_that_fits_nowhere_is_held_and_other_shapes_run(place: Place
 
 @pytest.mark.slow
 @pytest.mark.fault(41)
+async def test_pods_that_only_wait_give_way_if_room_is_not_judged(place: Place) -> None:
+    """A team whose rows fit nowhere has all places of MAX_JOBS. The rows of another team run."""
+    place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
+    async with place.playing(), Dispatcher(place, MAX_JOBS=3, CHECK_ROOM="false") as dispatcher:
+        await insert(place, 10, template="open", spec=HUGE, priority=1)
+        await wait_for(lambda: are_stuck(place, 3), "three Pods that fit nowhere", 20, check=dispatcher.check)
+        small = [await place.database.insert_task(template="open", spec={"cpu": "20m"}, priority=900) for _ in "abcde"]
+        for task_id in small:
+            await reaches(place, dispatcher, task_id, "succeeded", 60)  # the Pod collector looks each 20 s
+
+
+@pytest.mark.slow
+@pytest.mark.fault(41)
 async def test_shape_with_stuck_pods_is_held_if_room_is_not_judged(place: Place) -> None:
     place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
     settings = {"MAX_PENDING": 1, "PENDING_GRACE_SECONDS": 0.5, "CHECK_ROOM": "false"}

@@ -48,6 +48,12 @@ def test_cap_admits_the_first_rows_of_the_order() -> None:
     assert done.holds[4].detail == "2 of 2"
 
 
+def test_without_a_look_at_room_rows_whose_pods_would_only_wait_come_last() -> None:
+    huge = Candidate(a_task(id=1, priority=0), Offer("app:1", "huge", "default"), JobsVerdict(FIRST_LAUNCH))
+    done = plan(huge, a_candidate(2), snapshot=a_snapshot(max_jobs=1, stuck_shapes=frozenset({"huge"})))
+    assert (launched(done), reasons(done)) == ([2], {1: "JobCap"})
+
+
 def test_caps_count_the_rows_admitted_before() -> None:
     queues = (a_queue(max_jobs=2, max_jobs_per_submitter=1), a_queue("other"))
     done = plan(

@@ -22,7 +22,7 @@ from dispatcher.admission.demand import (
 )
 from dispatcher.admission.gates import Candidate, judge, wants_place, without_room
 from dispatcher.admission.room import room_of
-from dispatcher.admission.snapshot import ClusterSnapshot
+from dispatcher.admission.snapshot import ClusterSnapshot, plan_stuck
 from dispatcher.model.cluster import Node, ScaleAnswer
 from dispatcher.model.launches import JobsVerdict, Offer, PodKind, Probe
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -207,6 +207,18 @@ def test_rule_stays_the_same_object_while_nothing_changes() -> None:
     for seconds in (10.5, 11, 12, 40):
         found.update([a_probe()], [], {}, after(seconds))
     assert found.current is before
+
+
+def test_shape_whose_pod_was_taken_back_has_waited_lately() -> None:
+    found = demands((0, [a_probe()]), (60, [a_probe()]), (70, []))
+    assert found.current.waited_lately(after(120)) == {"small"}
+    assert found.current.waited_lately(after(200)) == frozenset()
+
+
+def test_pods_that_wait_are_counted_by_kind() -> None:
+    probes = [a_probe(), a_probe(number=2), a_probe("large", 3, submitter="team_b")]
+    counts = {(pod.submitted_by, pod.shape): count for pod, count in plan_stuck(probes).items()}
+    assert counts == {("team_a", "small"): 2, ("team_b", "large"): 1}
 
 
 def test_shape_is_forgotten_long_after_its_last_pod() -> None:

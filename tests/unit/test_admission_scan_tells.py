@@ -12,7 +12,7 @@ from dispatcher.model.launches import Offer
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.rig.builders import NOW, a_queue, a_snapshot, an_indexed_row
 from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
-from tests.unit.scanning import BAD, WANTED, KindJudge, Table, rows, scan
+from tests.unit.scanning import BAD, WANTED, KindJudge, Looking, Table, rows, scan
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,23 @@ async def test_scan_tells_before_any_cap_that_a_row_never_fits() -> None:
     snapshot = a_snapshot(a_queue(max_jobs_per_submitter=1), **full)
     found = await scan(Table([an_indexed_row(1, kind=b"huge")]), KindJudge(offers), snapshot)
     assert [hold.reason for _, hold in found.told] == [HoldReason.NEVER_FITS]
+
+
+@pytest.mark.parametrize(("max_jobs", "others"), [(5, []), (6, [1])], ids=["no place is left", "one place is left"])
+async def test_scan_without_a_look_at_room_puts_rows_that_would_only_wait_last(
+    max_jobs: int, others: list[int]
+) -> None:
+    """Five Pods of a shape wait for a node. Their places are given back for a row of another shape alone."""
+    offers = {b"huge": Offer("app:1", "huge", "default"), b"small": Offer("app:1", "small", "default")}
+    rows_ = [an_indexed_row(number, kind=b"huge") for number in range(1, 300)]
+    rows_.append(an_indexed_row(900, kind=b"small", submitted_by="team_b"))
+    load, five = plan_load([("default", "team_a")] * 5), {unplaced(needs("9"), "huge", "default"): 5}
+    stuck = {"stuck": five, "stuck_shapes": frozenset({"huge"})}
+    looking, table = Looking(KindJudge(offers), WANTED), Table(rows_)
+    await looking.run(table, snapshot := a_snapshot(load=load, max_jobs=max_jobs, **stuck), {})
+    found = await looking.run(table, snapshot, {})
+    assert found.ids[: 1 + len(others)] == [900, *others]
+    assert bool(others) is (found.ids != [900])
 
 
 async def test_scan_tells_the_holds_of_the_first_rows_of_each_queue_and_submitter() -> None:

@@ -85,7 +85,8 @@ ONE_CORE = unplaced(needs("1"), "small", "default", "team_a")
 
 def yields(probes: list[Probe], *capped: tuple[PodKind, HoldReason], room: Room | None = FREE) -> list[str]:
     """Names of the Jobs that are marked for these rows."""
-    return [end.name for end in plan_yields(capped, probes, a_snapshot(room=room))]
+    shapes = frozenset(probe.job.shape for probe in probes) if room is None else frozenset()
+    return [end.name for end in plan_yields(capped, probes, a_snapshot(room=room, stuck_shapes=shapes))]
 
 
 @pytest.mark.parametrize(
@@ -108,12 +109,18 @@ def test_only_so_many_places_are_given_as_rows_could_run() -> None:
     probes, row = [a_probe(number) for number in range(1, 9)], (ONE_CORE, HoldReason.JOB_CAP)
     assert len(yields(probes, *[row] * 5)) == 2, "the node has two cores"
     assert yields(probes, (unplaced(needs("3"), "large", "default"), HoldReason.JOB_CAP)) == []
-    assert yields(probes, row, room=None) == []
     assert yields([], row) == []
     assert yields(probes, (unplaced(needs("1"), "small", "other"), HoldReason.QUEUE_CAP)) == [], "of another queue"
     large = room_of(view_of([a_node(cpu="100", memory="100Gi", pods="100")]), {})
     many = [a_probe(number) for number in range(1, 40)]
     assert len(yields(many, *[row] * 30, room=large)) == MOST_YIELDS
+
+
+def test_without_a_look_at_room_rows_of_a_shape_that_waits_get_no_place() -> None:
+    """Nodes cannot be read. Where no Pod of the row's shape waits, the row could run."""
+    probes = [a_probe(number, shape="huge", created_at=ago(number)) for number in (1, 2)]
+    huge = unplaced(needs("1"), "huge", "default", "team_b")
+    assert yields(probes, (huge, HoldReason.JOB_CAP), (ONE_CORE, HoldReason.JOB_CAP), room=None) == ["job-1"]
 
 
 def test_pod_that_is_taken_back_already_makes_place_too() -> None:

@@ -19,7 +19,7 @@ which it had no node. The Job fails and stays, so its launch number is not used 
 """
 
 import heapq
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Generic, Protocol, TypeVar
@@ -292,9 +292,15 @@ def plan_yields(
 ) -> list[End]:
     """The marks of waiting Pods whose places in a cap rows need that could run now, the newest Pods first.
 
+    Without a look at room a row of any new shape could run. So whoever has most Pods that wait gives first: rows of
+    many shapes take no places of others for ever.
+
     capped: the rows that a cap holds, with the cap. A Pod that is marked already makes place for one of them.
     """
     room, ends, left = snapshot.room, list[End](), newest_first(probes)
+    if room is None:
+        waiting = Counter(one.job.submitted_by for one in left)
+        left.sort(key=lambda one: -waiting[one.job.submitted_by])
     for pod, cap in capped:
         if not left or len(ends) == MOST_YIELDS:
             break

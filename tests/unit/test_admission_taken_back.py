@@ -123,6 +123,13 @@ def test_without_a_look_at_room_rows_of_a_shape_that_waits_get_no_place() -> Non
     assert yields(probes, (huge, HoldReason.JOB_CAP), (ONE_CORE, HoldReason.JOB_CAP), room=None) == ["job-1"]
 
 
+def test_without_a_look_at_room_whoever_has_most_pods_that_wait_gives_first() -> None:
+    """Rows of a hostile team, each of another shape, take the places of its own Pods."""
+    probes = [a_probe(number, shape=f"shape-{number}", submitted_by="hostile") for number in range(2, 5)]
+    probes.append(a_probe(1, shape="huge", created_at=later(9)))
+    assert yields(probes, (unplaced(needs("1"), "new"), HoldReason.JOB_CAP), room=None) == ["job-4"]
+
+
 def test_pod_that_is_taken_back_already_makes_place_too() -> None:
     row = (ONE_CORE, HoldReason.JOB_CAP)
     probes = [a_probe(1, created_at=ago(9)), a_probe(2, is_unplaced=True)]

@@ -86,6 +86,7 @@ TESTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "deploy": ("contract", "integration/test_logins.py", "integration/test_alert_rules.py"),
     "docs": (
         "integration/test_page*",
+        "integration/test_orms.py",
         "integration/test_tutorial.py",
         "integration/test_submitter_page.py",
         "integration/test_author_examples.py",

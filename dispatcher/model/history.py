@@ -36,10 +36,15 @@ class RecordedLaunch(Struct, frozen=True):
     error: str | None
 
 
-class ListedTask(Struct, frozen=True):
-    """A row in a list of rows. `error`: its first 300 characters. `progress`, `note`: as its newest container says."""
+class ListedRow(Struct, frozen=True):
+    """A row of a page.
 
-    id: int
+    error: why it failed, or what its last run reported; the first 300 characters.
+    progress, note: how much is done, from 0 to 1, and what it does, as its newest container says.
+    reason, message: why it waits; None: it does not wait.
+    """
+
+    task: int
     queue: str
     status: str
     attempt: int
@@ -54,6 +59,8 @@ class ListedTask(Struct, frozen=True):
     batch: str | None = None
     progress: float | None = None
     note: str | None = None
+    reason: HoldReason | None = None
+    message: str | None = None
 
 
 class RowMatches(Struct, frozen=True):
@@ -167,16 +174,21 @@ class DeclaredQueue(Struct, frozen=True):
     note: str | None
 
 
-class EndedRow(Struct, frozen=True):
-    """A row that is over. `started_at`, `node`: of its last launch that started; None: its last attempt never did."""
+class EndedTask(Struct, frozen=True):
+    """A row that is over.
 
-    id: int
-    status: str
+    outcome: its status.
+    run_seconds: from the start of its last run to its end; None: its last attempt never started.
+    node: where it ran last.
+    """
+
+    task: int
+    outcome: str
     attempt: int
-    started_at: datetime | None
-    finished_at: datetime
-    node: str | None
     submitted_by: str
+    finished_at: datetime
+    run_seconds: float | None
+    node: str | None
 
 
 class Percentiles(Struct, frozen=True):

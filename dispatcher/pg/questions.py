@@ -23,10 +23,10 @@ from dispatcher.model.history import (
     MOST_MATCHING,
     BatchCount,
     DeclaredQueue,
-    EndedRow,
+    EndedTask,
     FailedTask,
     JobSource,
-    ListedTask,
+    ListedRow,
     Percentiles,
     RecordedLaunch,
     RowFilter,
@@ -97,9 +97,9 @@ class ListReads(Look):
             return await few_ids(self._connection, query("few_of_batch", "pages"), wanted.queue, wanted.batch)
         return await self._few_of_status(wanted)
 
-    async def page(self, ids: Sequence[int]) -> list[ListedTask]:
+    async def page(self, ids: Sequence[int]) -> list[ListedRow]:
         """Rows, the newest first."""
-        return await self.all(query("page", "pages"), lambda row: ListedTask(*row), ids) if ids else []
+        return await self.all(query("page", "pages"), lambda row: ListedRow(*row), ids) if ids else []
 
     async def sources(self, ids: Sequence[int]) -> list[JobSource]:
         return await self.all(query("sources", "batches"), lambda row: JobSource(*row), ids) if ids else []
@@ -265,9 +265,9 @@ class Questions(ListReads):
         """Starts of a queue in the last hour, newest first, each with the kind of its row."""
         return await self.all(query("queue_starts", "queues"), tuple, queue, self.now, MOST_STARTS)
 
-    async def queue_ends(self, queue: str, most: int) -> list[EndedRow]:
+    async def queue_ends(self, queue: str, most: int) -> list[EndedTask]:
         """The rows of a queue that ended last, newest first."""
-        return await self.all(query("queue_ends", "queues"), lambda row: EndedRow(*row), queue, most)
+        return await self.all(query("queue_ends", "queues"), lambda row: EndedTask(*row), queue, most)
 
     async def queue_times(self, queue: str, most: int) -> tuple[Percentiles, Percentiles]:
         """How long the rows of a queue waited and ran that ended last."""

@@ -18,7 +18,7 @@ from dispatcher.admission.room import Room
 from dispatcher.admission.scan import first_windows
 from dispatcher.model.caches import CacheHistory, NodeCaches
 from dispatcher.model.errors import DatabaseError, DispatcherError
-from dispatcher.model.history import DeclaredQueue, EndedRow, Percentiles, RowMarks
+from dispatcher.model.history import DeclaredQueue, EndedTask, Percentiles, RowMarks
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import Offer
 from dispatcher.model.needs import PodNeeds
@@ -36,7 +36,6 @@ from dispatcher.views.queue import (
     QueuePage,
     QueueTimes,
     effective_settings,
-    ended_task,
     in_order,
     next_places,
     next_rows,
@@ -122,7 +121,7 @@ class QueueRows(ViewRows, Protocol):
 
     async def queue_settings(self, queue: str) -> Mapping[str, DeclaredQueue]: ...
     async def queue_starts(self, queue: str) -> Sequence[tuple[datetime, bytes | None]]: ...
-    async def queue_ends(self, queue: str, most: int) -> Sequence[EndedRow]: ...
+    async def queue_ends(self, queue: str, most: int) -> Sequence[EndedTask]: ...
     async def queue_times(self, queue: str, most: int) -> tuple[Percentiles, Percentiles]: ...
 
 
@@ -163,7 +162,7 @@ class AskingQueues:
         settings = effective_settings(declared[name], declared[DEFAULTS], cycle.snapshot.max_pending, cycle.at)
         return QueuePage(
             **structs.asdict(counted(name, status, len(line), cycle)), as_of=cycle.at, counted_at=status.counted_at,
-            settings=settings, next=next_, ended=[ended_task(row) for row in ends],
+            settings=settings, next=next_, ended=ends,
             times=QueueTimes(MEASURED, wait, run), hour=hour, counted_since=since,
         )  # fmt: skip
 

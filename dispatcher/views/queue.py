@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from dispatcher.admission.cycle import between_submitters, first_of
 from dispatcher.admission.heads import pod_of, sort_key
 from dispatcher.admission.last_cycle import LastCycle
-from dispatcher.model.history import DeclaredQueue, EndedRow, Percentiles
+from dispatcher.model.history import DeclaredQueue, EndedTask, Percentiles
 from dispatcher.model.tasks import IndexedRow, LinePosition, Status, Task
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.estimate import Estimate, estimate_by, telling_starts
@@ -170,23 +170,6 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     inherited: Sequence[str]
 
 
-class EndedTask(Struct, frozen=True, kw_only=True):
-    """A row that is over.
-
-    outcome: its status.
-    run_seconds: from the start of its last run to its end; None: its last attempt never started.
-    node: where it ran last.
-    """
-
-    task: int
-    outcome: str
-    attempt: int
-    submitted_by: str
-    finished_at: datetime
-    run_seconds: float | None
-    node: str | None
-
-
 class QueueTimes(Struct, frozen=True):
     """How long the rows waited and ran that ended last, in seconds. `of`: at most so many rows are looked at.
 
@@ -239,14 +222,6 @@ def effective_settings(
     if values["max_pending"] is None:
         values["max_pending"] = max_pending
     return QueueSettings(**values, inherited=sorted(inherited))
-
-
-def ended_task(row: EndedRow) -> EndedTask:
-    seconds = (row.finished_at - row.started_at).total_seconds() if row.started_at else None
-    return EndedTask(
-        task=row.id, outcome=row.status, attempt=row.attempt, submitted_by=row.submitted_by,
-        finished_at=row.finished_at, run_seconds=seconds, node=row.node,
-    )  # fmt: skip
 
 
 def no_queue(name: str, known: Iterable[str]) -> str:

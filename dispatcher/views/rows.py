@@ -10,42 +10,16 @@ from datetime import datetime
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle
-from dispatcher.model.history import MOST_MATCHING, BatchCount, ListedTask, RowFilter, RowMatches
+from dispatcher.model.history import MOST_MATCHING, BatchCount, ListedRow, RowFilter, RowMatches
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.explanation import what_holds
 from dispatcher.views.failures import FailureGroup
 from dispatcher.views.reasons import ReasonInWords, cause_of
 from dispatcher.views.status import reason_of_rest
-
-
-class ListedRow(Struct, frozen=True, kw_only=True):
-    """A row of a page.
-
-    reason, message: why it waits; None: it does not wait.
-    error: why it failed, or what its last run reported; the first 300 characters.
-    progress, note: how much is done, from 0 to 1, and what it does, as its newest container says.
-    """
-
-    task: int
-    queue: str
-    status: str
-    attempt: int
-    priority: int
-    template: str
-    submitted_by: str
-    created_at: datetime
-    run_at: datetime | None
-    started_at: datetime | None
-    finished_at: datetime | None
-    reason: HoldReason | None
-    message: str | None
-    error: str | None
-    batch: str | None = None
-    progress: float | None = None
-    note: str | None = None
 
 
 class RowsPage(Struct, frozen=True):
@@ -72,7 +46,7 @@ class ReadRows(Struct, frozen=True):
     """The rows of a page as they were read. `at`: when. `tasks`: the same rows as the gates judge them."""
 
     at: datetime
-    rows: Sequence[ListedTask]
+    rows: Sequence[ListedRow]
     tasks: Mapping[int, Task]
 
 
@@ -100,9 +74,12 @@ def labels_of(wanted: RowFilter) -> str | None:
 
 def page_of(read: ReadRows, found: RowMatches, wanted: RowFilter, cycle: LastCycle) -> RowsPage:
     """The page. A row that waits for another reason is left out."""
-    causes = [(row, why_waits(read.tasks.get(row.id), cycle)) for row in read.rows]
-    listed_rows = [listed(row, cause) for row, cause in causes
-                   if wanted.reason is None or (cause is not None and cause.reason is wanted.reason)]  # fmt: skip
+    causes = [(row, why_waits(read.tasks.get(row.task), cycle)) for row in read.rows]
+    listed_rows = [
+        replace(row, reason=cause.reason, message=cause.message) if cause else row
+        for row, cause in causes
+        if wanted.reason is None or (cause is not None and cause.reason is wanted.reason)
+    ]
     return RowsPage(
         read.at, cycle.at, listed_rows, next_after(found, wanted.limit),
         min(found.matching, MOST_MATCHING), found.matching > MOST_MATCHING, found.looked_to,
@@ -118,16 +95,6 @@ def why_waits(task: Task | None, cycle: LastCycle) -> ReasonInWords | None:
     """Why the row waits; None: it does not wait."""
     holds = what_holds(task, cycle) if task is not None else None
     return None if holds is None else cause_of(next(iter(holds), Hold(HoldReason.IN_LINE)))
-
-
-def listed(row: ListedTask, cause: ReasonInWords | None) -> ListedRow:
-    return ListedRow(
-        task=row.id, queue=row.queue, status=row.status, attempt=row.attempt, priority=row.priority,
-        template=row.template, submitted_by=row.submitted_by, created_at=row.created_at, run_at=row.run_at,
-        started_at=row.started_at, finished_at=row.finished_at, reason=cause.reason if cause else None,
-        message=cause.message if cause else None, error=row.error, batch=row.batch,
-        progress=row.progress, note=row.note,
-    )  # fmt: skip
 
 
 class BatchStatus(Struct, frozen=True, kw_only=True):

@@ -1,13 +1,13 @@
 -- Pages of rows, in the dashboard and its API. Each index has a query of its own.
 
 -- name: page
--- Rows by id, the newest first. Columns in the order of model.history.ListedTask. $1 bigint[] ids.
+-- Rows by id, the newest first. Columns in the order of model.history.ListedRow. $1 bigint[] ids.
 SELECT id, queue, status, attempt, priority, template, submitted_by, created_at, run_at, started_at, finished_at,
        left(error, 300) AS error, batch, progress, note
 FROM dispatch_private.tasks WHERE id = ANY ($1::bigint[]) ORDER BY id DESC
 
 -- name: newest_waiting
--- Ids of the newest waiting rows, and their number; columns in the order of model.history.Found. The query reads rows without a run_at from the end of each priority of a queue, because their index has no other order of ids. The comparison of pairs and `id + 0` keep the plan from reading the primary key from its end. $1 bigint before which id, $2 text[] queues; NULL: every queue. $3 int most that are counted, $4 int most ids, $5 bool whether the rows are due; NULL: both.
+-- Ids of the newest waiting rows, and their number; columns in the order of model.history.RowMatches. The query reads rows without a run_at from the end of each priority of a queue, because their index has no other order of ids. The comparison of pairs and `id + 0` keep the plan from reading the primary key from its end. $1 bigint before which id, $2 text[] queues; NULL: every queue. $3 int most that are counted, $4 int most ids, $5 bool whether the rows are due; NULL: both.
 WITH RECURSIVE line AS (
     SELECT name AS queue, (SELECT priority FROM dispatch_private.tasks WHERE status = 'waiting' AND run_at IS NULL AND queue = name
                            ORDER BY priority LIMIT 1) AS priority
@@ -33,7 +33,7 @@ WITH RECURSIVE line AS (
 SELECT ARRAY(SELECT id FROM found LIMIT $4) AS ids, (SELECT count(*)::int FROM found) AS matching
 
 -- name: matching
--- Ids of the newest rows that match, and their number. Only the newest rows before $1 are looked at. looked_to: the last row that was looked at; NULL: no row was left out. Columns in the order of model.history.Found. $1 bigint before which id, $2 text queue, $3 text status, $4 text submitter, $5 text batch, $6 jsonb labels, $7 text template; NULL matches every row. $8 int most that match, $9 int ids of a page, $10 int most rows to look at.
+-- Ids of the newest rows that match, and their number. Only the newest rows before $1 are looked at. looked_to: the last row that was looked at; NULL: no row was left out. Columns in the order of model.history.RowMatches. $1 bigint before which id, $2 text queue, $3 text status, $4 text submitter, $5 text batch, $6 jsonb labels, $7 text template; NULL matches every row. $8 int most that match, $9 int ids of a page, $10 int most rows to look at.
 WITH found AS MATERIALIZED (
     SELECT id FROM (SELECT id, queue, status, submitted_by, batch, labels, template FROM dispatch_private.tasks
                     WHERE id < $1 ORDER BY id DESC LIMIT $10) AS looked_at
@@ -56,7 +56,7 @@ WITH found AS MATERIALIZED (
 SELECT ARRAY(SELECT id FROM found LIMIT $9) AS ids, (SELECT count(*)::int FROM found) AS matching, NULL::bigint AS looked_to
 
 -- name: matching_of_submitter
--- As matching, of one submitter ($4), by its index: no other one has the rows in this order. looked_to: the last row that was looked at; NULL: no row was left out. Columns in the order of model.history.Found. $1 bigint before which id, $2 text queue, $3 text status, $4 text submitter, $5 text batch, $6 jsonb labels, $7 text template; NULL matches every row. $8 int most that match, $9 int ids of a page, $10 int most rows to look at.
+-- As matching, of one submitter ($4), by its index: no other one has the rows in this order. looked_to: the last row that was looked at; NULL: no row was left out. Columns in the order of model.history.RowMatches. $1 bigint before which id, $2 text queue, $3 text status, $4 text submitter, $5 text batch, $6 jsonb labels, $7 text template; NULL matches every row. $8 int most that match, $9 int ids of a page, $10 int most rows to look at.
 WITH found AS MATERIALIZED (
     SELECT id FROM (SELECT id, queue, status, submitted_by, batch, labels, template FROM dispatch_private.tasks
                     WHERE (submitted_by, id) < ($4, $1) AND submitted_by >= $4 ORDER BY submitted_by DESC, id DESC LIMIT $10) AS looked_at
@@ -70,7 +70,7 @@ SELECT ARRAY(SELECT id FROM found LIMIT $9) AS ids, matching,
 FROM counted
 
 -- name: matching_of_batch
--- As matching, of one batch (of queue $2 and submitter $4), by its index: no other one has the rows in this order. looked_to: the last row that was looked at; NULL: no row was left out. Columns in the order of model.history.Found. $1 bigint before which id, $2 text queue, $3 text status, $4 text submitter, $5 text batch, $6 jsonb labels, $7 text template; NULL matches every row. $8 int most that match, $9 int ids of a page, $10 int most rows to look at.
+-- As matching, of one batch (of queue $2 and submitter $4), by its index: no other one has the rows in this order. looked_to: the last row that was looked at; NULL: no row was left out. Columns in the order of model.history.RowMatches. $1 bigint before which id, $2 text queue, $3 text status, $4 text submitter, $5 text batch, $6 jsonb labels, $7 text template; NULL matches every row. $8 int most that match, $9 int ids of a page, $10 int most rows to look at.
 WITH found AS MATERIALIZED (
     SELECT id FROM (SELECT id, queue, status, submitted_by, batch, labels, template FROM dispatch_private.tasks
                     WHERE (queue, batch, submitted_by, id) < ($2, $5, $4, $1) AND (queue, batch, submitted_by) >= ($2, $5, $4) AND batch IS NOT NULL ORDER BY queue DESC, batch DESC, submitted_by DESC, id DESC LIMIT $10) AS looked_at

@@ -48,9 +48,10 @@ FROM (SELECT task_id, started_at FROM dispatch_private.task_launches
 LEFT JOIN dispatch_private.tasks AS t ON t.id = l.task_id
 
 -- name: queue_ends
--- The rows of a queue that ended last, newest first; columns in the order of model.history.EndedRow. $1 text queue, $2 int most.
-SELECT id, status, attempt, CASE WHEN launch > 0 THEN started_at END AS started_at, finished_at,
-       CASE WHEN launch > 0 THEN node_name END AS node_name, submitted_by
+-- The rows of a queue that ended last, newest first; columns in the order of model.history.EndedTask. $1 text queue, $2 int most.
+SELECT id, status, attempt, submitted_by, finished_at,
+       CASE WHEN launch > 0 THEN extract(epoch FROM finished_at - started_at)::float8 END AS run_seconds,
+       CASE WHEN launch > 0 THEN node_name END AS node_name
 FROM dispatch_private.tasks WHERE queue = $1 AND finished_at IS NOT NULL AND status IN ('succeeded', 'failed', 'cancelled')
 ORDER BY finished_at DESC LIMIT $2
 

@@ -34,6 +34,16 @@ def test_tests_name_statements_that_are_there() -> None:
     assert sorted(used("tests/", "benchmarks/", "deploy/") - there()) == []
 
 
+def test_purposes_name_classes_that_are_there() -> None:
+    named = {
+        one for path in (ROOT / "sql/queries").glob("*.sql") for one in re.findall(r"model\.\w+\.\w+", path.read_text())
+    }
+    classes = {f"model.{path.stem}.{name}" for path in python_files("dispatcher/model/") for name in
+               re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)}  # fmt: skip
+    assert named
+    assert sorted(named - classes) == []
+
+
 def test_programs_write_the_names_of_statements() -> None:
     found = [
         f"{shown(path)}:{one}"

@@ -7,9 +7,10 @@ import asyncpg
 import pytest
 
 from dispatcher.kube.client import KubeClient
+from dispatcher.model.history import ListedRow
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.reasons import ReasonInWords
-from dispatcher.views.rows import ListedRow, RowsPage
+from dispatcher.views.rows import RowsPage
 from dispatcher.views.status import QueueStatus
 from dispatcher_demo.observe import (
     CycleReport,

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.admission.snapshot import plan_load
-from dispatcher.model.history import MOST_MATCHING, ListedTask, RowFilter, RowMatches
+from dispatcher.model.history import MOST_MATCHING, ListedRow, RowFilter, RowMatches
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -16,8 +16,8 @@ from tests.unit.test_explain import Offers
 EVERY, ONE, READ_AT = RowFilter(), RowMatches([42], 1), later(3)
 
 
-def row(id_: int = 42) -> ListedTask:
-    return ListedTask(id_, "default", "waiting", 1, 100, "default", "team_a", CREATED, None, None, None, None)
+def row(id_: int = 42) -> ListedRow:
+    return ListedRow(id_, "default", "waiting", 1, 100, "default", "team_a", CREATED, None, None, None, None)
 
 
 def a_cycle(*, leads: bool = True, launched: tuple[int, ...] = (), is_full: bool = False, **told: str) -> LastCycle:

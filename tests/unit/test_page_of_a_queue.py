@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.model.history import Percentiles
+from dispatcher.model.history import EndedTask, Percentiles
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.answers import ApiRequest
 from dispatcher.views.estimate import Estimate
 from dispatcher.views.first_page import QueueHour
-from dispatcher.views.queue import EndedTask, NextRow, QueuePage, QueueSettings, QueueTimes
+from dispatcher.views.queue import NextRow, QueuePage, QueueSettings, QueueTimes
 from dispatcher.views.reasons import ADVICE, Turn
 from dispatcher.views.server import Pages
 from dispatcher.views.status import InstallationIdentity, QueueHold

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.model.history import Percentiles
+from dispatcher.model.history import EndedTask, Percentiles
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.answers import ApiRequest
 from dispatcher.views.estimate import Estimate
 from dispatcher.views.first_page import QueueHour
 from dispatcher.views.node_room import HeldRoom, KeptCaches, NodeRoom, NodesPage
 from dispatcher.views.nodes import Fits, NodeFit, NodeGroup
-from dispatcher.views.queue import EndedTask, NextRow, QueuePage, QueueSettings, QueueTimes
+from dispatcher.views.queue import NextRow, QueuePage, QueueSettings, QueueTimes
 from dispatcher.views.reasons import Turn
 from dispatcher.views.server import Pages
 from dispatcher.views.status import InstallationIdentity, QueueHold, ShapeDemand

@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dispatcher.model.history import DeclaredQueue, EndedRow
-from dispatcher.views.queue import QueueSettings, effective_settings, ended_task, no_queue
+from dispatcher.model.history import DeclaredQueue
+from dispatcher.views.queue import QueueSettings, effective_settings, no_queue
 from tests.rig.builders import NOW, ago, later
 
 PLAIN = DeclaredQueue("default", 1, None, None, None, None, None, None, None, False, None)
@@ -54,12 +54,6 @@ def test_the_longer_pause_holds() -> None:
 
 def test_a_pause_that_is_over_is_none() -> None:
     assert settings({"paused_until": ago(1)}, paused_until=NOW).paused_until is None
-
-
-def test_run_time_of_a_row_that_never_started_is_not_known() -> None:
-    row = EndedRow(7, "failed", 1, ago(60), ago(10), "n1", "team_a")
-    assert (ended_task(row).run_seconds, ended_task(row).node) == (50, "n1")
-    assert ended_task(replace(row, started_at=None, node=None)).run_seconds is None
 
 
 def test_unknown_queue_is_told_the_nearest_name_and_what_to_do() -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dispatcher.model.history import Percentiles
+from dispatcher.model.history import ListedRow, Percentiles
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.about import AboutPage, Freshness, ReadinessLine, Setting
@@ -27,7 +27,7 @@ from dispatcher.views.node_room import HeldRoom, NodesPage
 from dispatcher.views.nodes import Fits, NodeFit, NodeGroup
 from dispatcher.views.reasons import ReasonInWords, Turn
 from dispatcher.views.row_page import CopyCommand, PreviewedJob, RowPage, Span, TimeKind
-from dispatcher.views.rows import BatchesPage, BatchStatus, ListedRow, RowsPage
+from dispatcher.views.rows import BatchesPage, BatchStatus, RowsPage
 from dispatcher.views.status import QueueHold
 from tests.rig.builders import NOW
 from tests.unit.test_dashboard_view import FINE, QUEUE

@@ -337,7 +337,11 @@ async def stuck_behind_a_proxy(place: Place, dispatcher: Dispatcher, waiting: di
 async def ends_unstarted(place: Place, janitor: Janitor, task_id: int, words: str) -> None:
     await becomes(place, task_id, "failed", janitor, 150)
     assert words in str((await place.database.task(task_id))["error"])
-    assert [one["outcome"] for one in await place.database.launches(task_id)] == ["unstarted"]
+
+    async def is_closed() -> bool:
+        return [one["outcome"] for one in await place.database.launches(task_id)] == ["unstarted"]
+
+    await wait_for(is_closed, "the janitor has closed the launch", 60, check=janitor.check)
 
 
 def mainly(place: Place) -> None:

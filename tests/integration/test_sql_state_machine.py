@@ -19,9 +19,10 @@ from tests.rig.rows import TERMINAL, Pod, Row, Started, insert_row
 T = TypeVar("T")
 
 PROFILE = settings(
-    max_examples=60, stateful_step_count=100, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-)
-PODS = [Pod("a", "job-1"), Pod("b", "job-1"), Pod("a", "job-2"), Pod("b", "job-2")]
+    max_examples=60, stateful_step_count=60, deadline=None, derandomize=True, database=None,
+    suppress_health_check=list(HealthCheck), print_blob=True,
+)  # fmt: skip
+PODS = [Pod("a", "job-1"), Pod("b", "job-1"), Pod("a", "job-2"), *(Pod("a", "job-1", run_id=run) for run in "xy")]
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Model:
     holder: tuple[UUID, Pod] | None = None
     is_cancel_asked: bool = False
     is_silent: bool = False
+    has_second_process: bool = False
     newest: UUID | None = None
     answers: dict[UUID, str] = field(default_factory=dict)
 
@@ -43,12 +45,19 @@ class Model:
         is_open = self.status == "waiting" or (self.status == "processing" and self.max_failures > 1)
         return is_open and attempt == self.attempt and launch > self.launch and not self.is_cancel_asked
 
-    def repeats(self, attempt: int, launch: int, pod: Pod) -> bool:
-        is_same = (attempt, launch) == (self.attempt, self.launch)
-        return is_same and self.holder is not None and self.holder[1] == pod
+    def is_of_the_holder(self, attempt: int, launch: int, pod: Pod) -> bool:
+        """Whether the Pod of the holder asks, by whatever process."""
+        if self.holder is None or (attempt, launch) != (self.attempt, self.launch):
+            return False
+        return (self.holder[1].name, self.holder[1].job_uid) == (pod.name, pod.job_uid)
+
+    def repeats(self, pod: Pod) -> bool:
+        """Whether the process of the holder asks again. Without an id of the process it is believed, but not twice."""
+        assert self.holder is not None
+        return pod.run_id == self.holder[1].run_id if pod.run_id else self.max_failures > 1
 
     def start(self, launch: int, pod: Pod, token: UUID) -> None:
-        self.status, self.launch, self.is_silent = "processing", launch, False
+        self.status, self.launch, self.is_silent, self.has_second_process = "processing", launch, False, False
         self.holder, self.newest = (token, pod), token
 
     @property
@@ -122,9 +131,10 @@ class OneRow(RuleBasedStateMachine):
             assert answer not in self.started, "a token was given twice"
             self.started.append(answer)
             self.model.start(launch, pod, answer.run_token)
-        elif self.model.repeats(attempt, launch, pod):
+        elif self.model.is_of_the_holder(attempt, launch, pod) and self.model.repeats(pod):
             assert answer in self.started[-1:], "the holder asking again must get its own token"
         else:
+            self.model.has_second_process |= self.model.is_of_the_holder(attempt, launch, pod)
             assert answer is None, "a start was accepted that is not the newest"
 
     @rule(back=st.integers(1, 4))
@@ -166,6 +176,7 @@ class OneRow(RuleBasedStateMachine):
         row = (now["status"], now["attempt"], now["launch"], now["run_digest"])
         assert row == (model.status, model.attempt, model.launch, model.held_digest)
         assert model.status in TERMINAL or now["failures"] == model.failures
+        assert now["second_process"] == model.has_second_process
         if model.status == "processing":
             assert (now["cancel_requested_at"] is not None) == model.is_cancel_asked
         assert self.seen <= (now["attempt"], now["launch"]), "attempt fell, or launch within one attempt"

@@ -97,6 +97,8 @@ STORIES: Final = {
     "progress": Story(sh(PROGRESS), waits_for_the_heartbeat),
     "progress, and a long note": Story(sh(LONG_NOTE), waits_for_the_heartbeat),
 }
+LONGEST_SECONDS: Final = 120
+"""All stories begin at once."""
 PAYLOAD: Final = {"b": [1, None, "ü"], "a": 1.5}
 
 
@@ -115,7 +117,7 @@ async def end_of_exec(story: Story, database: Database) -> dict[str, object]:
         row = await insert_row(database, payload=PAYLOAD)
     async with wrapped(row, *story.shared, "--", *story.command, program=PROGRAM[:-1]) as wrapper:
         await story.act(wrapper, row)
-        ended = await wrapper.has_ended()
+        ended = await wrapper.has_ended(LONGEST_SECONDS)
     async with ONE_AT_A_TIME:
         now, (launch,) = await row.now(), await row.launches()
     return {
@@ -133,7 +135,7 @@ async def end_of_try(story: Story) -> dict[str, object]:
     words = ("--json", "--payload", payload, *story.options, *story.shared, "--", *story.command)
     async with tried(*words) as wrapper:
         await story.act(wrapper, None)
-        tried_once = read_told(await wrapper.has_ended())
+        tried_once = read_told(await wrapper.has_ended(LONGEST_SECONDS))
     told = tried_once.told
     assert told["status"] == tried_once.ended.status
     return {

@@ -1,25 +1,15 @@
-"""Writes `docs/reasons.md` and `sql/functions/13_reasons.sql` from `dispatcher/views/reasons.py`. See `make docs`."""
+"""Writes `docs/reasons.md` from `dispatcher/model/reasons.py`. See `make docs`."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from dispatcher.model.reasons import ADVICE, DETAILS
 from dispatcher.model.verdicts import PARKED, HoldReason
-from dispatcher.views.reasons import ADVICE, DETAILS
 
 PAGE: Final = Path(__file__).with_name("reasons.md")
-ROWS: Final = PAGE.parents[1] / "sql" / "functions" / "13_reasons.sql"
-STATEMENTS: Final = """\
--- The rows of dispatch.reasons, and those of details (REASON: BEGINNING). Made from dispatcher/views/reasons.py by
--- `make docs`. Change it there.
-INSERT INTO dispatch_private.reasons (reason, whose_turn, meaning, next_step) VALUES
-{rows}
-ON CONFLICT (reason) DO UPDATE
-    SET whose_turn = excluded.whose_turn, meaning = excluded.meaning, next_step = excluded.next_step;
-DELETE FROM dispatch_private.reasons WHERE reason NOT IN ({names});
-"""
 HEAD: Final = """\
-<!-- Made from dispatcher/views/reasons.py by `make docs`. Change it there. -->
+<!-- Made from dispatcher/model/reasons.py by `make docs`. Change it there. -->
 # Why a row waits: all reasons
 
 `SELECT reason, whose_turn, message FROM dispatch.task_explain WHERE id = …` tells the reason of a row, and in `message`
@@ -80,24 +70,5 @@ def details(reason: HoldReason) -> str:
     return DETAILS_HEAD.format(reason) + "".join(lines)
 
 
-def reason_rows() -> str:
-    """The statements that bring the table of reasons in step."""
-    told = {
-        **ADVICE,
-        **{f"{reason}: {words}": one for reason, found in DETAILS.items() for words, one in found.items()},
-    }
-    lines = (
-        f"    ({', '.join(map(quoted, (words, one.whose_turn, one.meaning, one.next_step)))})"
-        for words, one in told.items()
-    )
-    return STATEMENTS.format(rows=",\n".join(lines), names=", ".join(map(quoted, told)))
-
-
-def quoted(words: str) -> str:
-    """A literal of SQL."""
-    return "'" + words.replace("'", "''") + "'"
-
-
 if __name__ == "__main__":
-    ROWS.write_text(reason_rows(), encoding="utf-8")
     PAGE.write_text(reasons_page(), encoding="utf-8")

@@ -23,12 +23,12 @@ from dispatcher.commands.reaching import NoAnswer, opened
 from dispatcher.kube.client import KubeClient
 from dispatcher.model.errors import ClusterError, DispatcherError
 from dispatcher.model.launches import LABEL_INSTALLATION
+from dispatcher.model.reasons import ReasonInWords
 from dispatcher.model.resources import parse_quantity
 from dispatcher.model.stored_json import Json
 from dispatcher.model.tasks import for_terminal
 from dispatcher.model.verdicts import PARKED, HoldReason
 from dispatcher.pg.queries import query
-from dispatcher.views.reasons import ReasonInWords
 from dispatcher.views.rows import RowsPage
 from dispatcher.views.status import InstallationStatus, QueueStatus
 

@@ -10,9 +10,9 @@ from msgspec import Struct
 from rich.table import Table
 from rich.text import Text
 
+from dispatcher.model.reasons import ADVICE, ReasonInWords
 from dispatcher.model.tasks import for_terminal
 from dispatcher.model.verdicts import PARKED, HoldReason
-from dispatcher.views.reasons import ADVICE, ReasonInWords
 from dispatcher_demo.observe import STATUSES, DemoRow, DemoView, QueueLoad, RowState, error_line, outcome
 
 NOT_JUDGED: Final = "not judged yet"

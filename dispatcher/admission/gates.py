@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from dispatcher.admission.demand import IN_TURN, NONE_ASKS, DemandBounds, why_not_ask
+from dispatcher.admission.room import Room
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
@@ -201,11 +202,17 @@ def without_room(task_id: int, pod: PodKind, snapshot: ClusterSnapshot) -> Hold 
     room = snapshot.room
     if room is None or room.is_kept_for(task_id) or room.has_room_for(pod):
         return None
-    refusal = room.refusals.get(pod)
-    if refusal is None:
-        refusal = room.refusals[pod] = why_not_ask(pod, room.waiting, bounds_of(pod.queue, snapshot))
-    if not refusal and not (pod.needs is not None and room.could_take_claimed(task_id, pod.needs)):
-        return None
+    if pod not in room.refusals:
+        refusal = why_not_ask(pod, room.waiting, bounds_of(pod.queue, snapshot))
+        room.refusals[pod] = no_node_for(pod, room, refusal) if refusal else None
+    hold = room.refusals[pod]
+    if hold is None and pod.needs is not None and room.could_take_claimed(task_id, pod.needs):
+        return no_node_for(pod, room)
+    return hold
+
+
+def no_node_for(pod: PodKind, room: Room, refusal: str = "") -> Hold:
+    """The hold of a Pod that no node has room for. `refusal`: why it may not wait as demand, if that is why."""
     demand, is_doubted = room.waiting.demand, pod.shape in room.waiting.demand.contradicted.doubted
     could_fit, why = (True, "") if is_doubted or pod.needs is None else room.view.why_not(pod.needs)
     more = refusal if refusal in {IN_TURN, NONE_ASKS} else demand.told(pod.shape)

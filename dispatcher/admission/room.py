@@ -41,6 +41,7 @@ from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds, is_of_the_start
 from dispatcher.model.reservations import Reservation, key_of
 from dispatcher.model.resources import NOTHING, Amounts, add_to, added, take_from
+from dispatcher.model.verdicts import Hold
 
 ANY_NUMBER: Final = 2**31
 
@@ -55,7 +56,7 @@ class Room(Struct, frozen=True):
     witness: by needs, a node that has room; empty if there is none.
     closed: claimed nodes, with the task of each. Nothing is counted on them.
     ready: rows whose claimed node fits them now.
-    refusals: why Pods may not wait as demand, as far as it was asked; empty: they may.
+    refusals: the hold of Pods that no node has room for, as far as it was asked; None: they may wait as demand.
     rejecting: nodes whose kubelet rejects Pods, with its word. Nothing is counted on them, either.
     """
 
@@ -66,7 +67,7 @@ class Room(Struct, frozen=True):
     witness: dict[PodNeeds, str] = {}
     closed: Mapping[str, int] = {}
     ready: Set[int] = frozenset()
-    refusals: dict[PodKind, str] = {}
+    refusals: dict[PodKind, Hold | None] = {}
     rejecting: Mapping[str, str] = {}
 
     def is_usable(self, node: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from dispatcher.commands.options import at, span
 from dispatcher.commands.reaching import DispatcherApi, Unknown
+from dispatcher.model.reasons import ADVICE
 from dispatcher.model.tasks import TERMINAL, one_line
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views import launches
@@ -17,7 +18,6 @@ from dispatcher.views.estimate import Estimate
 from dispatcher.views.explanation import Explanation
 from dispatcher.views.launches import binary
 from dispatcher.views.nodes import NodeGroup
-from dispatcher.views.reasons import ADVICE
 from dispatcher.views.status import InstallationStatus, ParkedRow, QueueStatus, ShapeDemand
 
 LOOK_SECONDS: Final = 2

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 import msgspec
 
+from dispatcher.model.reasons import Turn
 from dispatcher.model.tasks import printable
 from dispatcher.settings.loading import Loaded, load
-from dispatcher.views.reasons import Turn
 
 if TYPE_CHECKING:
     from dispatcher.commands.reaching import Where

@@ -354,7 +354,7 @@ def judge_function_files(schema: Schema, database: str) -> Iterator[Finding]:
         yield unchecked("SchemaOld", where, "the login may not read it")
     elif why := not_ours(schema):
         yield unchecked("SchemaOld", where, why)
-    elif others := [f"functions/{one}" for one in sorted({*known, *applied}) if applied.get(one) != known.get(one)]:
+    elif others := [one for one in sorted({*known, *applied}) if applied.get(one) != known.get(one)]:
         yield fault("SchemaOld", where, f"not those of this version: {', '.join(others)}", database=database)
     else:
         yield good("SchemaOld", where)

@@ -28,11 +28,10 @@ from dispatcher.pg.connect import Url
 from dispatcher.pg.migrate import (
     Inspection,
     Row,
-    SqlSource,
     are_connections_used_up,
     inspect,
+    read_functions,
     read_migrations,
-    read_sources,
 )
 from dispatcher.pg.queries import read_sql
 
@@ -124,7 +123,7 @@ def schema_of(found: Inspection) -> Schema:
         applied=None if applied is None else tuple(MigrationState(**row) for row in applied),
         known=tuple(MigrationState(one.version, one.name, one.checksum) for one in migrations),
         applied_functions=None if functions is None else {row["name"]: row["checksum"] for row in functions},
-        known_functions={one.name: one.checksum for one in read_sources(SqlSource, "functions")},
+        known_functions={one.name: one.checksum for one in read_functions()},
         wanted=wanted_objects(),
         objects=objects_of(found.objects),
     )

@@ -3,7 +3,7 @@
 * `sql/migrations`: tables. Each file is applied once, in order. An applied file must not change: its checksum is
   stored, and another checksum is a fault.
 * `sql/functions`: functions, views, triggers and grants, as they are now. All files are applied again when one of them
-  has changed. A function that no file has any more is dropped.
+  has changed. A function that no file has any more is dropped. With them come the rows of `dispatch.reasons`.
 * `sql/upgrade`: what brings the schema of an earlier version to that of the first migration here.
 
 The command may run twice, also at the same time (advisory lock). The login is an administrator's; all objects belong to
@@ -28,6 +28,7 @@ import structlog
 from msgspec import Struct
 
 from dispatcher.model.errors import DatabaseError, DatabaseUnfit
+from dispatcher.model.reasons import reason_rows
 from dispatcher.pg.connect import open_connection, translated
 from dispatcher.pg.queries import query, read_sql, sql_folder
 from dispatcher.runtime.clock import elapsed
@@ -51,14 +52,15 @@ ROLES: Final = ("dispatch_owner", "dispatch_reader", "dispatch_submitter", "disp
 
 
 class SqlSource(Struct, frozen=True):
-    """One file of `sql/`."""
+    """One file of `sql/`, or one statement with its parameters."""
 
     name: str
     text: str
+    parameters: tuple[str, ...] = ()
 
     @property
     def checksum(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return hashlib.sha256("".join((self.text, *self.parameters)).encode()).hexdigest()
 
 
 class Migration(SqlSource, frozen=True):
@@ -79,6 +81,12 @@ def read_sources(kind: type[S], folder: str) -> list[S]:
     """The files of a folder of `sql/`, by name."""
     found = [file for file in (sql_folder() / folder).iterdir() if file.name.endswith(".sql")]
     return [kind(file.name, file.read_text(encoding="utf-8")) for file in sorted(found, key=lambda file: file.name)]
+
+
+def read_functions() -> list[SqlSource]:
+    """What is applied again when it has changed: the files of `sql/functions`, and the rows of `dispatch.reasons`."""
+    files = [SqlSource(f"functions/{file.name}", file.text) for file in read_sources(SqlSource, "functions")]
+    return [*files, SqlSource("reasons", query("reasons", "migrate"), (msgspec.json.encode(reason_rows()).decode(),))]
 
 
 def read_migrations() -> list[Migration]:
@@ -109,7 +117,7 @@ async def migrate(database_url: str | None, *, check: bool = False) -> list[str]
             if (migrations or functions) and not check:
                 await prepare(connection)
                 await apply(connection, migrations, functions, is_upgrade=BEFORE in applied)
-            return [*(one.name for one in migrations), *(f"functions/{one.name}" for one in functions)]
+            return [one.name for one in [*migrations, *functions]]
     finally:
         await connection.close()
 
@@ -227,8 +235,8 @@ async def check_owner(connection: asyncpg.Connection) -> None:
 
 
 async def plan_functions(connection: asyncpg.Connection) -> list[SqlSource]:
-    """The files of `sql/functions`, all of them if one has changed, otherwise none."""
-    known = read_sources(SqlSource, "functions")
+    """What `read_functions` has, all of it if something has changed, otherwise nothing."""
+    known = read_functions()
     if await connection.fetchval(query("has_functions", "migrate")):
         rows = await connection.fetch(query("applied_functions", "migrate"))
         if dict(map(tuple, rows)) == {source.name: source.checksum for source in known}:
@@ -249,7 +257,7 @@ async def apply(
             if is_base:
                 await connection.execute(query("forget_earlier", "migrate"), migration.version)
         for source in functions:
-            await connection.execute(source.text, timeout=LONGEST_SECONDS)
+            await connection.execute(source.text, *source.parameters, timeout=LONGEST_SECONDS)
         if functions:
             names, checksums = [s.name for s in functions], [s.checksum for s in functions]
             await connection.execute(query("record_functions", "migrate"), names, checksums)
@@ -299,7 +307,7 @@ class Inspection(Struct, frozen=True):
 
     owners: of each schema of ours that there is.
     applied: migrations; None: the login may not read them.
-    applied_functions: files of functions; None: the login may not read them.
+    applied_functions: what `read_functions` had; None: the login may not read them.
     plans: the plan of each query, by file/block of sql/queries; a text says why there is none.
     pages: of the tables that grow.
     ids: the last value of the sequence of ids, and the largest id; None: the login may not read them.

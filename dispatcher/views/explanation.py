@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import UNHEARD, LastCycle, candidate_of, is_running
 from dispatcher.model.history import RecordedLaunch, Start
+from dispatcher.model.reasons import ReasonInWords, Turn, advice_of, cause_of
 from dispatcher.model.tasks import TERMINAL, LinePosition, Status, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason, Stage
 from dispatcher.views.estimate import Estimate, estimate_start
 from dispatcher.views.launches import CacheNow, LaunchFacts, launches_of
 from dispatcher.views.nodes import NodeGroup, group_nodes, limits_by_node
-from dispatcher.views.reasons import ReasonInWords, Turn, advice_of, cause_of
 
 LATER: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
 """Reasons of a row that a cycle has judged. A row that no cycle has judged yet is in line."""

@@ -21,9 +21,9 @@ from dispatcher.admission.heads import KnownOffers
 from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.model.history import MOST_FAILED, FailedTask, JobSource
 from dispatcher.model.launches import Offer
+from dispatcher.model.reasons import cause_of
 from dispatcher.model.tasks import MARKS
 from dispatcher.model.verdicts import PARKED, HoldReason
-from dispatcher.views.reasons import cause_of
 
 LONGEST_READ: Final = 400
 LONGEST: Final = 200

@@ -22,8 +22,8 @@ from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import IN_NAME
 from dispatcher.model.notices import Notice
+from dispatcher.model.reasons import advice_of, cause_of
 from dispatcher.model.verdicts import PARKED, HoldReason
-from dispatcher.views.reasons import advice_of, cause_of
 from dispatcher.views.status import InstallationStatus, Moment
 
 STATUS_BYTES: Final = 32 << 10

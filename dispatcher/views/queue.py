@@ -19,12 +19,12 @@ from dispatcher.admission.cycle import between_submitters, first_of
 from dispatcher.admission.heads import pod_of, sort_key
 from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.model.history import DeclaredQueue, EndedTask, Percentiles
+from dispatcher.model.reasons import Turn
 from dispatcher.model.tasks import IndexedRow, LinePosition, Status, Task
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.estimate import Estimate, estimate_by, telling_starts
 from dispatcher.views.explanation import OF_ROOM, explain_row, place_for
 from dispatcher.views.first_page import QueueHour
-from dispatcher.views.reasons import Turn
 from dispatcher.views.status import QueueStatus
 
 NEXT_ROWS: Final = 50

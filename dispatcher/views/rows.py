@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.model.history import MOST_MATCHING, BatchCount, ListedRow, RowFilter, RowMatches
+from dispatcher.model.reasons import ReasonInWords, cause_of
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.explanation import what_holds
 from dispatcher.views.failures import FailureGroup
-from dispatcher.views.reasons import ReasonInWords, cause_of
 from dispatcher.views.status import reason_of_rest
 
 

@@ -26,13 +26,13 @@ from msgspec import Struct
 
 from dispatcher import __version__
 from dispatcher.model.history import MOST_FAILED
+from dispatcher.model.reasons import ADVICE
 from dispatcher.runtime.clock import elapsed, worked
 from dispatcher.runtime.health import BoundedRunner, listen
 from dispatcher.runtime.rounds import Precedence
 from dispatcher.views import words
 from dispatcher.views.answers import ADDRESSES, API, Address, Answers, ApiRefusal, ApiRequest, Refusal, openapi
 from dispatcher.views.launches import binary
-from dispatcher.views.reasons import ADVICE
 from dispatcher.views.status import InstallationIdentity
 
 T = TypeVar("T")

@@ -24,9 +24,9 @@ from dispatcher.admission.last_cycle import LastCycle, QueueReason, RowReason
 from dispatcher.admission.room_view import told
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.caches import CacheTotal
+from dispatcher.model.reasons import ReasonInWords, cause_of
 from dispatcher.model.tasks import COUNTED_MINUTES, Queue, QueueCount
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason
-from dispatcher.views.reasons import ReasonInWords, cause_of
 
 
 def every_count(counts: Iterable[QueueCount], cycle: LastCycle) -> list[QueueCount]:

@@ -99,7 +99,7 @@ DELETE FROM dispatch_private.schema_version WHERE version < $1
 SELECT to_regclass('dispatch_private.applied_functions') IS NOT NULL
 
 -- name: applied_functions
--- The files of functions as they were applied.
+-- The files of functions, and the reasons, as they were applied.
 SELECT name, checksum FROM dispatch_private.applied_functions
 
 -- name: record_functions
@@ -108,6 +108,16 @@ WITH gone AS (DELETE FROM dispatch_private.applied_functions WHERE name <> ALL (
 INSERT INTO dispatch_private.applied_functions (name, checksum) SELECT * FROM unnest($1::text[], $2::text[])
 ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, applied_at = now()
 WHERE applied_functions.checksum <> excluded.checksum
+
+-- name: reasons
+-- Brings the rows of dispatch.reasons in step with the code. $1 jsonb list of objects with columns of the table.
+WITH told AS (
+    SELECT * FROM jsonb_to_recordset($1::jsonb) AS one (reason text, whose_turn text, meaning text, next_step text)
+), gone AS (DELETE FROM dispatch_private.reasons WHERE reason NOT IN (SELECT reason FROM told))
+INSERT INTO dispatch_private.reasons (reason, whose_turn, meaning, next_step)
+SELECT reason, whose_turn, meaning, next_step FROM told
+ON CONFLICT (reason) DO UPDATE
+    SET whose_turn = excluded.whose_turn, meaning = excluded.meaning, next_step = excluded.next_step
 
 -- name: cancel_calls
 -- Ends calls of containers that wait for this upgrade, as far as the login may. Their functions of before would fail for what is not there any more. A cancelled call is asked again.

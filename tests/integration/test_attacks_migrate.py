@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.model.errors import DatabaseUnfit
-from dispatcher.pg.migrate import LOCK, SqlSource, migrate, read_migrations, read_sources
+from dispatcher.pg.migrate import LOCK, migrate, read_functions, read_migrations
 from tests.controlplane.waiting import wait_for
 from tests.rig.postgres import Connection, Database
 
@@ -199,7 +199,7 @@ async def test_foreign_schema_that_claims_all_files_is_refused(open_to_all: Data
     for migration in read_migrations():
         told = migration.version, migration.name, migration.checksum
         await attacker.execute(ALL_TABLES.format(schema=schema), *told)
-    for source in read_sources(SqlSource, "functions"):
+    for source in read_functions():
         await attacker.execute(ALL_FUNCTIONS.format(schema=schema), source.name, source.checksum)
     with pytest.raises(DatabaseUnfit, match=f"schema {schema} belongs to team_a"):
         await migrate(open_to_all.admin_url, check=check)

@@ -9,9 +9,9 @@ import pytest
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.templates import Template
 from dispatcher.model.launches import Offer
+from dispatcher.model.reasons import Turn, advice_of
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.settings.definition import JobSettings
-from dispatcher.views.reasons import Turn, advice_of
 from tests.rig.builders import a_kind
 
 GOOD = """

@@ -42,12 +42,8 @@ async def change(database: Database, *statements: str) -> None:
         for statement in statements:
             await admin.execute(statement)
         await admin.execute(
-            "UPDATE dispatch_private.applied_functions SET checksum = 'other' WHERE name = $1", name_of(1)
+            "UPDATE dispatch_private.applied_functions SET checksum = 'other' WHERE name = $1", FUNCTIONS[1]
         )
-
-
-def name_of(number: int) -> str:
-    return FUNCTIONS[number].removeprefix("functions/")
 
 
 @pytest.mark.parametrize("what", OTHERS)

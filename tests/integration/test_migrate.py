@@ -17,11 +17,11 @@ from tests.rig.postgres import Connection, Database, PostgresServer
 
 SQL = Path(__file__).parents[2] / "sql"
 TABLES = sorted(file.name for file in (SQL / "migrations").glob("*.sql"))
-FUNCTIONS = sorted(f"functions/{file.name}" for file in (SQL / "functions").glob("*.sql"))
+FUNCTIONS = [*sorted(f"functions/{file.name}" for file in (SQL / "functions").glob("*.sql")), "reasons"]
 FILES = TABLES + FUNCTIONS
 APPLIED = """
 SELECT array_agg(name ORDER BY version)
-       || ARRAY(SELECT 'functions/' || name FROM dispatch_private.applied_functions ORDER BY name)
+       || ARRAY(SELECT name FROM dispatch_private.applied_functions ORDER BY name)
 FROM dispatch_private.schema_version
 """
 # The return type of a function cannot be changed.
@@ -136,7 +136,7 @@ async def test_changed_migration_is_named_and_refused(database: Database, check:
     """Nothing else is applied either."""
     admin, name = await database.session("admin"), TABLES[0]
     await admin.execute("UPDATE dispatch_private.schema_version SET checksum = 'another' WHERE name = $1", name)
-    await admin.execute("DELETE FROM dispatch_private.applied_functions WHERE 'functions/' || name = $1", FUNCTIONS[0])
+    await admin.execute("DELETE FROM dispatch_private.applied_functions WHERE name = $1", FUNCTIONS[0])
     with pytest.raises(DatabaseUnfit, match=f"{name} was applied with checksum another"):
         await migrate(database.admin_url, check=check)
     assert await applied(database) == TABLES + FUNCTIONS[1:]

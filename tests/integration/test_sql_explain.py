@@ -8,7 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dispatcher.views.reasons import ADVICE
+from dispatcher.model.reasons import ADVICE
+from dispatcher.pg.migrate import migrate
 from tests.integration.queues import declare
 from tests.rig.postgres import Connection, Database
 from tests.rig.rows import insert_row
@@ -53,6 +54,20 @@ async def test_table_of_reasons_is_that_of_the_code(database: Database) -> None:
     assert {tuple(row) for row in found} == {
         (reason.value, advice.whose_turn.value, advice.meaning, advice.next_step) for reason, advice in ADVICE.items()
     }
+
+
+async def test_migrate_brings_the_reasons_in_step_with_the_code(database: Database) -> None:
+    """As if another version had written them: one is gone, one has other words, and one is of no use any more."""
+    admin, rows = await database.session("admin"), "SELECT * FROM dispatch_private.reasons"
+    before = set(await admin.fetch(rows))
+    await admin.execute("""
+        DELETE FROM dispatch_private.reasons WHERE reason = 'Paused';
+        UPDATE dispatch_private.reasons SET next_step = 'wait' WHERE reason = 'Launched: Starting';
+        INSERT INTO dispatch_private.reasons VALUES ('Tired', 'nobody', 'it rests', 'nothing');
+        UPDATE dispatch_private.applied_functions SET checksum = 'other' WHERE name = 'reasons';
+    """)
+    await migrate(database.admin_url)
+    assert set(await admin.fetch(rows)) == before
 
 
 async def test_row_is_explained_as_the_dispatcher_told_it(database: Database) -> None:

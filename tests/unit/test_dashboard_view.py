@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from dispatcher.model.cluster import Node
 from dispatcher.model.needs import Taint
+from dispatcher.model.reasons import ReasonInWords
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.first_page import MOST_BUSY, MOST_CELLS, EstimateRecord, NodeCell, QueueHour, cells, overview_page
-from dispatcher.views.reasons import ReasonInWords
 from dispatcher.views.status import InstallationStatus, QueueStatus
 from tests.rig.builders import NOW, later
 

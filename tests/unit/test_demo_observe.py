@@ -8,8 +8,8 @@ import pytest
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.model.history import ListedRow
+from dispatcher.model.reasons import ReasonInWords
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.views.reasons import ReasonInWords
 from dispatcher.views.rows import RowsPage
 from dispatcher.views.status import QueueStatus
 from dispatcher_demo.observe import (

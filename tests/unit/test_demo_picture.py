@@ -5,8 +5,8 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
+from dispatcher.model.reasons import ReasonInWords
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.views.reasons import ReasonInWords
 from dispatcher_demo.observe import DemoRow, DemoView, NodeLoad, QueueLoad, RowState
 from dispatcher_demo.picture import COLORS, Shown, draw, follow
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from dispatcher.model.reasons import ReasonInWords
 from dispatcher.model.tasks import for_terminal
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.views.reasons import ReasonInWords
 from dispatcher_demo import run
 from dispatcher_demo.observe import DemoRow, DemoView, News, QueueLoad, error_line
 from dispatcher_demo.run import (

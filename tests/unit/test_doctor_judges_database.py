@@ -48,7 +48,7 @@ from tests.rig.statements import OF_READER
 from tests.unit.logins import GRANTS, LOGIN
 
 KNOWN = (MigrationState(1, "0001_pre_tables.sql", "a"), MigrationState(2, "0002_pre_more.sql", "b"))
-FILES = {"01_texts.sql": "a", "02_keys.sql": "b"}
+FILES = {"functions/01_texts.sql": "a", "functions/02_keys.sql": "b"}
 READY = "dispatch_private.tasks_ready"
 INDEX = {"body": "CREATE INDEX tasks_ready ON dispatch_private.tasks (id)", "is valid": "true"}
 OBJECTS = {
@@ -134,8 +134,8 @@ def test_limit_below_zero_is_no_limit() -> None:
         ({"owners": {}, "applied": (), "applied_functions": {}}, [("SchemaOld", VERSIONS)]),
         ({"applied": KNOWN[:1], "applied_functions": {}}, [("SchemaOld", VERSIONS)]),
         ({"applied": (KNOWN[0], MigrationState(2, "b", "x"))}, [("SchemaChanged", VERSIONS)]),
-        ({"applied_functions": FILES | {"02_keys.sql": "x"}}, [("SchemaOld", APPLIED)]),
-        ({"applied_functions": {"01_texts.sql": "a"}}, [("SchemaOld", APPLIED)]),
+        ({"applied_functions": FILES | {"functions/02_keys.sql": "x"}}, [("SchemaOld", APPLIED)]),
+        ({"applied_functions": {"functions/01_texts.sql": "a"}}, [("SchemaOld", APPLIED)]),
         ({"applied_functions": FILES | {"03_more.sql": "c"}}, [("SchemaOld", APPLIED)]),
         (
             {"objects": OBJECTS | {f"index {READY}": INDEX | {"is valid": "false"}}},
@@ -166,9 +166,9 @@ def test_each_schema_of_another_owner_has_its_command() -> None:
 
 
 def test_files_of_functions_that_differ_are_named() -> None:
-    schema = changed(SCHEMA, applied_functions={"01_texts.sql": "x", "02_keys.sql": "b", "03_more.sql": "c"})
+    schema = changed(SCHEMA, applied_functions=FILES | {"functions/01_texts.sql": "x", "reasons": "c"})
     (found,) = [one for one in judge_schema(schema, "work") if one.state is FindingState.FAULT]
-    assert found.message == "not those of this version: functions/01_texts.sql, functions/03_more.sql"
+    assert found.message == "not those of this version: functions/01_texts.sql, reasons"
     assert found.mend.endswith(" dispatcher migrate")
 
 

@@ -13,10 +13,10 @@ from dispatcher.admission.snapshot import ClusterSnapshot, plan_load
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import Offer
+from dispatcher.model.reasons import ADVICE, NOT_READY, STAGES, Turn
 from dispatcher.model.tasks import LinePosition, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
 from dispatcher.views.explanation import Explanation, explain_row
-from dispatcher.views.reasons import ADVICE, NOT_READY, STAGES, Turn
 from tests.rig.builders import (  # fmt: skip
     CREATED,
     NOW,

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from dispatcher.commands.explain import in_words
 from dispatcher.commands.options import COLOURS, coloured
+from dispatcher.model.reasons import ReasonInWords, Turn
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.estimate import Estimate
 from dispatcher.views.explanation import Explanation
 from dispatcher.views.launches import CacheNow, LaunchFacts
 from dispatcher.views.nodes import NodeGroup
-from dispatcher.views.reasons import ReasonInWords, Turn
 from tests.rig.builders import NOW, ago, later
 
 CRASH = LaunchFacts(attempt=1, launch=1, outcome="lost", reason="exit code 1", error="\x1b[2Jgone\nno disk")

@@ -14,9 +14,9 @@ from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter
 from dispatcher.jobs.templates import Template, parse_template
 from dispatcher.model.launches import JobsVerdict, Offer
+from dispatcher.model.reasons import Turn, advice_of
 from dispatcher.model.verdicts import Hold, HoldReason, NotReady
 from dispatcher.settings.definition import JobSettings
-from dispatcher.views.reasons import Turn, advice_of
 from tests.rig.builders import (
     FIRST_LAUNCH,
     a_job,

@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from dispatcher.model.history import EndedTask, Percentiles
+from dispatcher.model.reasons import ADVICE, Turn
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.answers import ApiRequest
 from dispatcher.views.estimate import Estimate
 from dispatcher.views.first_page import QueueHour
 from dispatcher.views.queue import NextRow, QueuePage, QueueSettings, QueueTimes
-from dispatcher.views.reasons import ADVICE, Turn
 from dispatcher.views.server import Pages
 from dispatcher.views.status import InstallationIdentity, QueueHold
 from tests.rig.builders import ago, later

@@ -6,6 +6,7 @@ import pytest
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from dispatcher.model.reasons import ADVICE, ReasonInWords, Turn
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.answers import ApiRequest
@@ -13,7 +14,6 @@ from dispatcher.views.estimate import Estimate
 from dispatcher.views.explanation import Explanation
 from dispatcher.views.launches import CacheNow, LaunchFacts
 from dispatcher.views.nodes import NodeGroup
-from dispatcher.views.reasons import ADVICE, ReasonInWords, Turn
 from dispatcher.views.row_page import CopyCommand, PreviewedJob, RowPage, Span, TimeKind
 from dispatcher.views.server import Pages
 from dispatcher.views.status import InstallationIdentity

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dispatcher.model.history import EndedTask, Percentiles
+from dispatcher.model.reasons import Turn
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.answers import ApiRequest
 from dispatcher.views.estimate import Estimate
@@ -15,7 +16,6 @@ from dispatcher.views.first_page import QueueHour
 from dispatcher.views.node_room import HeldRoom, KeptCaches, NodeRoom, NodesPage
 from dispatcher.views.nodes import Fits, NodeFit, NodeGroup
 from dispatcher.views.queue import NextRow, QueuePage, QueueSettings, QueueTimes
-from dispatcher.views.reasons import Turn
 from dispatcher.views.server import Pages
 from dispatcher.views.status import InstallationIdentity, QueueHold, ShapeDemand
 from tests.rig.builders import NOW, ago, later

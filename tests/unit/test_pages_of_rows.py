@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.model.history import ListedRow
+from dispatcher.model.reasons import ADVICE
 from dispatcher.model.verdicts import PARKED, HoldReason
 from dispatcher.views.answers import ApiRequest
 from dispatcher.views.failures import FailureGroup, FailuresPage
-from dispatcher.views.reasons import ADVICE
 from dispatcher.views.rows import BatchesPage, BatchStatus, RowsPage
 from dispatcher.views.server import Pages
 from dispatcher.views.status import InstallationIdentity

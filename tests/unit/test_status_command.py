@@ -4,8 +4,8 @@ import msgspec
 
 from dispatcher.commands.explain import parked_only, status_in_words
 from dispatcher.model.caches import CacheTotal
+from dispatcher.model.reasons import ReasonInWords
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.views.reasons import ReasonInWords
 from dispatcher.views.status import InstallationStatus, ParkedRow, QueueStatus, ShapeDemand
 from tests.rig.builders import NOW, ago, later
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dispatcher.model.history import ListedRow, Percentiles
+from dispatcher.model.reasons import ReasonInWords, Turn
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.about import AboutPage, Freshness, ReadinessLine, Setting
@@ -25,7 +26,6 @@ from dispatcher.views.first_page import (
 from dispatcher.views.launches import CacheNow, LaunchFacts
 from dispatcher.views.node_room import HeldRoom, NodesPage
 from dispatcher.views.nodes import Fits, NodeFit, NodeGroup
-from dispatcher.views.reasons import ReasonInWords, Turn
 from dispatcher.views.row_page import CopyCommand, PreviewedJob, RowPage, Span, TimeKind
 from dispatcher.views.rows import BatchesPage, BatchStatus, RowsPage
 from dispatcher.views.status import QueueHold

@@ -365,6 +365,16 @@ DETAILS: Final[Mapping[HoldReason, Mapping[str, Detail]]] = MappingProxyType(
 """What the details of some reasons begin with."""
 
 
+def reason_rows() -> list[dict[str, str]]:
+    """The rows of `dispatch.reasons`: of each reason, and of each detail as REASON: BEGINNING."""
+    told: dict[str, Advice | Detail] = {reason.value: advice for reason, advice in ADVICE.items()}
+    told |= {f"{reason}: {words}": one for reason, details in DETAILS.items() for words, one in details.items()}
+    return [
+        {"reason": words, "whose_turn": one.whose_turn, "meaning": one.meaning, "next_step": one.next_step}
+        for words, one in told.items()
+    ]
+
+
 def advice_of(hold: Hold) -> Advice:
     """Of the reason; whose turn it is and the next step by its detail, where that says more."""
     advice = ADVICE[hold.reason]

@@ -24,6 +24,8 @@ PROMISES = (
     "hold_ends",
     "warm_share",
     "warm_copies",
+    "growing",
+    "full_cluster",
     "scheduling_rate",
     "holds_rate",
     "dashboard",

@@ -127,13 +127,15 @@ class Servers:
 
 
 @asynccontextmanager
-async def launched() -> AsyncIterator[Servers]:
+async def launched(kind: type[ControlPlane] = ControlPlane, *, has_room: bool = True) -> AsyncIterator[Servers]:
+    """`kind`: of the control plane. `has_room`: with nodes for all Pods."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         postgres = await PostgresServer.launch()
         try:
-            async with ControlPlane() as plane:
+            async with kind() as plane:
                 made = Servers(plane, postgres, Path(folder))
-                await made.add_nodes()
+                if has_room:
+                    await made.add_nodes()
                 try:
                     yield made
                 finally:

@@ -229,6 +229,14 @@ SIGNALS: Final = {128 + number: number.name for number in signal.Signals}
 UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
+GONE: Final[Mapping[str, str]] = {
+    EndedBy.US: "it did not start, so the dispatcher deleted its Pod",
+    EndedBy.OTHERS: "Disrupted: its Pod was evicted, preempted or deleted",
+    EndedBy.NODE: "the kubelet of its node rejected its Pod",
+}
+"""What is known of a launch whose Pod is gone, by who has ended it. A Pod may end and go between two looks at it."""
+
+
 class LaunchEnd(Struct, frozen=True, kw_only=True):
     """How a launch ended.
 
@@ -249,11 +257,11 @@ class LaunchEnd(Struct, frozen=True, kw_only=True):
 
 
 def launch_end(job: Job, pods: Sequence[Pod]) -> LaunchEnd | None:
-    """How the launch of the Job ended, or why its container cannot start; None: it runs, or its Pod is gone."""
+    """How the launch of the Job ended, or why its container cannot start; None: it runs, or nobody knows."""
     pod = pods[0] if pods else None
     if pod is None:
-        is_cut = job.was_disrupted or job.ended_by == EndedBy.OTHERS
-        return LaunchEnd(reason="Disrupted: its Pod was evicted, preempted or deleted") if is_cut else None
+        why = GONE.get(EndedBy.OTHERS if job.was_disrupted else job.ended_by) if job.is_finished else None
+        return LaunchEnd(reason=why) if why else None
     end = pod.exit if job.report == "exit-code" and pod.exit is not None and not pod.exit.was_told else pod.end
     if end is not None:
         output = "" if end.cause in NEVER_BEGAN else end.output

@@ -4,7 +4,7 @@ from collections import Counter
 
 from tests.node.endings import ABSENT, BEGUN, Rows
 
-SECONDS = 100
+SECONDS = 150
 
 
 async def test_image_that_does_not_exist_never_runs_and_is_named(slow_rows: Rows) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dispatcher.jobs.observed import LaunchEnd, launch_end, span
+from dispatcher.jobs.observed import GONE, LaunchEnd, launch_end, span
 from dispatcher.model.cluster import PodEnd
-from dispatcher.model.jobs import Job
+from dispatcher.model.jobs import EndedBy, Job
 from tests.rig.builders import NOW, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod, ago, an_exited_pod
 
 RAN = {"had_run": True, "had_begun": True}
@@ -101,9 +101,15 @@ def test_a_launch_that_runs_or_succeeded_has_no_cause(job: Job, phase: str) -> N
     assert launch_end(job, [a_pod(job, phase=phase)]) is None
 
 
-@pytest.mark.parametrize("job", [a_job(), a_failed_job()])
-def test_launch_whose_pod_is_gone_has_no_cause(job: Job) -> None:
+@pytest.mark.parametrize("job", [a_job(), a_failed_job(), a_job(ended_by="us")])
+def test_launch_that_goes_on_or_of_which_nobody_knows_has_no_cause(job: Job) -> None:
     assert launch_end(job, []) is None
+
+
+@pytest.mark.parametrize("who", EndedBy)
+def test_launch_whose_pod_is_gone_tells_who_has_ended_it(who: EndedBy) -> None:
+    """The Pod may end and go between two looks at it. The history has a line for the launch nevertheless."""
+    assert launch_end(a_failed_job(ended_by=who.value), []) == LaunchEnd(reason=GONE[who])
 
 
 def test_a_span_has_the_largest_whole_unit() -> None:

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dispatcher.admission.room_view import RoomView, fits
 from dispatcher.model.cluster import LONG_AGO, Pod
@@ -29,6 +30,8 @@ GUARD: Final = timedelta(minutes=10)
 MOST_CLAIMS: Final = 5
 ROUND: Final = timedelta(seconds=5)
 """Between two plans. A claim ends at once when its row waits no more."""
+BETWEEN: Final = timedelta(minutes=1)
+"""A row waits on for so long after a look that did not find it: its Job is being made, or taken back."""
 SEARCHES: Final = 5
 """Rows for which one plan looks for a node. A look takes some milliseconds in a large cluster."""
 
@@ -69,7 +72,8 @@ class Claims:
 
     def __init__(self) -> None:
         self.current: tuple[Claim, ...] = ()
-        self._since: dict[int, datetime] = {}
+        self._waits: dict[int, tuple[datetime, datetime]] = {}
+        """By row: since when it waits, and when that was seen last."""
         self._planned_at = LONG_AGO
 
     def nodes(self) -> dict[str, int]:
@@ -85,23 +89,26 @@ class Claims:
         now: the API server's clock.
         known: claims that exist in the cluster: node by task.
         """
-        self._since = {task_id: self._since.get(task_id, now) for task_id in held}
-        waiters = [
-            Waiter(task_id, pod.queue, pod.needs, self._since[task_id])
-            for task_id, pod in held.items()
-            if pod.needs is not None
-        ]
+        waiters = [Waiter(task_id, pod.queue, pod.needs, now) for task_id, pod in held.items() if pod.needs is not None]
         waiters += [
             Waiter(one.job.task_id, one.job.queue, one.needs, one.pod.unschedulable_since or now)
             for one in picture.probes()
             if one.needs is not None
         ]
+        waiters = self._with_earlier_waits(waiters, now)
         if now - self._planned_at >= ROUND:
             self._planned_at = now
             current = {claim.task_id: claim.node for claim in self.current}
             self.current = plan_claims({**known, **current}, waiters, picture.runs, view, now)
         waiting = {one.task_id for one in waiters}
         self.current = tuple(claim for claim in self.current if claim.task_id in waiting)
+
+    def _with_earlier_waits(self, waiters: Sequence[Waiter], now: datetime) -> list[Waiter]:
+        """A row waits on when its Pod asks, and when it is taken back."""
+        known = {task_id: one for task_id, one in self._waits.items() if now - one[1] <= BETWEEN}
+        found = [replace(one, since=min(one.since, known.get(one.task_id, (now,))[0])) for one in waiters]
+        self._waits = known | {one.task_id: (one.since, now) for one in found}
+        return found
 
 
 def plan_claims(

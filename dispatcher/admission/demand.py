@@ -31,8 +31,8 @@ from dispatcher.model.launches import PodKind, Probe
 from dispatcher.model.needs import PodNeeds
 
 K = TypeVar("K")
-QUIET: Final = timedelta(minutes=3)
-"""After the last node or announcement. An autoscaler looks each 10 s, and its nodes come within a minute or two."""
+QUIET: Final = timedelta(minutes=10)
+"""After the last node or announcement. A machine with devices may take so long to start."""
 LOOK: Final = timedelta(seconds=1)
 NEWS: Final = timedelta(minutes=1)
 """A node is seen, and has its size, so long after it was created."""
@@ -127,8 +127,8 @@ class Demand(Struct, frozen=True):
             words.append(
                 f"kube-scheduler finds no node for it, where our count has room: {self.contradicted.doubted[shape]}"
             )
-        elif (window := self.contradicted.sizes.get(shape, 1)) > 1:
-            words.append(f"kube-scheduler has nodes for it that our count does not see: {window} Pods like it may wait")
+        elif window := self.contradicted.sizes.get(shape):
+            words.append(f"kube-scheduler has nodes for it that our count does not see: {window} of its Pods may wait")
         elif one is not None and one.words:
             words.append(f"kube-scheduler says: {one.words}")
         if one is None:

@@ -219,7 +219,8 @@ def no_node_for(pod: PodKind, room: Room, refusal: str = "") -> Hold:
     detail = "; ".join(filter(None, (why, more)))
     # Our count alone is no proof. kube-scheduler must have said so of a Pod of this shape, too.
     has_asked = pod.shape in demand.asked and refusal not in {IN_TURN, NONE_ASKS}
-    is_never = has_asked and not could_fit and not demand.is_answered(pod.shape)
+    is_contradicted = demand.has_grown(pod.shape) or pod.shape in demand.contradicted.sizes
+    is_never = has_asked and not could_fit and not is_contradicted
     return Hold(HoldReason.NEVER_FITS if is_never else HoldReason.NO_ROOM_NOW, detail)
 
 

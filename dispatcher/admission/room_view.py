@@ -19,7 +19,15 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.model.cluster import Node, PriorityClass
-from dispatcher.model.needs import OF_THE_MOMENT, PodNeeds, Taint, is_selected, keeps_away_for_good, untolerated
+from dispatcher.model.needs import (
+    OF_THE_MOMENT,
+    PodNeeds,
+    Taint,
+    is_of_the_start,
+    is_selected,
+    keeps_away_for_good,
+    untolerated,
+)
 from dispatcher.model.reservations import Reservation
 from dispatcher.model.resources import Amounts, less, written
 
@@ -287,8 +295,8 @@ def is_coming(needs: PodNeeds, node: Node) -> bool:
 
 
 def is_lasting(taint: Taint) -> bool:
-    """Cordons and taints of the moment go by themselves, or when somebody has done their work on the node."""
-    return not taint.key.startswith(OF_THE_MOMENT)
+    """Cordons and taints of the moment or of the start go by themselves, or when somebody has done their work."""
+    return not (taint.key.startswith(OF_THE_MOMENT) or is_of_the_start(taint))
 
 
 def covered(asks: Iterable[tuple[str, int]], size: Amounts) -> float:

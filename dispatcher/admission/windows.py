@@ -38,7 +38,7 @@ HasRoom = Callable[[PodNeeds | None], bool]
 class Contradictions(Struct, frozen=True):
     """What kube-scheduler did against the estimate, by shape.
 
-    sizes: of the windows that are, or were, larger than one, and of shapes in doubt. Every other window is one.
+    sizes: of windows of shapes whose Pods had nodes against our count, and of shapes in doubt. All others are one.
     doubted: shapes for which the estimate does not count, with the words of kube-scheduler.
     """
 
@@ -55,7 +55,7 @@ class Window(Struct, frozen=True):
     size: Pods that may wait beyond the estimate, a power of two.
     at: when the size changed.
     out: names of the Pods that were without a node since then.
-    has_grown: whether it was ever larger than one.
+    has_grown: whether the estimate was ever contradicted.
     used_at: when a Pod was without a node last.
     fits_since: since when the estimate has room for a Pod that kube-scheduler finds no node for; None: it has none.
     doubted_at: when kube-scheduler contradicted such room last; None: the estimate counts.
@@ -76,7 +76,7 @@ class PodsOfShape(Struct, frozen=True):
     """Pods of one shape.
 
     waiting: those without a node.
-    bound: those of `Window.out` that have a node.
+    bound: those of `Window.out` that have a node; of a new window, all that have one.
     every: our Pods of all shapes.
     """
 
@@ -94,7 +94,7 @@ class PodsOfShape(Struct, frozen=True):
 
 
 class Windows:
-    """The windows, from cycle to cycle. A restart begins with one each. `found`: what was found last."""
+    """The windows, from cycle to cycle. A restart makes one as large as its Pods need. `found`: what was found last."""
 
     def __init__(self) -> None:
         self.found = AGREES
@@ -138,17 +138,22 @@ def pods_of_shapes(pods: Mapping[str, Pod], windows: Mapping[str, Window]) -> It
     for one in [pod for pod in pods.values() if not pod.node_name]:
         if not (one.has_ended or one.deleting or one.is_gated):
             waiting.setdefault(one.shape, []).append(one)
+    bound = {shape: list[Pod]() for shape in waiting.keys() - windows.keys()}
+    for one in pods.values() if bound else ():
+        if one.node_name and one.shape in bound and not one.has_ended:
+            bound[one.shape].append(one)
+    for shape, window in windows.items():
+        bound[shape] = [pod for name in window.out if (pod := pods.get(name)) is not None and pod.node_name]
     for shape, own in waiting.items():
-        out = windows[shape].out if shape in windows else frozenset[str]()
-        bound = [pod for name in out if (pod := pods.get(name)) is not None and pod.node_name]
-        yield PodsOfShape(shape, own, bound, pods)
+        yield PodsOfShape(shape, own, bound[shape], pods)
 
 
 def moved_window(one: Window | None, pods: PodsOfShape, is_wrong: bool, now: datetime) -> Window | None:
     """The window after this moment; None: it is one, and nothing waits. `is_wrong`: the estimate was contradicted."""
     waiting = frozenset(pod.name for pod in pods.waiting)
     if one is None:
-        return Window(1, now, waiting, used_at=now) if waiting else None
+        size = 1 << (len(waiting) - 1).bit_length() if is_wrong else 1  # a restart takes nothing back
+        return Window(size, now, waiting, has_grown=is_wrong, used_at=now) if waiting else None
     is_wrong = is_wrong or bool(one.doubted_at and pods.bound)
     unschedulable = [pod.unschedulable_since for pod in pods.waiting if pod.unschedulable_since is not None]
     if is_wrong and not unschedulable and 2 * len(pods.bound) >= one.size:

@@ -102,7 +102,8 @@ def bounds_of(template: Template) -> dict[str, str | int]:
     for resource, most in (("cpu", template.max_cpu), ("memory", template.max_memory)):
         if most is not None and (most * 1000).denominator == 1:
             found[resource] = written(resource, (most * 1000).numerator)
-    more = {"bytes": template.max_bytes, "failures": template.max_failures}
+    once = template.report == "exit-code"  # an image that cannot report may not bear a second run, either
+    more = {"bytes": template.max_bytes, "failures": template.max_failures or int(once)}
     return found | {name: number for name, number in more.items() if number}
 
 

@@ -334,7 +334,7 @@ class Template(Struct, frozen=True):
     max_memory: most bytes that a row may ask for; None: rows may not set memory.
     max_seconds: highest run limit.
     timeout_seconds: run limit of rows that set none; 0: the installation's.
-    max_failures: that of rows that set none; 0: 3.
+    max_failures: that of rows that set none; 0: one with `report: exit-code`, else 3.
     max_bytes: most bytes of variables, command and args that a row may add; 0: nobody has said it.
     report: "sql" or "exit-code".
     final_codes: with "exit-code", the statuses that end the row, such as `2,64-68`; empty: none does.

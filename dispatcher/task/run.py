@@ -5,6 +5,7 @@ Failure story: if the process is killed, at any moment, the row stays `processin
 SIGTERM from outside, such as the drain of a node: the body unwinds, as after an exception.
 """
 
+import _signal  # type: ignore[import-not-found]  # typeshed has only what stands above it
 import asyncio
 import json
 import os
@@ -12,7 +13,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cached_property
@@ -40,7 +41,8 @@ from dispatcher.task.contract import (
 )
 
 TERMINATED: Final = 128 + signal.SIGTERM
-SET: Final = signal.signal
+SET: Final[Callable[[int, Any], Any]] = _signal.signal
+"""The function that all others call when they are called, `signal.signal` among them, however they were imported."""
 
 
 class Sigterm:
@@ -57,18 +59,18 @@ class Sigterm:
 
     def catch(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            self._before = SET(signal.SIGTERM, self._raise) or signal.SIG_DFL
-            signal.signal = self._set  # type: ignore[assignment]  # its types are those of the other
+            self._before = SET(signal.SIGTERM, self._raise) or int(signal.SIG_DFL)  # a number, not the enum
+            _signal.signal = self._set
 
     def restore(self) -> None:
         if self._before is not None:
-            signal.signal = SET
+            _signal.signal = SET
             SET(signal.SIGTERM, self._before)
 
     def _set(self, number: int, handler: Any) -> Any:
-        """Stands for `signal.signal` while the body runs. A handler of the body hides no SIGTERM from us.
+        """Stands for `_signal.signal` while the body runs. A handler of the body hides no SIGTERM from us.
 
-        asyncio sets its handlers by it, too.
+        asyncio and uvloop set their handlers by it, too.
         """
         if number != signal.SIGTERM or not callable(handler) or handler == self._raise:
             return SET(number, handler)

@@ -60,6 +60,9 @@ async def bring(database: Database, templates: Mapping[str, Template | str], *, 
         ({"template": "once", "max_failures": 7}, 7),
         ({"template": "once", "timeout_seconds": 60}, 1),  # not by the way of plain rows
         ({"template": "once", "dedupe_key": "k"}, 1),
+        ({"template": "mute"}, 1),
+        ({"template": "mute", "max_failures": 2}, 2),
+        ({"template": "mute-again"}, 4),
         ({"template": "default"}, 3),
         ({"template": "default", "timeout_seconds": 60}, 3),
     ],
@@ -68,7 +71,12 @@ async def bring(database: Database, templates: Mapping[str, Template | str], *, 
 async def test_template_gives_max_failures_to_rows_that_set_none(
     database: Database, columns: dict[str, Any], failures: int
 ) -> None:
-    await bring(database, {"default": a_template(), "once": a_template("once", bounds={"max-failures": "1"})})
+    mute = {"report": "exit-code"}
+    await bring(database, {
+        "default": a_template(), "once": a_template("once", bounds={"max-failures": "1"}),
+        "mute": a_template("mute", bounds=mute),
+        "mute-again": a_template("mute-again", bounds=mute | {"max-failures": "4"}),
+    })  # fmt: skip
     team = await database.session("team_a")
     names, places = ", ".join(columns), ", ".join(f"${number}" for number in range(1, len(columns) + 1))
     insert = f"INSERT INTO dispatch.tasks ({names}) VALUES ({places}) RETURNING id, max_failures"

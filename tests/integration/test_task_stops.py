@@ -163,6 +163,23 @@ OWN_HANDLERS = {
                 say("begun"); await told.wait(); {last}
         asyncio.run(main())
     """,
+    "imported by name": """
+        from signal import SIGTERM, signal
+        with quick() as t:
+            told = []
+            signal(SIGTERM, lambda *_: told.append(1))
+            say("begun"); waits(lambda: told); {last}
+    """,
+    "uvloop": """
+        import asyncio, signal, uvloop, warnings
+        warnings.simplefilter("ignore")
+        async def main():
+            async with quick() as t:
+                told = asyncio.Event()
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+                say("begun"); await told.wait(); {last}
+        uvloop.run(main())
+    """,
     "exits with 0": """
         import signal, time
         with quick() as t:
@@ -199,15 +216,16 @@ async def test_end_after_sigterm_is_no_success_unless_the_body_says_so(
 async def test_handler_of_sigterm_is_restored(library: Library, database: Database) -> None:
     row = await insert_row(database)
     body = """
-        import signal
+        import _signal, signal
         def own(*_): ...
-        set_ = signal.signal
+        set_, under = signal.signal, _signal.signal
         signal.signal(signal.SIGTERM, own)
         with task() as t:
             say(signal.getsignal(signal.SIGTERM) is own)
-        say(signal.getsignal(signal.SIGTERM) is own, signal.signal is set_, "TASK_TAKEN_BY" in os.environ)
+        say(signal.getsignal(signal.SIGTERM) is own, "TASK_TAKEN_BY" in os.environ)
+        say(signal.signal is set_, _signal.signal is under)
     """
-    assert (await library.run(row, body)).out == b"False\nTrue True False\n"
+    assert (await library.run(row, body)).out == b"False\nTrue False\nTrue True\n"
 
 
 async def test_interrupt_is_no_failure_of_the_body(library: Library, database: Database) -> None:

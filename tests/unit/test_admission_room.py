@@ -264,8 +264,18 @@ def test_hold_says_that_no_node_may_be_had() -> None:
     assert (could_fit, words) == (False, "none of 1 nodes may have it: taints, node selector or node affinity")
 
 
-@pytest.mark.parametrize("taint", [CORDON, Taint("node.kubernetes.io/not-ready")])
-def test_taints_of_the_moment_make_no_shape_unfit_for_ever(taint: Taint) -> None:
+@pytest.mark.parametrize(
+    "taint",
+    [
+        CORDON,
+        Taint("node.kubernetes.io/not-ready"),
+        Taint("node.cilium.io/agent-not-ready", "true"),
+        Taint("ebs.csi.aws.com/agent-not-ready", effect="NoExecute"),
+        Taint("karpenter.sh/unregistered", effect="NoExecute"),
+    ],
+    ids=str,
+)
+def test_taints_of_the_moment_or_of_the_start_make_no_shape_unfit_for_ever(taint: Taint) -> None:
     could_fit, _ = room([a_node(taints=(taint,))]).view.why_not(needs())
     assert could_fit
 

@@ -200,16 +200,32 @@ def demand(windows: Mapping[str, int], probes: int, at: datetime = NOW) -> Deman
     return demands
 
 
-@pytest.mark.parametrize(("size", "waiting", "may_wait"), [(1, 1, False), (4, 3, True), (4, 4, False)])
-def test_window_says_how_many_pods_ask_whatever_the_mode(size: int, waiting: int, may_wait: bool) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "waiting", "may_wait"),
+    [([], 1, False), ([1], 1, False), ([4], 3, True), ([4], 4, False)],
+    ids=("never contradicted", "one again", "has places", "full"),
+)
+def test_window_says_how_many_pods_ask_whatever_the_mode(sizes: list[int], waiting: int, may_wait: bool) -> None:
     pod = unplaced(DEVICE)
-    one = Demand("one", asked={pod.shape: DemandRecord(NOW, NOW, NOW)}, contradicted=Contradictions({pod.shape: size}))
+    contradicted = Contradictions(dict.fromkeys([pod.shape], sizes[0]) if sizes else {})
+    one = Demand("one", asked={pod.shape: DemandRecord(NOW, NOW, NOW)}, contradicted=contradicted)
     room = room_of(BLIND, {pod: waiting}, demand=one)
     hold = without_room(1, pod, a_snapshot(room=room, max_pending=1000))
     assert (hold is None) is may_wait
     if hold is not None:
-        assert hold.reason is (HoldReason.NO_ROOM_NOW if size > 1 else HoldReason.NEVER_FITS)
-        assert ("kube-scheduler has nodes for it that our count does not see" in hold.detail) is (size > 1)
+        assert hold.reason is (HoldReason.NO_ROOM_NOW if sizes else HoldReason.NEVER_FITS)
+        assert ("kube-scheduler has nodes for it that our count does not see" in hold.detail) is bool(sizes)
+
+
+def test_pods_that_had_their_nodes_before_a_restart_contradict_the_estimate() -> None:
+    """A full pool of devices is no pool that is too small. A Pod that has ended tells nothing any more."""
+    waits = a_pod(name="new", uid="new", node_name="", unschedulable_since=NOW)
+    runs = a_pod(name="old", uid="old", node_name="n1")
+    more = [replace(waits, name=f"new-{number}") for number in range(4)]
+    ended = replace(runs, phase="Succeeded")
+    for pods, size in (([waits, runs], 1), ([waits, runs, *more], 8), ([waits], None), ([waits, ended], None)):
+        found = Windows().look({pod.name: pod for pod in pods}, {"small": DEVICE}, BLIND, lambda _: False, NOW)
+        assert found.sizes.get("small") == size, pods
 
 
 def test_pods_beyond_a_window_that_has_halved_are_taken_back_at_once() -> None:

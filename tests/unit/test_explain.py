@@ -13,7 +13,7 @@ from dispatcher.admission.snapshot import ClusterSnapshot, plan_load
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import Offer
-from dispatcher.model.reasons import ADVICE, NOT_READY, STAGES, Turn
+from dispatcher.model.reasons import ADVICE, DETAILS, NOT_READY, STAGES, Turn, reason_rows
 from dispatcher.model.tasks import LinePosition, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
 from dispatcher.views.explanation import Explanation, explain_row
@@ -253,3 +253,11 @@ def test_cycle_tells_that_the_database_refuses_the_tasks() -> None:
     assert a_cycle(a_snapshot(not_ready=refused)).tasks_refused == refused.detail
     assert a_cycle(a_snapshot(not_ready=Hold(HoldReason.DISPATCHER_NOT_READY, "NoLeader"))).tasks_refused == ""
     assert a_cycle(a_snapshot()).tasks_refused == ""
+
+
+def test_table_of_reasons_has_each_reason_and_each_detail_once() -> None:
+    rows = {row["reason"]: row for row in reason_rows()}
+    assert len(rows) == len(reason_rows())
+    details = {f"{reason}: {words}" for reason, found in DETAILS.items() for words in found}
+    assert set(rows) == {*HoldReason, *details}
+    assert rows["DispatcherNotReady: NoLeader"]["next_step"] == NOT_READY[NotReady.NO_LEADER].next_step

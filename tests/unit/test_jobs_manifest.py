@@ -130,18 +130,22 @@ def test_a_job_makes_one_pod_that_runs_once_and_fails_on_a_disruption() -> None:
 
 @pytest.mark.fault(42, 45)
 @pytest.mark.parametrize(
-    ("task", "most", "limit"),
+    ("task", "bounds", "limit"),
     [
-        (a_task(), 604800, 3600),
-        (a_task(timeout_seconds=60), 604800, 60),
-        (a_task(timeout_seconds=7200), 604800, 7200),
-        (a_task(), 600, 600),
-        (a_task(timeout_seconds=60), 600, 60),
+        (a_task(), {}, 3600),
+        (a_task(timeout_seconds=60), {}, 60),
+        (a_task(timeout_seconds=7200), {}, 7200),
+        (a_task(), {"max-seconds": "600"}, 600),
+        (a_task(timeout_seconds=60), {"max-seconds": "600"}, 60),
+        (a_task(), {"timeout-seconds": "7200"}, 7200),
+        (a_task(timeout_seconds=60), {"timeout-seconds": "7200"}, 60),
+        (a_task(), {"timeout-seconds": "7200", "max-seconds": "7201"}, 7200),
     ],
+    ids=str,
 )
-def test_pod_deadline_is_the_run_limit_and_the_job_has_none(task: Task, most: int, limit: int) -> None:
+def test_pod_deadline_is_the_run_limit_and_the_job_has_none(task: Task, bounds: dict[str, str], limit: int) -> None:
     """A deadline of the Job would count the time in which its Pod waits for a node."""
-    template = a_template(bounds={"max-seconds": str(most)})
+    template = a_template(bounds=bounds)
     job = rendered(an_order(template, task=task), template)
     assert run_limit(task, template, SITE) == limit
     assert job["spec"]["template"]["spec"]["activeDeadlineSeconds"] == limit

@@ -7,7 +7,8 @@ from typing import Any, Final
 import click
 from msgspec import Struct
 
-from dispatcher.commands.adoption import Adoption, Did, Statement, adopt
+from dispatcher.commands.adoption import Adoption, Did, Statement
+from dispatcher.commands.manifests import adopt
 from dispatcher.commands.options import as_document
 from dispatcher.commands.render import read_bounded
 from dispatcher.jobs.fields import object_at

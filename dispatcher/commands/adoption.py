@@ -1,17 +1,17 @@
-"""Makes templates of manifests of other systems, and tells what became of each field. Pure.
+"""Makes a template of a Job's or Pod's spec of another system, and tells what became of each field. Pure.
 
 Nothing is lost without a word: a field is kept, moved, translated, left out because the dispatcher decides it, or left
 to a person. What the API server would refuse in the manifest, the check of the template tells afterwards.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
 from msgspec import Struct
 
-from dispatcher.jobs.env import ENV_NAME, LOGIN, is_dispatchers
+from dispatcher.jobs.env import LOGIN, is_dispatchers
 from dispatcher.jobs.fields import dotted, list_at, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES, RESTARTS, TASK
@@ -25,8 +25,10 @@ RETRIES_OF_A_JOB: Final = 6
 """What the API server sets where a Job has no backoffLimit."""
 USUAL_NAMES: Final = ("base", "main")
 """How Airflow and Argo call the container that works."""
+INDEX: Final = "JOB_COMPLETION_INDEX"
+INDEX_NOTE: Final = "job-completion-index"
+"""The annotation of a Pod that has the same number."""
 UNLIKELY: Final = re.compile(r"[^a-z0-9]+")
-PARAMETER: Final = re.compile(r"\{\{\s*(?:inputs|workflow)\.parameters\.([A-Za-z0-9_-]+)\s*\}\}")
 OF_CONTROLLERS: Final = re.compile(
     r"(batch\.kubernetes\.io/)?(controller-uid|job-name)|batch\.kubernetes\.io/.*|app\.kubernetes\.io/managed-by"
     rf"|kubectl\.kubernetes\.io/last-applied-configuration|{re.escape(ids.DOMAIN)}/.*"
@@ -164,7 +166,7 @@ class Adopter:
             Statement("indexed_rows" if is_indexed else "rows", {"template": self.name, "count": count})
         )
         if is_indexed:
-            self.annotate((*at, "completionMode"), ids.ROW_MAY_SET, "env.JOB_COMPLETION_INDEX")
+            self.annotate((*at, "completionMode"), ids.ROW_MAY_SET, f"env.{INDEX}")
         counted = "completions" if spec.get("completions") else "parallelism"
         self.tell(Did.OPEN, (*at, counted), f"insert one row for each of the {count}")
         if counted == "completions" and parallel is not None:
@@ -266,6 +268,10 @@ class Adopter:
                 self.tell(Did.OPEN, where, f"{one.get('name')} is the dispatcher's name: give it another one")
             elif any(later.get("name") == one.get("name") for later in env[number + 1 :]):
                 self.tell(Did.LEFT_OUT, where, f"{one.get('name')} stands again below")
+            elif INDEX_NOTE in str(object_at(one, "valueFrom", "fieldRef").get("fieldPath")):
+                is_same = one.get("name") == INDEX
+                words = f"env.{INDEX} of the row has it"
+                self.tell(Did.TRANSLATED if is_same else Did.OPEN, where, words if is_same else f"{words}: read that")
             else:
                 kept.append(one)
         return {**container, "env": kept} if env else container
@@ -338,160 +344,3 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 def template_name(name: str) -> str:
     return UNLIKELY.sub("-", str(name).lower()).strip("-")[:63].strip("-") or "template"
-
-
-def name_of(document: Json) -> str:
-    meta = object_at(document, "metadata")
-    return str(meta.get("name") or str(meta.get("generateName") or document.get("kind")).rstrip("-"))
-
-
-def of_job(document: Json) -> Iterator[Adoption]:
-    yield Adopter(
-        WorkSource(name_of(document), object_at(document, "spec"), object_at(document, "metadata"), ("spec",))
-    ).adopt()
-
-
-def of_pod(document: Json) -> Iterator[Adoption]:
-    meta = object_at(document, "metadata")
-    found = Adopter(WorkSource(name_of(document), object_at(document, "spec"), meta, ("spec",), is_pod=True))
-    if any(one.get("name") == "base" for one in objects(found.source.spec.get("containers"))):
-        words = f"Airflow gives args: open them by {ids.ROW_MAY_SET}: args, and write them into spec.args of a row"
-        found.tell(Did.OPEN, ("spec", "containers"), words)
-    yield found.adopt()
-
-
-def of_cron_job(document: Json) -> Iterator[Adoption]:
-    at: Path = ("spec", "jobTemplate", "spec")
-    meta = {**object_at(document, "spec", "jobTemplate", "metadata"), "name": name_of(document)}
-    found = Adopter(WorkSource(name_of(document), object_at(document, *at), meta, at))
-    spec = object_at(document, "spec")
-    for field in sorted(object_at(document, "metadata").keys() - {"name"}):
-        found.tell(Did.LEFT_OUT, ("metadata", field), "it was the CronJob's, and not its Jobs'")
-    for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-        if spec.get(field) is not None:
-            found.tell(Did.LEFT_OUT, ("spec", field), "the janitor keeps rows as long as the operator says")
-    forbid = spec.get("concurrencyPolicy") in {"Forbid", "Replace"}
-    found.statements.append(Statement("one_at_a_time" if forbid else "again", {"template": found.name}))
-    zone = f" in {spec['timeZone']}" if spec.get("timeZone") else ""
-    words = f"somebody inserts the row at {spec.get('schedule')}{zone}, such as pg_cron or the CronJob with psql"
-    found.tell(Did.OPEN, ("spec", "schedule"), words)
-    told = {
-        "timeZone": "the one who inserts needs it",
-        "suspend": "do not begin to insert yet",
-        "startingDeadlineSeconds": "a row waits as long as it must",
-        "concurrencyPolicy": "dedupe_key: no second row while one is alive" if forbid else "",
-    }
-    for field, words in told.items():
-        if spec.get(field) in (False, "Allow"):
-            found.tell(Did.LEFT_OUT, ("spec", field), "it is so anyway")
-        elif spec.get(field) is not None:
-            is_open = field in {"timeZone", "suspend"} or spec.get(field) == "Replace"
-            found.tell(Did.OPEN if is_open else Did.TRANSLATED, ("spec", field), words)
-    yield found.adopt()
-
-
-def of_scaled_job(document: Json) -> Iterator[Adoption]:
-    at: Path = ("spec", "jobTargetRef")
-    found = Adopter(WorkSource(name_of(document), object_at(document, *at), object_at(document, "metadata"), at))
-    spec = object_at(document, "spec")
-    for number, one in enumerate(objects(spec.get("triggers"))):
-        words = f"the producer inserts a row for each piece of work, beside a message of {one.get('type')} or instead"
-        found.tell(Did.OPEN, ("spec", "triggers", number), words)
-    queue = "default"
-    if isinstance(most := spec.get("maxReplicaCount"), int):
-        queue = found.name
-        found.statements.append(Statement("queue", {"queue": queue, "count": most}))
-        found.tell(Did.TRANSLATED, ("spec", "maxReplicaCount"), f"queues.max_jobs: {most}")
-    for field in sorted(spec.keys() - {"jobTargetRef", "triggers", "maxReplicaCount"}):
-        found.tell(Did.LEFT_OUT, ("spec", field), "rows are launched when they come")
-    found.statements.append(Statement("row", {"queue": queue, "template": found.name}))
-    yield found.adopt()
-
-
-def of_workflow(document: Json) -> Iterator[Adoption]:
-    """A template for each step that runs a container. The graph is left to a person."""
-    at: Path = ("spec", "workflowSpec") if document.get("kind") == "CronWorkflow" else ("spec",)
-    whole = object_at(document, *at)
-    for number, step in enumerate(objects(whole.get("templates"))):
-        path = (*at, "templates", number)
-        yield step_of_workflow(step, path) if isinstance(step.get("container"), dict) else graph(step, path)
-
-
-def graph(step: Json, path: Path) -> Adoption:
-    what = ", ".join(sorted(step.keys() - {"name", "inputs", "outputs"})) or "nothing"
-    words = "no container to launch: insert rows in the order that it says"
-    told = AdoptedField(Did.OPEN, dotted(path), f"{what}: {words}")
-    return Adoption(template_name(step.get("name", "")), {}, [told], [])
-
-
-OF_STEP: Final = frozenset({
-    "container", "sidecars", "initContainers", "volumes", "name", "inputs", "metadata", "activeDeadlineSeconds",
-    "retryStrategy",
-})  # fmt: skip
-OF_POD: Final = frozenset({
-    "nodeSelector", "tolerations", "affinity", "serviceAccountName", "securityContext", "hostAliases",
-    "priorityClassName", "schedulerName", "automountServiceAccountToken",
-})  # fmt: skip
-
-
-def step_of_workflow(step: Json, path: Path) -> Adoption:
-    variables = dict[str, str]()
-    container = {"name": TASK, **step["container"]}
-    env = objects(container.pop("env", None))
-    given = {match[1]: str(one.get("name")) for one in env if (match := PARAMETER.fullmatch(str(one.get("value"))))}
-    container = with_parameters(container, variables)
-    env = [one for one in env if one.get("name") not in given.values()]
-    container |= {"env": env} if env else {}
-    pod = {
-        **{field: step[field] for field in OF_POD if step.get(field) is not None},
-        **{field: step[field] for field in ("initContainers", "volumes", "activeDeadlineSeconds") if step.get(field)},
-        "restartPolicy": "Never",
-        "containers": [container, *objects(step.get("sidecars"))],
-    }
-    limit = object_at(step, "retryStrategy").get("limit", 0)
-    retries = int(limit) if str(limit).isdigit() else 0
-    spec = {"backoffLimit": retries, "template": {"metadata": object_at(step, "metadata"), "spec": pod}}
-    found = Adopter(WorkSource(str(step.get("name", "step")), spec, {}, path))
-    made = found.adopt()
-    if names := {**variables, **given}:
-        opened = ",".join(sorted({f"env.{name}" for name in (*variables.values(), *given.values())}))
-        made.manifest["metadata"]["annotations"][ids.ROW_MAY_SET] = opened
-        for parameter, name in names.items():
-            found.tell(Did.TRANSLATED, (*path, "inputs", "parameters", parameter), f"{name} in env of the row")
-    for number, one in enumerate(env):
-        if PARAMETER.search(str(one.get("value"))):
-            words = "a value is not put together from others: give the whole value by env of the row"
-            found.tell(Did.OPEN, (*path, "container", "env", number), words)
-    for field in sorted(step.keys() - OF_STEP - OF_POD):
-        found.tell(Did.OPEN, (*path, field), "it has no like here")
-    return made
-
-
-def with_parameters(part: Any, variables: dict[str, str]) -> Any:
-    """The part with `$(NAME)` for each parameter of the workflow. `variables`: the names, by parameter."""
-
-    def named(match: re.Match[str]) -> str:
-        name = re.sub(r"[^A-Z0-9_]", "_", match[1].upper())
-        name = name if ENV_NAME.fullmatch(name) and not is_dispatchers({"name": name}) else f"PARAMETER_{name}"
-        variables[match[1]] = name
-        return f"$({name})"
-
-    if isinstance(part, str):
-        return PARAMETER.sub(named, part)
-    if isinstance(part, Mapping):
-        return {key: with_parameters(value, variables) for key, value in part.items()}
-    return [with_parameters(one, variables) for one in part] if isinstance(part, list) else part
-
-
-READERS: Final[Mapping[str, Callable[[Json], Iterator[Adoption]]]] = {
-    "Job": of_job, "CronJob": of_cron_job, "ScaledJob": of_scaled_job, "Pod": of_pod, "Workflow": of_workflow,
-    "WorkflowTemplate": of_workflow, "ClusterWorkflowTemplate": of_workflow, "CronWorkflow": of_workflow,
-}  # fmt: skip
-
-
-def adopt(document: Json) -> list[Adoption] | str:
-    """The templates of one document, or why there is none. Of whatever shape it is, this raises nothing."""
-    kind = document.get("kind")
-    if (reader := READERS.get(str(kind))) is None:
-        return f"{kind} {name_of(document)} is no work: kubectl apply it as it is"
-    return list(reader(document))

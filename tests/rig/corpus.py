@@ -44,9 +44,10 @@ def alone(spec: Json | None = None, **meta: Any) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone", **meta}, "spec": spec or pod()}
 
 
-def workflow(*steps: Json, kind: str = "WorkflowTemplate") -> Json:
-    spec = {"templates": list(steps)}
-    whole = {"schedule": "@daily", "workflowSpec": spec} if kind == "CronWorkflow" else spec
+def workflow(*steps: Json, kind: str = "WorkflowTemplate", more: Json | None = None, **parts: Any) -> Json:
+    """`parts`: of the spec that has the steps. `more`: of the spec of a CronWorkflow."""
+    spec = {"templates": list(steps), **parts}
+    whole = {"schedule": "@daily", **(more or {}), "workflowSpec": spec} if kind == "CronWorkflow" else spec
     return {"apiVersion": "argoproj.io/v1alpha1", "kind": kind, "metadata": {"name": "flow"}, "spec": whole}
 
 
@@ -72,6 +73,10 @@ JOBS: Final[dict[str, Json]] = {
                        selector={"matchLabels": {"controller-uid": "u"}}), "status": {"succeeded": 1}},
     "suspended": job(suspend=True), "completions": job(completions=5, parallelism=2), "parallel": job(parallelism=3),
     "indexed": job(completions=4, completionMode="Indexed"), "failure policy": job(podFailurePolicy=ON_EXIT),
+    "index by its note": job(pod(container(env=[
+        {"name": name, "valueFrom": {"fieldRef": {
+            "fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}
+        for name in ("JOB_COMPLETION_INDEX", "SHARD")])), completions=4, completionMode="Indexed"),
     "secret": job(pod(container(env=[SECRET], envFrom=[{"configMapRef": {"name": "c"}}]))),
     "own name in env": job(pod(container(env=[ME, SPACE, {"name": "URL", "value": "http://$(POD_NAME)"}]))),
     "env twice": job(pod(container(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]))),
@@ -125,6 +130,28 @@ WORKFLOWS: Final[dict[str, Json]] = {
     "step volumes": workflow(step(container={"image": "a:1", "command": ["run"], **MOUNT}, **CLAIM)),
     "Workflow": workflow(step(sidecars=[PROXY]), kind="Workflow"),
     "CronWorkflow": workflow(step(), kind="CronWorkflow"),
+    "workflow places": workflow(
+        step(), step(name="two", nodeSelector={"c": "d"}), kind="Workflow", entrypoint="one", nodeSelector={"a": "b"},
+        serviceAccountName="s", imagePullSecrets=[{"name": "p"}], parallelism=3, ttlStrategy={}, onExit="two",
+        podMetadata={"labels": {"e": "f"}}, activeDeadlineSeconds=60, synchronization={"mutex": {"name": "m"}},
+        arguments={"parameters": [{"name": "x", "value": "1"}]},
+    ),
+    "workflow volumes": workflow(
+        step(container={"image": "a:1", "command": ["run"], **MOUNT}), step(name="two"), **CLAIM
+    ),
+    "workflow of steps elsewhere": {**workflow(kind="Workflow"), "spec": {"workflowTemplateRef": {"name": "other"}}},
+    "CronWorkflow that forbids": workflow(step(), kind="CronWorkflow", more={
+        "timezone": "Europe/Vienna", "suspend": True, "concurrencyPolicy": "Forbid", "startingDeadlineSeconds": 60,
+        "failedJobsHistoryLimit": 3, "when": "x",
+    }),
+    "step tries for ever": workflow(
+        step(retryStrategy={"retryPolicy": "Always", "backoff": {"duration": "5s"}, "expression": "x"}),
+        step(name="two", retryStrategy={"limit": "{{n}}"}), retryStrategy={"limit": 2},
+    ),
+    "step reads": workflow(step(
+        inputs={"artifacts": [{"name": "a"}], "parameters": [{"name": "unused"}, {"name": "day", "value": "1"}]},
+        container={"image": "a", "args": ["{{inputs.parameters.day}}"]},
+    )),
     "script": workflow({"name": "s", "script": {"image": "a", "source": "print(1)"}}),
 }  # fmt: skip
 CORPUS: Final[dict[str, Json]] = JOBS | CRON_JOBS | SCALED_JOBS | PODS | WORKFLOWS

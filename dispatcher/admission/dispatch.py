@@ -319,7 +319,8 @@ class Dispatch(Generic[P]):
             return ()
         candidates, found = judged
         held = [(one.pod, plan.holds[one.task.id].reason) for one in candidates if one.task.id in plan.holds]
-        lacking = [*found.wanting, *(pod for pod, reason in held if reason in FOR_ROOM)]
+        reasons = FOR_ROOM | ({HoldReason.PENDING_PODS} if snapshot.is_strict else frozenset[HoldReason]())
+        lacking = [*found.wanting, *(pod for pod, reason in held if reason in reasons)]
         wanting = [pod for pod in lacking if wants_place(pod, plan.after)]
         ends = [
             *plan_taken_back(probes, snapshot, self._paused_since),

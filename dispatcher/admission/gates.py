@@ -227,6 +227,8 @@ def no_node_for(pod: PodKind, room: Room, refusal: str = "") -> Hold:
 def wants_place(pod: PodKind, snapshot: ClusterSnapshot) -> bool:
     """Whether a Pod of this kind would wait as demand, and finds no place among the shapes that ask."""
     room = snapshot.room
+    if room is not None and snapshot.is_strict:  # the one that waits has the only place
+        return pod.shape not in room.waiting.demand.resting
     return room is not None and why_not_ask(pod, room.waiting, bounds_of(pod.queue, snapshot)) == IN_TURN
 
 

@@ -399,10 +399,15 @@ def pod_reader(
     return read
 
 
+RESIZE_REFUSED: Final = ("PodResizePending", "Infeasible")
+"""The node will never give the Pod what it asks for in its place."""
+
+
 def bound_pod_of(wire: WirePod, own: Pod | None = None) -> BoundPod:
     meta, status = wire.metadata, wire.status
     given = {one.name: one for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))}
-    asks = asked_of(wire.spec, lambda container: taken(container, given.get(container.name)))
+    is_refused = any((one.type, one.reason) == RESIZE_REFUSED for one in status.conditions)
+    asks = asked_of(wire.spec, lambda one: taken(one, given.get(one.name), is_refused=is_refused))
     nominated = "" if wire.spec.node_name else status.nominated_node_name
     return BoundPod(full_name(meta), wire.spec.node_name, asks, pod_keys(meta), own, wire.spec.priority or 0, nominated)
 

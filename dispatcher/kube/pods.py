@@ -52,8 +52,10 @@ def limits_of(spec: PodSpec) -> Amounts:
     return without(asked_by((containers, first, (), whole)), ONE_POD)
 
 
-def taken(container: Container, status: ContainerStatus | None) -> Written:
+def taken(container: Container, status: ContainerStatus | None, *, is_refused: bool = False) -> Written:
     """For each resource the larger of request and given amount, as kube-scheduler counts a resized Pod (KEP-1287).
+
+    is_refused: the node has refused the request, so what it gave counts alone.
 
     A text that we cannot read takes all there is: the API server has taken it for a quantity, and zero would be wrong.
     """
@@ -61,6 +63,8 @@ def taken(container: Container, status: ContainerStatus | None) -> Written:
     largest = {name: text if is_quantity(text) else ALL_THERE_IS for name, text in asked}
     if status is None:
         return tuple(largest.items())
+    if is_refused and status.allocated_resources:
+        largest = {}
     for given in (status.allocated_resources, status.resources.requests if status.resources else None):
         for name, text in requests(given):
             amount = text if is_quantity(text) else ALL_THERE_IS

@@ -305,7 +305,7 @@ class AdmissionSettings:
         "PENDING_MODE",
         "unschedulable",
         choice("unschedulable", "any"),
-        "unschedulable: MAX_PENDING counts; any: one pending Pod of ours holds all rows",
+        "unschedulable: MAX_PENDING counts; any: one pending Pod of ours holds all rows, until it gives its place back",
     )
     pending_grace_seconds: float = setting(
         "PENDING_GRACE_SECONDS", 30, seconds(0, 86_400), "A Pod counts as unschedulable after this time"

@@ -101,6 +101,17 @@ async def test_pending_mode_any_holds_all_rows_for_one_pending_pod(place: Place)
         assert len(await place.jobs()) == 1
 
 
+@pytest.mark.slow
+async def test_pod_that_fits_nowhere_gives_the_only_place_of_mode_any_back(place: Place) -> None:
+    place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
+    async with place.playing(), Dispatcher(place, PENDING_MODE="any", PENDING_GRACE_SECONDS=1) as dispatcher:
+        await dispatcher.ready()
+        await place.database.insert_task(template="open", spec=HUGE)
+        await wait_for(lambda: are_stuck(place, 1), "a Pod that fits nowhere", 20, check=dispatcher.check)
+        small = await place.database.insert_task(template="open", spec={"cpu": "20m"}, priority=900)
+        await reaches(place, dispatcher, small, "succeeded")
+
+
 async def test_paused_queue_waits_and_other_queues_run(place: Place) -> None:
     operator = await place.database.connect("operator")
     await operator.execute("INSERT INTO dispatch.queues (name, paused_until) VALUES ('night', 'infinity')")

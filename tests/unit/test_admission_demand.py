@@ -424,3 +424,5 @@ def test_place_is_wanted_by_a_shape_of_which_no_pod_waits() -> None:
     assert wanted == {"new": True, "shape-5": False, "resting": False}
     assert not wants_place(unplaced(needs("8"), "new"), a_snapshot(max_pending=0, room=snapshot.room))
     assert not wants_place(unplaced(needs("8"), "new"), a_snapshot(room=None))
+    strict = a_snapshot(room=snapshot.room, is_strict=True)
+    assert [wants_place(unplaced(needs("1"), shape), strict) for shape in ("new", "resting")] == [True, False]

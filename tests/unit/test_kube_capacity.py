@@ -20,6 +20,11 @@ def told(**given: Any) -> dict[str, Any]:
     return {"containerStatuses": [{"name": "task", **given}]}
 
 
+def refused(why: str = "Infeasible", **given: Any) -> dict[str, Any]:
+    """The node cannot resize the Pod: never, or not now (Deferred)."""
+    return {**told(**given), "conditions": [{"type": "PodResizePending", "status": "True", "reason": why}]}
+
+
 @pytest.mark.parametrize(
     ("status", "cpu"),
     [
@@ -28,6 +33,10 @@ def told(**given: Any) -> dict[str, Any]:
         (told(allocatedResources={"cpu": "1500m"}), 1500),
         (told(resources={"requests": {"cpu": "1"}}), 1000),
         (told(allocatedResources={"cpu": "2"}, resources={"requests": {"cpu": "3"}}), 3000),
+        (refused(allocatedResources={"cpu": "100m", "memory": "1Gi"}), 100),
+        (refused(allocatedResources={"memory": "1Gi"}, resources={"requests": {"cpu": "200m"}}), 200),
+        (refused(), 500),
+        (refused("Deferred", allocatedResources={"cpu": "100m"}), 500),
         (told(allocatedResources={"cpu": "0.5"}, resources={}), 500),
         (told(allocatedResources={"cpu": "100m"}), 500),
         (told(allocatedResources={"cpu": "much"}), (2**63 - 1) * 1000),  # another server may know more suffixes

@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from dispatcher.commands.adoption import Adoption, Did, Statement
-from dispatcher.commands.manifests import adopt
+from dispatcher.commands.manifests import adopt, inserting_cron_job
 from dispatcher.commands.options import as_document
 from dispatcher.commands.render import read_bounded
 from dispatcher.jobs.fields import object_at
@@ -31,6 +31,7 @@ class AdoptedFile(Struct, frozen=True):
     to: the template's file; empty: there is none.
     fields: what became of each field: its fate, its place, words.
     sql: statements to paste.
+    cron_job: a CronJob to paste, which inserts the rows; empty: it had no schedule.
     faults: why there is no template, or why the dispatcher would refuse it.
     """
 
@@ -40,6 +41,7 @@ class AdoptedFile(Struct, frozen=True):
     to: str = ""
     fields: Sequence[tuple[str, str, str]] = ()
     sql: Sequence[str] = ()
+    cron_job: str = ""
     faults: Sequence[str] = ()
 
     @property
@@ -103,6 +105,10 @@ def write(adoption: Adoption, source: AdoptedFile, to: Path, *, check: bool) -> 
     told: dict[str, Any] = {"fields": fields, "sql": [written(one, to.stem) for one in adoption.statements]}
     if not adoption.manifest:
         return changed(source, **told)
+    if adoption.schedule:
+        told["cron_job"] = write_document(
+            inserting_cron_job(to.stem, adoption.schedule, " ".join(told["sql"][0].split("\n")))
+        )
     text = write_document(adoption.manifest)
     faults = refusals(to.stem, text)
     if not check:
@@ -144,4 +150,6 @@ def in_words(one: AdoptedFile, *, check: bool) -> str:
     fields = [f"  {did:11} {field}{f': {words}' if words and field else words}" for did, field, words in one.fields]
     faults = [f"  refused     {words}" for words in one.faults]
     sql = [f"  {line}" for text in one.sql for line in text.splitlines()]
-    return "\n".join([*map(one_line, [head, *fields, *faults]), *(["  SQL:", *sql] if sql else [])])
+    pasted = [f"  {line}" for line in one.cron_job.splitlines()]
+    blocks = [*(["  SQL:", *sql] if sql else []), *(["  CronJob that inserts the row:", *pasted] if pasted else [])]
+    return "\n".join([*map(one_line, [head, *fields, *faults]), *blocks])

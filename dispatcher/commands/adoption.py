@@ -81,12 +81,14 @@ class Adoption(Struct, frozen=True):
     manifest: the template.
     fields: what became of each field.
     statements: what to paste into psql.
+    schedule: of a CronJob that inserts the rows, those fields of its spec that say when; empty: there is none.
     """
 
     name: str
     manifest: Manifest
     fields: list[AdoptedField]
     statements: list[Statement]
+    schedule: Json = {}
 
 
 class WorkSource(Struct):

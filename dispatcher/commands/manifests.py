@@ -25,6 +25,7 @@ from dispatcher.jobs.fields import dotted, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import MOST_FAILURES, TASK
 from dispatcher.model import launches as ids
+from dispatcher.model.jobs import Manifest
 
 PARAMETER: Final = re.compile(r"\{\{\s*(?:inputs|workflow)\.parameters\.([A-Za-z0-9_-]+)\s*\}\}")
 
@@ -62,21 +63,43 @@ def of_cron_job(document: Json) -> Iterator[Adoption]:
     forbid = spec.get("concurrencyPolicy") in {"Forbid", "Replace"}
     found.statements.append(Statement("one_at_a_time" if forbid else "again", {"template": found.name}))
     zone = f" in {spec['timeZone']}" if spec.get("timeZone") else ""
-    words = f"somebody inserts the row at {spec.get('schedule')}{zone}, such as pg_cron or the CronJob with psql"
+    words = f"the CronJob below inserts the row at {spec.get('schedule')}{zone}: give it a login, in a Secret"
     found.tell(Did.OPEN, ("spec", "schedule"), words)
     told = {
-        "timeZone": "the one who inserts needs it",
-        "suspend": "do not begin to insert yet",
-        "startingDeadlineSeconds": "a row waits as long as it must",
+        **dict.fromkeys(OF_A_SCHEDULE, "in the CronJob below"),
         "concurrencyPolicy": "dedupe_key: no second row while one is alive" if forbid else "",
     }
     for field, words in told.items():
         if spec.get(field) in (False, "Allow"):
             found.tell(Did.LEFT_OUT, ("spec", field), "it is so anyway")
         elif spec.get(field) is not None:
-            is_open = field in {"timeZone", "suspend"} or spec.get(field) == "Replace"
-            found.tell(Did.OPEN if is_open else Did.TRANSLATED, ("spec", field), words)
-    yield found.adopt()
+            found.tell(Did.OPEN if spec.get(field) == "Replace" else Did.TRANSLATED, ("spec", field), words)
+    kept = {field: spec[field] for field in ("schedule", *OF_A_SCHEDULE) if spec.get(field) is not None}
+    yield replace(found.adopt(), schedule=kept)
+
+
+OF_A_SCHEDULE: Final = ("timeZone", "suspend", "startingDeadlineSeconds")
+PSQL_IMAGE: Final = "postgres:18"
+LONGEST_NAME: Final = 52
+"""Of a CronJob: the names of its Jobs are longer."""
+
+
+def inserting_cron_job(name: str, schedule: Json, statement: str) -> Manifest:
+    """The CronJob that inserts a row. Its login stands in the Secret `dispatcher-submitter`, as `url`."""
+    secret = {"secretKeyRef": {"name": "dispatcher-submitter", "key": "url"}}
+    container = {
+        "name": "insert", "image": PSQL_IMAGE,
+        "command": ["psql", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "$(DATABASE_URL)", "--command", statement],
+        "env": [{"name": "DATABASE_URL", "valueFrom": secret}],
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }  # fmt: skip
+    safe = {"runAsNonRoot": True, "runAsUser": 999, "seccompProfile": {"type": "RuntimeDefault"}}
+    pod = {"restartPolicy": "Never", "securityContext": safe, "containers": [container]}
+    job = {"spec": {"backoffLimit": 3, "template": {"spec": pod}}}
+    spec = {**schedule, "concurrencyPolicy": "Forbid", "jobTemplate": job}
+    name = name[:LONGEST_NAME].rstrip("-")
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": spec}
 
 
 def of_scaled_job(document: Json) -> Iterator[Adoption]:
@@ -146,8 +169,11 @@ OF_POD: Final = frozenset({
     "hostNetwork",
 })  # fmt: skip
 OF_CRON: Final = {
-    "schedule": (Did.OPEN, "somebody inserts the rows at these times, such as pg_cron or a CronJob with psql"),
-    "schedules": (Did.OPEN, "somebody inserts the rows at these times, such as pg_cron or a CronJob with psql"),
+    "schedule": (
+        Did.OPEN,
+        "somebody inserts the rows at these times, such as pg_cron or a CronJob",
+    ),
+    "schedules": (Did.OPEN, "somebody inserts the rows at these times, as for schedule"),
     "timezone": (Did.OPEN, "the one who inserts needs it"),
     "suspend": (Did.OPEN, "do not begin to insert yet"),
     "concurrencyPolicy": (Did.OPEN, "a dedupe_key: no second row while one is alive"),

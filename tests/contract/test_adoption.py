@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.commands.manifests import adopt
+from dispatcher.commands.manifests import adopt, inserting_cron_job
 from dispatcher.jobs.env import CONTRACT
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.templates import judge_template
@@ -52,3 +52,17 @@ async def test_adopted_pod_is_the_one_of_the_manifest(control_plane: ControlPlan
     ours = build_job(an_order(template), template, SITE)
     ours["metadata"]["namespace"] = ground
     assert await as_taken(control_plane, ground, ours) == await as_taken(control_plane, ground, own)
+
+
+@pytest.mark.parametrize("name", CRON_JOBS)
+async def test_cron_job_that_inserts_has_the_schedule_and_is_accepted(
+    control_plane: ControlPlane, ground: str, name: str
+) -> None:
+    document: Any = manifest(name)
+    found = adopt(document)
+    assert isinstance(found, list)
+    made = inserting_cron_job("a" * 63, found[0].schedule, "INSERT INTO dispatch.tasks DEFAULT VALUES")
+    path = f"/apis/batch/v1/namespaces/{ground}/cronjobs"
+    taken = await control_plane.admin("POST", path, made, params={"dryRun": "All", "fieldValidation": "Strict"})
+    for field in ("schedule", "timeZone", "suspend", "startingDeadlineSeconds"):
+        assert taken["spec"].get(field) == document["spec"].get(field, False if field == "suspend" else None), field

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dispatcher.commands.adopt import written
 from dispatcher.commands.adoption import Statement
@@ -38,7 +39,15 @@ async def test_each_document_becomes_a_template_beside_a_list(tmp_path: Path) ->
     assert lines[0] == f"{file}:1: Job load → {out}/load.yaml"
     assert "  translated  spec.backoffLimit: dispatcher.internal/max-failures: 3" in lines
     assert "  left out    ConfigMap c is no work: kubectl apply it as it is" in lines
-    assert lines[-2:] == ["  SQL:", "  INSERT INTO dispatch.tasks (template) VALUES ('nightly');"]
+    pasted = [
+        "  SQL:",
+        "  INSERT INTO dispatch.tasks (template) VALUES ('nightly');",
+        "  CronJob that inserts the row:",
+    ]
+    at = lines.index("  SQL:")
+    assert lines[at : at + 3] == pasted
+    (made,) = yaml.safe_load_all("\n".join(lines[at + 3 :]))
+    assert (made["kind"], made["spec"]["schedule"]) == ("CronJob", "0 3 * * *")
 
 
 async def test_job_that_leaves_nothing_to_decide_is_done(tmp_path: Path) -> None:
@@ -164,6 +173,7 @@ async def test_page_shows_what_the_command_says(tmp_path: Path, database: Databa
     answer = await dispatcher("adopt", str(file), "--out", str(tmp_path / "templates"))
     assert [line for line in blocks["text"][0].splitlines() if line not in answer.out.splitlines()] == []
     assert f"  {blocks['sql'][0].strip()}" in answer.out.splitlines()
+    assert "".join(f"  {line}\n" for line in blocks["yaml"][1].splitlines()) in answer.out
     queue, *rows = [statement for block in reversed(blocks["sql"]) for statement in block.strip().splitlines()]
     await (await database.session("operator")).execute(queue)
     for statement in rows:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dispatcher.commands.adoption import AdoptedField, Adoption, Did, template_name
-from dispatcher.commands.manifests import adopt
+from dispatcher.commands.manifests import adopt, inserting_cron_job
 from dispatcher.jobs.fields import dotted
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
@@ -142,6 +142,17 @@ def test_policy_of_a_command_of_exec_is_left_to_its_options() -> None:
     spec = pod(container(command=["dispatcher", "exec", "--", "run"]))
     found = told(job(spec, podFailurePolicy={"rules": [rule("FailJob", "In", 1)]}), "spec.podFailurePolicy.rules[0]")
     assert found == [(Did.OPEN, "`dispatcher exec --final CODES` says which statuses end the row")]
+
+
+def test_schedule_goes_on_in_a_cron_job_that_inserts_the_row() -> None:
+    found = adopted(cron_job(timeZone="Europe/Vienna", suspend=True, startingDeadlineSeconds=60))
+    kept = {"schedule": "0 3 * * *", "timeZone": "Europe/Vienna", "suspend": True, "startingDeadlineSeconds": 60}
+    assert found.schedule == kept
+    made = inserting_cron_job("nightly", found.schedule, "INSERT")
+    assert {field: made["spec"][field] for field in kept} == kept
+    (container,) = made["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"][-2:] == ["--command", "INSERT"]
+    assert adopted(job()).schedule == {}
 
 
 def test_parameters_of_a_workflow_become_variables_of_the_row() -> None:

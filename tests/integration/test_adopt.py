@@ -1,5 +1,6 @@
 """`dispatcher adopt`: files in, templates and a list out. What each field becomes is in tests/unit/test_adoption.py."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -166,15 +167,20 @@ def test_texts_in_statements_are_quoted() -> None:
 
 
 async def test_page_shows_what_the_command_says(tmp_path: Path, database: Database) -> None:
-    text = read_page(ADOPTING)
-    blocks = {kind: re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("yaml", "text", "sql")}
-    file = tmp_path / "nightly.yaml"
-    file.write_text(blocks["yaml"][0])
-    answer = await dispatcher("adopt", str(file), "--out", str(tmp_path / "templates"))
-    assert [line for line in blocks["text"][0].splitlines() if line not in answer.out.splitlines()] == []
-    assert f"  {blocks['sql'][0].strip()}" in answer.out.splitlines()
-    assert "".join(f"  {line}\n" for line in blocks["yaml"][1].splitlines()) in answer.out
-    queue, *rows = [statement for block in reversed(blocks["sql"]) for statement in block.strip().splitlines()]
-    await (await database.session("operator")).execute(queue)
-    for statement in rows:
-        await (await database.session("team_a")).execute(statement)
+    blocks = re.findall(r"```(yaml|text|sql)\n(.*?)```", read_page(ADOPTING), re.DOTALL)
+    shown = [(found, words) for (_, found), (kind, words) in itertools.pairwise(blocks) if kind == "text"]
+    said = ""
+    for number, (found, words) in enumerate(shown):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(found)
+        answer = await dispatcher("adopt", str(file), "--out", str(tmp_path / "templates"))
+        assert [line for line in words.splitlines() if line not in answer.out.splitlines()] == []
+        said += answer.out
+    assert len(shown) == 4, "CronJob, ScaledJob, Airflow, Argo"
+    inserting = next(text for kind, text in blocks if kind == "yaml" and "psql" in text)
+    assert "".join(f"  {line}\n" for line in inserting.splitlines()) in said
+    statements = [line for kind, text in blocks if kind == "sql" for line in text.splitlines()]
+    assert f"  {statements[0]}" in said.splitlines()
+    for statement in sorted(statements, key=lambda one: "queues" not in one):
+        who = "operator" if "queues" in statement else "team_a"
+        await (await database.session(who)).execute(statement)

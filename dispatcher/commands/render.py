@@ -186,7 +186,7 @@ def show_file(path: Path, row: str | None, settings: Settings, as_json: bool) ->
 def doubts_of(path: Path, settings: Settings) -> Iterator[str]:
     """What the author of a template without faults may not have meant."""
     template = read_template(path)
-    yield from template.doubts(site_of(settings, "").passed)
+    yield from template.doubts(site_of(settings, "").passed, settings.placement.scheduler_name)
     secrets = {one.secret for one in beside_variables(template.pod_spec) if one.key != LOGIN}
     if EVERY_NAME in template.opened and secrets:
         beside = ", ".join(sorted(secrets))

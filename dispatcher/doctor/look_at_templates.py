@@ -61,10 +61,12 @@ async def look_at_templates(
     found = await reading.get(in_namespace("/api/v1", namespace))
     if not is_usable(found):
         return [TemplateTrial(name, job) for name, job in jobs.items()], Unread(f"namespace {namespace} takes no Job")
-    passed = site_of(settings, namespace).passed
+    passed, scheduler = site_of(settings, namespace).passed, settings.placement.scheduler_name
     known = good_templates(settings, passed)
     tried = [
-        msgspec.structs.replace(one, opens_env=EVERY_NAME in template.opened, doubts=tuple(template.doubts(passed)))
+        msgspec.structs.replace(
+            one, opens_env=EVERY_NAME in template.opened, doubts=tuple(template.doubts(passed, scheduler))
+        )
         if (template := known.get(one.name))
         else one
         for one in await try_jobs(reading, site, jobs)

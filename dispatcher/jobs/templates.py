@@ -368,8 +368,12 @@ class Template(Struct, frozen=True):
         container: Mapping[str, Any] = self.pod_spec["containers"][self.container]
         return container
 
-    def doubts(self, passed: Collection[str]) -> Iterator[str]:
-        """What the author may not have meant. `passed`: the names of variables that PASS_ENV gives every container."""
+    def doubts(self, passed: Collection[str], scheduler: str = "") -> Iterator[str]:
+        """What the author may not have meant.
+
+        passed: the names of variables that PASS_ENV gives every container.
+        scheduler: SCHEDULER_NAME; empty: it is not set.
+        """
         names = [one["name"] for one in self.pod_spec["containers"]]
         if len(names) > 1 and names[self.container] != TASK and self.given.get(CONTAINER) is None:
             taken = names[self.container]
@@ -377,6 +381,9 @@ class Template(Struct, frozen=True):
         has_login = LOGIN in {*self.taken, *passed} or self.task_container.get("envFrom")
         if self.report == "sql" and not has_login:
             yield f"nothing in this template reports: add {LOGIN} and a report, or {REPORT}: exit-code"
+        own = self.pod_spec.get("schedulerName")
+        if scheduler and own not in (None, scheduler):
+            yield f"schedulerName {own} is not used: DISPATCHER_SCHEDULER_NAME is {scheduler}"
 
     @property
     def given(self) -> Mapping[str, Any]:

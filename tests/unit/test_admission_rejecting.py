@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from dispatcher.admission.claims import LOOKED_AT_AGAIN, REJECTIONS, Rejections, rejecting_nodes
+from dispatcher.admission.launch_inputs import OrderInputs, make_order
 from dispatcher.admission.room import room_of
+from dispatcher.model.caches import CacheHistory, Placement
 from dispatcher.model.cluster import Pod, PodEnd
+from dispatcher.model.launches import Launch, Offer
 from dispatcher.views.nodes import group_nodes
-from tests.rig.builders import NOW, a_pod, ago, later
+from tests.rig.builders import NOW, a_pod, a_request, a_task, ago, later
 from tests.unit.rooms import a_node, needs, unplaced, view_of
 
 
@@ -84,3 +87,12 @@ def test_room_of_such_a_node_counts_as_none_and_says_why() -> None:
     assert {group.why: list(group.examples) for group in group_nodes(asked, room, 1)} == {
         "has room": ["good"], "its kubelet rejects Pods: OutOfcpu (3 Pods)": ["bad"],
     }  # fmt: skip
+
+
+def test_next_launch_of_a_rejected_row_avoids_its_node() -> None:
+    """Also after one rejection, when others still get the node. The row's own claim is no hindrance."""
+    plan = Placement(preferred=("bad", "good"))
+    inputs = OrderInputs("db", None, lambda *_: plan, claimed={"mine": 42, "others": 9})
+    launch = Launch(2, avoid=("bad",)), Offer("app:1", "small", "default")
+    made = make_order(a_task(id=42), a_request(), launch, CacheHistory(), inputs).placement
+    assert (made.preferred, made.avoided) == (("good",), ("bad", "others"))

@@ -160,6 +160,14 @@ def test_what_the_author_may_not_have_meant_is_told(parts: dict[str, Any], passe
     assert list(a_template(**parts).doubts(passed)) == told
 
 
+@pytest.mark.parametrize("scheduler", ["", "volcano", "ours"])
+def test_scheduler_that_gives_way_to_the_operators_is_told(scheduler: str) -> None:
+    template = a_template(bounds={"report": "exit-code"}, pod={"schedulerName": "volcano"})
+    told = ["schedulerName volcano is not used: DISPATCHER_SCHEDULER_NAME is ours"] if scheduler == "ours" else []
+    assert list(template.doubts((), scheduler)) == told
+    assert list(a_template(bounds={"report": "exit-code"}).doubts((), scheduler)) == []
+
+
 def test_a_template_may_report_by_exit_code() -> None:
     assert opening(report="exit-code").report == "exit-code"
 

@@ -28,16 +28,18 @@ FULL = view_of([a_node(cpu="1")])
 
 
 class World:
-    """Shapes that always have rows. `answered`: those for which nodes come, by name."""
+    """Shapes that always have rows. `answered`: those for which nodes come, by name. `limit`: nodes at most."""
 
-    def __init__(self, shapes: Mapping[str, PodKind], answered: frozenset[str], seed: int, need: int = 50) -> None:
+    def __init__(
+        self, shapes: Mapping[str, PodKind], answered: frozenset[str], seed: int, need: int = 50, limit: int = 10_000
+    ) -> None:
         self.demands = Demands("auto", GRACE)
         self.first_asked: dict[str, float] = {}
         self.most: Counter[str] = Counter()
         self.writes: Counter[str] = Counter()
         self.nodes: list[Node] = []
         self.most_asking = 0
-        self._shapes, self._answered, self._need = shapes, answered, need
+        self._shapes, self._answered, self._need, self._limit = shapes, answered, need, limit
         self._random = random.Random(seed)
         self._probes: dict[str, Probe] = {}
         self._number = 0
@@ -45,6 +47,9 @@ class World:
     def run(self, seconds: int, max_jobs: int = 1000) -> None:
         for second in range(0, seconds, STEP):
             self._step(NOW + timedelta(seconds=second), max_jobs)
+
+    def waiting(self) -> Counter[str]:
+        return Counter(probe.job.shape for probe in self._probes.values())
 
     def _step(self, now: datetime, max_jobs: int) -> None:
         young = [node for node in self.nodes if now - node.created_at < timedelta(minutes=15)]
@@ -91,7 +96,8 @@ class World:
     def _answer(self, now: datetime) -> None:
         """A node comes for each Pod that has waited so long, and has room for nothing else."""
         for uid, probe in list(self._probes.items()):
-            if probe.job.shape in self._answered and now - probe.pod.created_at >= timedelta(seconds=COMES):
+            is_due = now - probe.pod.created_at >= timedelta(seconds=COMES) and len(self.nodes) < self._limit
+            if probe.job.shape in self._answered and is_due:
                 self.nodes.append(a_node(f"new-{uid}", cpu="64", memory="64Gi", created_at=now))
                 del self._probes[uid]
 
@@ -141,3 +147,10 @@ def test_full_cluster_that_never_grows_is_quiet(shapes: int) -> None:
     assert max(world.most.values()) == 1
     assert all(count / minutes <= 1 for count in world.writes.values())
     assert world.writes.total() == 0 or shapes > 3, "while there are places for all, none is given back"
+
+
+def test_group_at_its_limit_has_hardly_a_pod_that_waits_a_quarter_of_an_hour_later() -> None:
+    world = World(shapes_of({"a": 1}), frozenset({"a-0"}), 1, need=100, limit=20)
+    world.run(COMES + 900 + 60)
+    assert (len(world.nodes), world.most["a-0"] >= 100) == (20, True), "the whole need had gone out"
+    assert world.waiting()["a-0"] <= 2

@@ -60,25 +60,49 @@ def of_cron_job(document: Json) -> Iterator[Adoption]:
     for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         if spec.get(field) is not None:
             found.tell(Did.LEFT_OUT, ("spec", field), "the janitor keeps rows as long as the operator says")
-    forbid = spec.get("concurrencyPolicy") in {"Forbid", "Replace"}
-    found.statements.append(Statement("one_at_a_time" if forbid else "again", {"template": found.name}))
-    zone = f" in {spec['timeZone']}" if spec.get("timeZone") else ""
-    words = f"the CronJob below inserts the row at {spec.get('schedule')}{zone}: give it a login, in a Secret"
-    found.tell(Did.OPEN, ("spec", "schedule"), words)
-    told = {
-        **dict.fromkeys(OF_A_SCHEDULE, "in the CronJob below"),
-        "concurrencyPolicy": "dedupe_key: no second row while one is alive" if forbid else "",
-    }
-    for field, words in told.items():
-        if spec.get(field) in (False, "Allow"):
-            found.tell(Did.LEFT_OUT, ("spec", field), "it is so anyway")
-        elif spec.get(field) is not None:
-            found.tell(Did.OPEN if spec.get(field) == "Replace" else Did.TRANSLATED, ("spec", field), words)
-    kept = {field: spec[field] for field in ("schedule", *OF_A_SCHEDULE) if spec.get(field) is not None}
-    yield replace(found.adopt(), schedule=kept)
+    found.tell(Did.OPEN, ("spec", "schedule"), word_of_schedule(spec))
+    for field, value in spec.items():
+        if value is not None and (word := word_of_time(field, value)):
+            found.tell(word[0], ("spec", field), word[1])
+    found.statements.append(row_in_time(spec, found.name))
+    yield replace(found.adopt(), schedule=times_of(spec))
 
 
-OF_A_SCHEDULE: Final = ("timeZone", "suspend", "startingDeadlineSeconds")
+TIMES: Final = {
+    "schedule": "schedule", "timeZone": "timeZone", "timezone": "timeZone", "suspend": "suspend",
+    "startingDeadlineSeconds": "startingDeadlineSeconds",
+}  # fmt: skip
+"""The fields of a CronJob and of a CronWorkflow that say when, and their names in a CronJob."""
+
+
+def times_of(spec: Json) -> Json:
+    """When a row is inserted, by the names of a CronJob. A CronWorkflow may have a list: one alone is a schedule."""
+    found = {TIMES[field]: value for field, value in spec.items() if field in TIMES and value is not None}
+    several = spec.get("schedules")
+    return {**found, "schedule": several[0]} if isinstance(several, list) and len(several) == 1 else found
+
+
+def row_in_time(spec: Json, template: str) -> Statement:
+    is_alone = spec.get("concurrencyPolicy") in {"Forbid", "Replace"}
+    return Statement("one_at_a_time" if is_alone else "again", {"template": template})
+
+
+def word_of_schedule(spec: Json) -> str:
+    times = times_of(spec)
+    zone = f" in {times['timeZone']}" if times.get("timeZone") else ""
+    return f"the CronJob below inserts the row at {times.get('schedule')}{zone}: give it a login, in a Secret"
+
+
+def word_of_time(field: str, value: object) -> tuple[Did, str] | None:
+    """What becomes of the other fields of a schedule. None: it is none of them."""
+    if field not in {*TIMES, "concurrencyPolicy"} or field == "schedule":
+        return None
+    if value in (False, "Allow"):
+        return Did.LEFT_OUT, "it is so anyway"
+    words = "dedupe_key: no second row while one is alive" if field == "concurrencyPolicy" else "in the CronJob below"
+    return Did.OPEN if value == "Replace" else Did.TRANSLATED, words
+
+
 PSQL_IMAGE: Final = "postgres:18"
 LONGEST_NAME: Final = 52
 """Of a CronJob: the names of its Jobs are longer."""
@@ -124,27 +148,51 @@ def of_workflow(document: Json) -> Iterator[Adoption]:
     """A template for each step that runs a container. The graph is left to a person."""
     at: Path = ("spec", "workflowSpec") if document.get("kind") == "CronWorkflow" else ("spec",)
     whole = object_at(document, *at)
+    cron = {key: value for key, value in object_at(document, "spec").items() if value is not None and at != ("spec",)}
+    first_step = str(whole.get("entrypoint"))
     steps = [
         step_of_workflow(step, whole, (*at, "templates", number)) if isinstance(step.get("container"), dict)
         else graph(step, (*at, "templates", number))
         for number, step in enumerate(objects(whole.get("templates")))
     ]  # fmt: skip
+    first = next((one for one in steps if one.manifest and one.name == template_name(first_step)), None)
+    if first and (times := times_of(cron)).get("schedule"):
+        steps[steps.index(first)] = replace(first, statements=[row_in_time(cron, first.name)], schedule=times)
+        told = list(words_of_cron(cron))
+    else:
+        told = [word_of_cron(field) for field in sorted(cron.keys() - {"workflowSpec"})]
     nothing = [AdoptedField(Did.OPEN, dotted((*at, "templates")), "no step is here: adopt the file that has them")]
-    first, *others = steps or [Adoption(template_name(name_of(document)), {}, nothing, [])]
-    yield replace(first, fields=[*words_of_workflow(document, whole, at), *first.fields])
+    head, *others = steps or [Adoption(template_name(name_of(document)), {}, nothing, [])]
+    yield replace(head, fields=[*words_of_workflow(document, whole, at), *told, *head.fields])
     yield from others
+
+
+def words_of_cron(spec: Json) -> Iterator[AdoptedField]:
+    """What becomes of the fields of a CronWorkflow whose first step gets a CronJob."""
+    for field in sorted(spec.keys() - {"workflowSpec"}):
+        if field in {"schedule", "schedules"}:
+            yield AdoptedField(Did.OPEN, dotted(("spec", field)), word_of_schedule(spec))
+        elif word := word_of_time(field, spec[field]):
+            yield AdoptedField(word[0], dotted(("spec", field)), word[1])
+        else:
+            yield word_of_cron(field)
+
+
+def word_of_cron(field: str) -> AdoptedField:
+    did, words = OF_CRON.get(field, (Did.OPEN, NO_LIKE))
+    return AdoptedField(did, dotted(("spec", field)), words)
 
 
 def words_of_workflow(document: Json, whole: Json, at: Path) -> Iterator[AdoptedField]:
     """What becomes of the fields above the steps."""
     for field in object_at(document, "metadata"):
         yield AdoptedField(Did.LEFT_OUT, dotted(("metadata", field)), "it was the workflow's, and not its Pods'")
-    if at != ("spec",):
-        for field in sorted(object_at(document, "spec").keys() - {"workflowSpec"}):
-            did, words = OF_CRON.get(field, (Did.OPEN, NO_LIKE))
-            yield AdoptedField(did, dotted(("spec", field)), words)
     for field in sorted(whole.keys() - {"templates"}):
-        if field in OF_POD or field in {"volumes", "podMetadata", "retryStrategy"}:
+        if field == "podMetadata":
+            yield AdoptedField(Did.KEPT, dotted((*at, field)), "in each step, but for what the step says otherwise")
+        elif field == "volumes":
+            yield AdoptedField(Did.KEPT, dotted((*at, field)), "in each step that mounts them")
+        elif field in OF_POD or field == "retryStrategy":
             yield AdoptedField(Did.KEPT, dotted((*at, field)), "in each step that has none of its own")
         else:
             did, words = OF_WORKFLOW.get(field, (Did.OPEN, NO_LIKE))
@@ -169,10 +217,7 @@ OF_POD: Final = frozenset({
     "hostNetwork",
 })  # fmt: skip
 OF_CRON: Final = {
-    "schedule": (
-        Did.OPEN,
-        "somebody inserts the rows at these times, such as pg_cron or a CronJob",
-    ),
+    "schedule": (Did.OPEN, "somebody inserts the rows at these times, such as pg_cron or a CronJob"),
     "schedules": (Did.OPEN, "somebody inserts the rows at these times, as for schedule"),
     "timezone": (Did.OPEN, "the one who inserts needs it"),
     "suspend": (Did.OPEN, "do not begin to insert yet"),
@@ -214,7 +259,7 @@ def step_of_workflow(step: Json, whole: Json, path: Path) -> Adoption:
     names |= given
     strategy = step.get("retryStrategy") or whole.get("retryStrategy")
     limit = str(strategy.get("limit")) if isinstance(strategy, Mapping) else ""
-    meta = step.get("metadata") or object_at(whole, "podMetadata")
+    meta = merged(object_at(whole, "podMetadata"), object_at(step, "metadata"))
     spec = {
         "backoffLimit": int(limit) if limit.isdecimal() else 0,
         "template": {"metadata": meta, "spec": pod_of_step(step, whole, container)},
@@ -236,10 +281,20 @@ def step_of_workflow(step: Json, whole: Json, path: Path) -> Adoption:
     return made
 
 
+def merged(theirs: Json, own: Json) -> Json:
+    """Labels and annotations of both. Of a key that stands twice, the step's own value counts."""
+    both = {field: {**object_at(theirs, field), **object_at(own, field)} for field in ("labels", "annotations")}
+    return {**theirs, **own, **{field: values for field, values in both.items() if values}}
+
+
 def pod_of_step(step: Json, whole: Json, container: Json) -> Json:
-    mounted = {str(one.get("name")) for one in objects(container.get("volumeMounts"))}
-    theirs = [one for one in objects(whole.get("volumes")) if str(one.get("name")) in mounted]
-    volumes = [*objects(step.get("volumes")), *theirs]
+    """The Pod's spec. Of the workflow's volumes it has those that a container of the step mounts."""
+    containers = [container, *objects(step.get("sidecars")), *objects(step.get("initContainers"))]
+    mounted = {str(one.get("name")) for each in containers for one in objects(each.get("volumeMounts"))}
+    own = objects(step.get("volumes"))
+    named = {one.get("name") for one in own}
+    theirs = [one for one in objects(whole.get("volumes")) if str(one.get("name")) in mounted - named]
+    volumes = [*own, *theirs]
     return {
         **{field: found for field in OF_POD if (found := step.get(field, whole.get(field))) is not None},
         **{field: step[field] for field in ("initContainers", "activeDeadlineSeconds") if step.get(field)},

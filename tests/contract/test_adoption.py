@@ -10,7 +10,7 @@ from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.templates import judge_template
 from tests.controlplane.cluster import ControlPlane
 from tests.rig.builders import SITE, an_order
-from tests.rig.corpus import CRON_JOBS, JOBS, PODS, SCALED_JOBS, manifest
+from tests.rig.corpus import CRON_JOBS, JOBS, PODS, SCALED_JOBS, WORKFLOWS, manifest
 
 POD_OF = {
     "Job": ("spec", "template", "spec"), "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
@@ -54,15 +54,36 @@ async def test_adopted_pod_is_the_one_of_the_manifest(control_plane: ControlPlan
     assert await as_taken(control_plane, ground, ours) == await as_taken(control_plane, ground, own)
 
 
-@pytest.mark.parametrize("name", CRON_JOBS)
+@pytest.mark.parametrize("name", WORKFLOWS)
+async def test_steps_of_a_workflow_have_fields_that_the_server_knows(
+    control_plane: ControlPlane, ground: str, name: str
+) -> None:
+    found = adopt(manifest(name))
+    assert isinstance(found, list)
+    for one in found:
+        if one.manifest:
+            template = judge_template(one.name, one.manifest)
+            ours = build_job(an_order(template), template, SITE)
+            ours["metadata"]["namespace"] = ground
+            pod = await as_taken(control_plane, ground, ours)
+            assert pod["containers"][0]["image"] == one.manifest["spec"]["template"]["spec"]["containers"][0]["image"]
+
+
+SCHEDULED = [*CRON_JOBS, "CronWorkflow with one step first", "CronWorkflow of one list"]
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
 async def test_cron_job_that_inserts_has_the_schedule_and_is_accepted(
     control_plane: ControlPlane, ground: str, name: str
 ) -> None:
     document: Any = manifest(name)
     found = adopt(document)
     assert isinstance(found, list)
-    made = inserting_cron_job("a" * 63, found[0].schedule, "INSERT INTO dispatch.tasks DEFAULT VALUES")
+    (first,) = (one for one in found if one.schedule)
+    made = inserting_cron_job("a" * 63, first.schedule, "INSERT INTO dispatch.tasks DEFAULT VALUES")
     path = f"/apis/batch/v1/namespaces/{ground}/cronjobs"
     taken = await control_plane.admin("POST", path, made, params={"dryRun": "All", "fieldValidation": "Strict"})
+    given = {"timeZone": document["spec"].get("timezone"), **document["spec"]}
+    given["schedule"] = given.get("schedule") or given["schedules"][0]
     for field in ("schedule", "timeZone", "suspend", "startingDeadlineSeconds"):
-        assert taken["spec"].get(field) == document["spec"].get(field, False if field == "suspend" else None), field
+        assert taken["spec"].get(field) == given.get(field, False if field == "suspend" else None), field

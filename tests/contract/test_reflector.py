@@ -114,7 +114,7 @@ class TestWithoutFaults:
             foreign = {"metadata": {"name": "a"}, "spec": suspended_job(account)["spec"]}
             made = await account.plane.admin("POST", f"/apis/batch/v1/namespaces/{elsewhere}/jobs", foreign)
             version = int(made["metadata"]["resourceVersion"])
-            await account.plane.wait_for(lambda: int(reflector.store.resource_version) >= version, "a bookmark")
+            await account.plane.wait_for(lambda: int(reflector.store.resource_version) >= version, "a bookmark", 30)
         await account.plane.delete_namespace(elsewhere)
         assert lists(account) == 1
 

@@ -139,7 +139,22 @@ WORKFLOWS: Final[dict[str, Json]] = {
     "workflow volumes": workflow(
         step(container={"image": "a:1", "command": ["run"], **MOUNT}), step(name="two"), **CLAIM
     ),
+    "workflow volumes beside": workflow(
+        step(sidecars=[{**PROXY, **MOUNT}]), step(name="two", initContainers=[{**PROXY, **MOUNT}]),
+        step(name="three", container={"image": "a:1", **MOUNT}, volumes=[{"name": "data", "emptyDir": {}}]), **CLAIM,
+    ),
+    "step of its own labels": workflow(
+        step(metadata={"labels": {"a": "own"}, "annotations": {"x": "y"}}),
+        podMetadata={"labels": {"a": "all", "b": "all"}},
+    ),
     "workflow of steps elsewhere": {**workflow(kind="Workflow"), "spec": {"workflowTemplateRef": {"name": "other"}}},
+    "CronWorkflow with one step first": workflow(step(name="two"), step(), kind="CronWorkflow", entrypoint="one", more={
+        "schedule": "5 4 * * *", "timezone": "Europe/Vienna", "suspend": False, "concurrencyPolicy": "Replace",
+        "startingDeadlineSeconds": 60, "failedJobsHistoryLimit": 3, "when": "x",
+    }),
+    "CronWorkflow of one list": workflow(step(), kind="CronWorkflow", entrypoint="one", more={
+        "schedule": None, "schedules": ["5 4 * * *"],
+    }),
     "CronWorkflow that forbids": workflow(step(), kind="CronWorkflow", more={
         "timezone": "Europe/Vienna", "suspend": True, "concurrencyPolicy": "Forbid", "startingDeadlineSeconds": 60,
         "failedJobsHistoryLimit": 3, "when": "x",

@@ -155,6 +155,45 @@ def test_schedule_goes_on_in_a_cron_job_that_inserts_the_row() -> None:
     assert adopted(job()).schedule == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "kept", "statement"),
+    [
+        (
+            "CronWorkflow with one step first",
+            {"timeZone": "Europe/Vienna", "suspend": False, "startingDeadlineSeconds": 60}, "one_at_a_time",
+        ),
+        ("CronWorkflow of one list", {}, "again"),
+    ],
+)  # fmt: skip
+def test_first_step_of_a_cron_workflow_has_its_schedule(name: str, kept: dict[str, Any], statement: str) -> None:
+    found = adopt(manifest(name))
+    assert isinstance(found, list)
+    (first,) = (one for one in found if one.schedule)
+    assert (first.name, first.schedule) == ("one", {"schedule": "5 4 * * *", **kept})
+    assert [one.file for one in first.statements] == [statement]
+
+
+def test_schedule_whose_first_step_is_a_graph_is_left_to_a_person() -> None:
+    graph = {"name": "all", "dag": {"tasks": []}}
+    for parts in ({"entrypoint": "all"}, {"entrypoint": "one"}):
+        cron = workflow(graph, step(), kind="CronWorkflow", more={"schedules": ["@daily", "@hourly"]}, **parts)
+        del cron["spec"]["schedule"]
+        found = adopt(cron)
+        assert isinstance(found, list)
+        assert not any(one.schedule for one in found)
+        assert [one.did for one in found[0].fields if one.field == "spec.schedules"] == [Did.OPEN]
+
+
+def test_step_has_the_labels_and_the_volumes_of_its_workflow() -> None:
+    made = adopted(manifest("step of its own labels")).manifest["spec"]["template"]["metadata"]
+    assert made == {"labels": {"a": "own", "b": "all"}, "annotations": {"x": "y"}}
+    found = adopt(manifest("workflow volumes beside"))
+    assert isinstance(found, list)
+    volumes = [one.manifest["spec"]["template"]["spec"]["volumes"] for one in found]
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
+    assert volumes == [[claim], [claim], [{"name": "data", "emptyDir": {}}]]
+
+
 def test_parameters_of_a_workflow_become_variables_of_the_row() -> None:
     task = adopted(manifest("parameters")).manifest["spec"]["template"]["spec"]["containers"][0]
     assert task == {"name": "task", "image": "a:1", "command": ["run"], "args": ["$(IN_FILE)", "--x=$(X)"]}
@@ -208,6 +247,13 @@ def test_fields_of_a_workflow_are_those_of_steps_that_have_none_of_their_own() -
         (manifest("workflow of steps elsewhere"), "spec.templates", Did.OPEN, "the file that has them"),
         (manifest("CronWorkflow that forbids"), "spec.schedule", Did.OPEN, "pg_cron"),
         (manifest("CronWorkflow that forbids"), "spec.concurrencyPolicy", Did.OPEN, "dedupe_key"),
+        (manifest("CronWorkflow with one step first"), "spec.schedule", Did.OPEN, "5 4 * * * in Europe/Vienna"),
+        (manifest("CronWorkflow with one step first"), "spec.concurrencyPolicy", Did.OPEN, "dedupe_key"),
+        (manifest("CronWorkflow with one step first"), "spec.timezone", Did.TRANSLATED, "CronJob below"),
+        (manifest("CronWorkflow with one step first"), "spec.suspend", Did.LEFT_OUT, "so anyway"),
+        (manifest("CronWorkflow with one step first"), "spec.when", Did.OPEN, "no like here"),
+        (manifest("workflow volumes"), "spec.volumes", Did.KEPT, "mounts them"),
+        (manifest("step of its own labels"), "spec.podMetadata", Did.KEPT, "says otherwise"),
         (manifest("CronWorkflow that forbids"), "spec.when", Did.OPEN, "no like here"),
         (manifest("step tries for ever"), "spec.templates[0].retryStrategy.limit", Did.OPEN, "at most 100"),
         (manifest("step tries for ever"), "spec.templates[0].retryStrategy.backoff", Did.OPEN, "10 min"),

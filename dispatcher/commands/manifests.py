@@ -378,9 +378,16 @@ READERS: Final[Mapping[str, Callable[[Json], Iterator[Adoption]]]] = {
 }  # fmt: skip
 
 
+OF_TRIGGERS: Final = "an insert of a row is the trigger, so leave it out, and give its login to whoever inserts"
+NO_WORK: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("TriggerAuthentication", "ClusterTriggerAuthentication", "ScaledObject"), OF_TRIGGERS),
+    **dict.fromkeys(("Sensor", "EventSource", "EventBus", "WorkflowEventBinding"), OF_TRIGGERS),
+}  # fmt: skip
+
+
 def adopt(document: Json) -> list[Adoption] | str:
     """The templates of one document, or why there is none. Of whatever shape it is, this raises nothing."""
     kind = document.get("kind")
     if (reader := READERS.get(str(kind))) is None:
-        return f"{kind} {name_of(document)} is no work: kubectl apply it as it is"
+        return f"{kind} {name_of(document)} is no work: {NO_WORK.get(str(kind), 'kubectl apply it as it is')}"
     return list(reader(document))

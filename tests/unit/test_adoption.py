@@ -328,14 +328,20 @@ def test_what_is_no_work_is_left_out() -> None:
         adopt({"kind": "ConfigMap", "metadata": {"name": "c"}}) == "ConfigMap c is no work: kubectl apply it as it is"
     )
     assert str(adopt({})).startswith("None None is no work")
+    assert "an insert of a row is the trigger" in str(adopt({"kind": "TriggerAuthentication"}))
 
 
 ODD: list[Any] = [None, "", "x", 3, True, [], [None], [3], {}, {"x": 3}, [{}], [[]]]
 
 
 @pytest.mark.parametrize(
-    "name", ["indexed", "sidecar", "own name in env", "cron limits", "scaled cap", "Airflow", "parameters"]
-)
+    "name",
+    [
+        "indexed", "sidecar", "own name in env", "cron limits", "scaled cap", "Airflow", "parameters",
+        "CronWorkflow with one step first", "CronWorkflow of one list", "step of its own labels",
+        "workflow volumes beside",
+    ],
+)  # fmt: skip
 def test_odd_manifest_raises_nothing(name: str) -> None:
     for path in paths(manifest(name)):
         for odd in ODD:

@@ -304,7 +304,7 @@ def read_policy(spec: Json, container: str, *, is_by_code: bool) -> tuple[list[t
             told.append((index, *word_of_rule(rule)))
         elif object_at(rule, "onExitCodes").get("containerName") not in (None, container):
             told.append((index, Did.OPEN, "only the status of the task's container counts here"))
-        elif rule.get("action") not in {"FailJob", "Count"}:
+        elif rule.get("action") not in ("FailJob", "Count"):
             told.append((index, Did.OPEN, f"{rule.get('action')}: every failure counts here"))
             actions = {**dict.fromkeys(codes, str(rule.get("action"))), **actions}
         elif not is_by_code:
@@ -326,7 +326,7 @@ def codes_of(rule: Json) -> Sequence[int] | None:
 
 def word_of_rule(rule: Json) -> tuple[Did, str]:
     """What becomes of a rule that names no exit statuses."""
-    types = {one.get("type") for one in objects(rule.get("onPodConditions"))}
+    types = {str(one.get("type")) for one in objects(rule.get("onPodConditions"))}
     if types == {"DisruptionTarget"} and rule.get("action") == "Ignore":
         return Did.LEFT_OUT, "it is so anyway: a disruption is no failure"
     return Did.OPEN, "a disruption is no failure here, and other conditions are not read"

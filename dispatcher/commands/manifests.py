@@ -83,7 +83,7 @@ def times_of(spec: Json) -> Json:
 
 
 def row_in_time(spec: Json, template: str) -> Statement:
-    is_alone = spec.get("concurrencyPolicy") in {"Forbid", "Replace"}
+    is_alone = spec.get("concurrencyPolicy") in ("Forbid", "Replace")
     return Statement("one_at_a_time" if is_alone else "again", {"template": template})
 
 
@@ -292,7 +292,7 @@ def pod_of_step(step: Json, whole: Json, container: Json) -> Json:
     containers = [container, *objects(step.get("sidecars")), *objects(step.get("initContainers"))]
     mounted = {str(one.get("name")) for each in containers for one in objects(each.get("volumeMounts"))}
     own = objects(step.get("volumes"))
-    named = {one.get("name") for one in own}
+    named = {str(one.get("name")) for one in own}
     theirs = [one for one in objects(whole.get("volumes")) if str(one.get("name")) in mounted - named]
     volumes = [*own, *theirs]
     return {

@@ -334,14 +334,7 @@ def test_what_is_no_work_is_left_out() -> None:
 ODD: list[Any] = [None, "", "x", 3, True, [], [None], [3], {}, {"x": 3}, [{}], [[]]]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "indexed", "sidecar", "own name in env", "cron limits", "scaled cap", "Airflow", "parameters",
-        "CronWorkflow with one step first", "CronWorkflow of one list", "step of its own labels",
-        "workflow volumes beside",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", CORPUS)
 def test_odd_manifest_raises_nothing(name: str) -> None:
     for path in paths(manifest(name)):
         for odd in ODD:

@@ -24,6 +24,7 @@ from dispatcher.admission.dispatch import Dispatch, DispatchPorts
 from dispatcher.admission.room import ReservedRoom, RoomIndex
 from dispatcher.admission.room_view import RoomView
 from dispatcher.commands.render import previews_of
+from dispatcher.container.contract import NewestServer
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Launcher, Submitter
 from dispatcher.kube.access import Access
@@ -44,7 +45,6 @@ from dispatcher.pg.tasks import Look, look
 from dispatcher.placement.placing import Key, Warmth
 from dispatcher.placement.uses import Uses
 from dispatcher.prometheus.client import Prometheus
-from dispatcher.row_calls import NewestServer
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import Bucket, elapsed
 from dispatcher.runtime.metrics import OF_JANITOR, OF_KEEPER

@@ -178,7 +178,7 @@ def try_command(cmd: tuple[str, ...], **asked: Any) -> None:
     Heartbeats are shown each second; `exec` sends one each 15 s. SIGTERM and Ctrl-C reach CMD as SIGTERM. The exit
     status is the one of `exec`.
     """
-    from dispatcher.container.trying import asked_of, try_command
+    from dispatcher.commands.trying import asked_of, try_command
 
     begin()
     sys.exit(try_command(asked_of(cmd, **asked)))

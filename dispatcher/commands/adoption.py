@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from dispatcher.container.contract import LAST_STATUS, statuses_as_text
 from dispatcher.jobs.env import LOGIN, is_dispatchers
 from dispatcher.jobs.fields import dotted, list_at, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES, RESTARTS, TASK
 from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Manifest
-from dispatcher.row_calls import LAST_STATUS, statuses_as_text
 
 Json = Mapping[str, Any]
 EXIT_CODE: Final = "exit-code"

@@ -30,6 +30,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dispatcher.container.contract import (
+    PUT_OFF,
+    RESULT_BYTES,
+    START_SECONDS,
+    TAIL_BYTES,
+    UNREPORTED,
+    WrongEnvironment,
+    described,
+    is_of_values,
+    read_contract,
+)
 from dispatcher.container.isolated import restored
 from dispatcher.container.row import (
     AT_WORK,
@@ -45,17 +56,6 @@ from dispatcher.container.row import (
     read_options,
     read_progress,
     say,
-)
-from dispatcher.row_calls import (
-    PUT_OFF,
-    RESULT_BYTES,
-    START_SECONDS,
-    TAIL_BYTES,
-    UNREPORTED,
-    WrongEnvironment,
-    described,
-    is_of_values,
-    read_contract,
 )
 
 SWEEPS: Final = 100

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 import asyncpg
 
-from dispatcher import dial, row_asking
-from dispatcher.row_calls import (
+from dispatcher.container import asking, dial
+from dispatcher.container.contract import (
     CODES_RULE,
     FINAL,
     LaunchContract,
@@ -191,7 +191,7 @@ class RowConnection:
 
 async def ask_until(name: str, call: Callable[[], Awaitable[T]], deadline: float) -> T:
     """Repeats the call, with growing pauses. Gives up after a final fault, or if the deadline has passed."""
-    pause = row_asking.pauses()
+    pause = asking.pauses()
     while True:
         try:
             return await call()
@@ -202,4 +202,4 @@ async def ask_until(name: str, call: Callable[[], Awaitable[T]], deadline: float
         await asyncio.sleep(next(pause))
 
 
-say: Final = partial(row_asking.say, "dispatcher exec")
+say: Final = partial(asking.say, "dispatcher exec")

@@ -33,6 +33,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from dispatcher.container.contract import NewestServer
 from dispatcher.janitor.closing import Act, Closing, plan_closing
 from dispatcher.janitor.rows import CLOSED_AT_ONCE, Read, RowReader, Trial, Trials
 from dispatcher.janitor.tables import BringingReasons, KeepingTemplates
@@ -50,7 +51,6 @@ from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Task
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import LOCKED, Closings, Deleted, Look, look
-from dispatcher.row_calls import NewestServer
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import JANITOR_ROWS, OF_KEEPER, OF_RUN, OLDEST_SNAPSHOT

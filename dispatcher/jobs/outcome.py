@@ -20,6 +20,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dispatcher.container.contract import PUT_OFF
 from dispatcher.jobs.observed import (
     CANNOT_START,
     DEADLINE,
@@ -36,7 +37,6 @@ from dispatcher.model.jobs import End, EndedBy, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import LATE_START, OVER_LIMIT, Hold, HoldReason, Stage
-from dispatcher.row_calls import PUT_OFF
 
 POD_REFUSED: Final = timedelta(seconds=60)
 """From the first refusal of a Pod to the end of its launch. A webhook can recover."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from dispatcher.container.contract import CODES_RULE, read_statuses
 from dispatcher.jobs.env import ENV_NAME, LOGIN, is_closed, is_dispatchers
 from dispatcher.jobs.fields import KINDS, POD, at, dotted, field_faults, list_at, object_at
 from dispatcher.jobs.template_text import Path, read_manifest
@@ -37,7 +38,6 @@ from dispatcher.model.launches import (
     TIMEOUT_SECONDS,
 )
 from dispatcher.model.resources import parse_quantity
-from dispatcher.row_calls import CODES_RULE, read_statuses
 
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 OPENABLE: Final = frozenset({"image", "command", "args", "cpu", "memory", "env", "private_machine", "special_machine"})

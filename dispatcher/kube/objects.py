@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dispatcher.container.contract import read_statuses
 from dispatcher.kube.pods import NEVER, asked_of, end_of, exit_of, is_disruption, needs_of, taken, waiting_message
 from dispatcher.kube.wire import (
     UNREADABLE,
@@ -38,7 +39,6 @@ from dispatcher.model.needs import CORDON, PodNeeds, Taint
 from dispatcher.model.reservations import QUEUE_OF_KUEUE, keys_of
 from dispatcher.model.resources import NOTHING, amounts
 from dispatcher.model.tasks import LARGEST_ID
-from dispatcher.row_calls import read_statuses
 
 OF_KUBERNETES: Final = frozenset({"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"})
 """Finalizers that Kubernetes itself takes away."""

@@ -29,10 +29,10 @@ import asyncpg
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from dispatcher.dial import UnreadableUrl, dial
+from dispatcher.container.contract import NewestServer, OldPrimary, described
+from dispatcher.container.dial import UnreadableUrl, dial
 from dispatcher.model.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary, DatabaseUnfit
 from dispatcher.pg.queries import query
-from dispatcher.row_calls import NewestServer, OldPrimary, described
 from dispatcher.runtime.clock import elapsed
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)

@@ -18,6 +18,7 @@ import asyncpg
 import msgspec
 from msgspec import Meta, Struct
 
+from dispatcher.container.contract import NewestServer
 from dispatcher.model.caches import CacheRun
 from dispatcher.model.errors import DatabaseError, DatabaseNotPrimary, DatabaseUnfit
 from dispatcher.model.snapshot import Frame
@@ -25,7 +26,6 @@ from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Tas
 from dispatcher.pg.connect import Session, Url, open_connection, translated
 from dispatcher.pg.migrate import NEWEST, WRITING, check_newer
 from dispatcher.pg.queries import query
-from dispatcher.row_calls import NewestServer
 from dispatcher.runtime.metrics import DATABASE_UP
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ It behaves as `dispatcher exec` does (docs/author.md), and needs asyncpg or psyc
 
 import os
 
-from dispatcher.row_calls import WrongEnvironment, read_contract
-from dispatcher.task.contract import DatabaseFault, Failed
+from dispatcher.container.contract import WrongEnvironment, read_contract
+from dispatcher.task.body import DatabaseFault, Failed
 from dispatcher.task.run import ContainerTask as Task
 
 __all__ = ["DatabaseFault", "Failed", "Task", "WrongEnvironment", "task"]

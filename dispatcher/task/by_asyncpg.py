@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from dispatcher import dial
-from dispatcher.row_calls import NewestServer, OldPrimary, WrongEnvironment
-from dispatcher.task.contract import DatabaseFault
+from dispatcher.container import dial
+from dispatcher.container.contract import NewestServer, OldPrimary, WrongEnvironment
+from dispatcher.task.body import DatabaseFault
 
 
 def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[object]) -> tuple[Any, ...] | None:

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from dispatcher.row_calls import LOGIN_REFUSED, PINNED, SERVER, URL, NewestServer, OldPrimary, WrongEnvironment
-from dispatcher.task.contract import DatabaseFault
+from dispatcher.container.contract import LOGIN_REFUSED, PINNED, SERVER, URL, NewestServer, OldPrimary, WrongEnvironment
+from dispatcher.task.body import DatabaseFault
 
 
 def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[object]) -> tuple[Any, ...] | None:

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from dispatcher import row_asking
-from dispatcher.row_calls import NewestServer, is_final
-from dispatcher.task.contract import DatabaseFault
+from dispatcher.container import asking
+from dispatcher.container.contract import NewestServer, is_final
+from dispatcher.task.body import DatabaseFault
 
 try:
     from dispatcher.task.by_asyncpg import ask
@@ -23,7 +23,7 @@ except ImportError:
 
 T = TypeVar("T")
 SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
-say: Final = partial(row_asking.say, "dispatcher.task")
+say: Final = partial(asking.say, "dispatcher.task")
 
 
 class TaskDatabase(NamedTuple):
@@ -43,7 +43,7 @@ def ask_until(
     deadline: float, over: threading.Event, database: TaskDatabase, name: str, *parameters: object
 ) -> tuple[Any, ...] | None:
     """Repeats the call, with growing pauses. Gives up after a final fault, at the deadline, or if all is over."""
-    pause = row_asking.pauses()
+    pause = asking.pauses()
     while True:
         try:
             return call(database, name, *parameters)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final, Self
 
-from dispatcher.row_calls import (
+from dispatcher.container.contract import (
     PUT_OFF,
     START_SECONDS,
     TAKEN,
@@ -28,8 +28,7 @@ from dispatcher.row_calls import (
     NewestServer,
     WrongEnvironment,
 )
-from dispatcher.task.calls import TaskDatabase, ask_until, call, in_thread, say, settled
-from dispatcher.task.contract import (
+from dispatcher.task.body import (
     DatabaseFault,
     Failed,
     TaskReport,
@@ -39,6 +38,7 @@ from dispatcher.task.contract import (
     is_success,
     judge,
 )
+from dispatcher.task.calls import TaskDatabase, ask_until, call, in_thread, say, settled
 
 TERMINATED: Final = 128 + signal.SIGTERM
 SET: Final[Callable[[int, Any], Any]] = _signal.signal

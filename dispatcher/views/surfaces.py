@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from dispatcher import __version__
 from dispatcher.admission.last_cycle import LastCycle
+from dispatcher.container.contract import NewestServer
 from dispatcher.jobs.offered import differences
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.config_maps import ConfigMaps
@@ -35,7 +36,6 @@ from dispatcher.model.notices import Notice, Notices
 from dispatcher.model.tasks import OfferedTemplate
 from dispatcher.pg.connect import Session
 from dispatcher.pg.questions import questions
-from dispatcher.row_calls import NewestServer
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import EVENTS
 from dispatcher.runtime.rounds import Precedence, Rounds, Wake

@@ -15,13 +15,13 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.container import row as exec_row
+from dispatcher.container.contract import LaunchContract
 from dispatcher.pg import questions as lists
 from dispatcher.pg.connect import CHANNELS, open_connection
 from dispatcher.pg.migrate import LOCK, WRITING, migrate
 from dispatcher.pg.queries import blocks, query, sql_folder
 from dispatcher.pg.questions import Questions
 from dispatcher.pg.tasks import Closings, Deleted, snapshot
-from dispatcher.row_calls import LaunchContract
 from tests.integration.every_question import QUESTIONS
 from tests.integration.hostile_inserts import OFFERED, outcomes
 from tests.integration.lookalikes import calls, make_lookalikes, make_newer_lookalikes, make_session_lookalikes

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from dispatcher.container import exec as exec_
+from dispatcher.container.contract import FINAL, PUT_OFF, UNREPORTED
 from dispatcher.jobs.env import CONTRACT
 from dispatcher.jobs.templates import parse_template
 from dispatcher.model.launches import OPENINGS
-from dispatcher.row_calls import FINAL, PUT_OFF, UNREPORTED
 from tests.controlplane import binaries
 from tests.controlplane.waiting import wait_for
 from tests.rig.execing import Ended, Wrapper, started, wrapped

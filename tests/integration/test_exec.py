@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.row_calls import FINAL
+from dispatcher.container.contract import FINAL
 from tests.rig.execing import DONE, PROGRAM, PYTHON, UNTIL_TOLD, WRONG, each, error_of, execute, sh, wrapped
 from tests.rig.postgres import Database
 from tests.rig.postgres_fixtures import one_database

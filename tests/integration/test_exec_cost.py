@@ -19,7 +19,8 @@ MOST_PEAK_KIB = 40 << 10
 ROUNDS, MOST_ROUNDS = 5, 40
 MOST_TIMES_THE_DRIVER = 1.35
 OURS = {
-    "dispatcher", "dispatcher.__main__", "dispatcher.row_asking", "dispatcher.row_calls", "dispatcher.dial",
+    "dispatcher", "dispatcher.__main__",
+    "dispatcher.container.asking", "dispatcher.container.contract", "dispatcher.container.dial",
     "dispatcher.container", "dispatcher.container.exec", "dispatcher.container.isolated", "dispatcher.container.row",
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dispatcher.row_calls import PUT_OFF, UNREPORTED
+from dispatcher.container.contract import PUT_OFF, UNREPORTED
 from tests.controlplane.waiting import wait_for
 from tests.rig.execing import DONE, Wrapper, sh, wrapped
 from tests.rig.execing import UNTIL_TOLD as SHELL_WAITS

@@ -44,7 +44,8 @@ async def test_library_imports_nothing_else_of_the_package(library: Library, dat
     """But for the files that `exec` shares. Nor anything but its driver: other packages are not there."""
     row = await insert_row(database)
     ours = {shown(path).removesuffix(".py").replace("/", ".") for path in python_files("dispatcher/task/")}
-    ours |= {"dispatcher.row_asking", "dispatcher.row_calls", "dispatcher.dial"}
+    ours |= {"dispatcher.container", "dispatcher.container.asking", "dispatcher.container.contract"}
+    ours.add("dispatcher.container.dial")
     body = """
         with task() as t:
             loaded = {name for name in sys.modules if name.split(".")[0] == "dispatcher"}
@@ -53,7 +54,7 @@ async def test_library_imports_nothing_else_of_the_package(library: Library, dat
     """
     ended = await library.run(row, body)
     loaded, others = (await row.now())["result"]
-    of_drivers = {"dispatcher.task.by_asyncpg", "dispatcher.task.by_psycopg", "dispatcher.dial"}
+    of_drivers = {"dispatcher.task.by_asyncpg", "dispatcher.task.by_psycopg", "dispatcher.container.dial"}
     assert (ended.status, others) == (DONE, [])
     assert set(loaded) - of_drivers == {"dispatcher", *(name.removesuffix(".__init__") for name in ours)} - of_drivers
 

@@ -19,7 +19,7 @@ ENDS_WITH = "trap 'echo told; exit {}' TERM; echo begun; while :; do sleep 0.05;
 # As the program runs it, but with a short grace. Prints the exit status.
 SHORT_GRACE = """
 import asyncio, sys
-from dispatcher.container import trying
+from dispatcher.commands import trying
 from dispatcher.container.row import Codes
 asked = trying.TryOptions(sys.argv[2:], Codes(), 'null', {}, int(sys.argv[1]))
 ended = asyncio.run(trying.run_command(asked, grace_seconds=0.3))

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
+from dispatcher.container.contract import NewestServer, OldPrimary
 from dispatcher.model.errors import DatabaseUnfit
-from dispatcher.row_calls import NewestServer, OldPrimary
 from tests.integration.installing import psql
 from tests.integration.looking import ids, opened
 from tests.rig.execing import DONE, execute

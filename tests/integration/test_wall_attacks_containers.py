@@ -17,12 +17,12 @@ from uuid import UUID
 import pytest
 import pytest_asyncio
 
+from dispatcher.container.contract import LaunchContract, NewestServer
 from dispatcher.container.row import FAULTS, ExecReport
 from dispatcher.container.row import RowConnection as ExecRow
-from dispatcher.row_calls import LaunchContract, NewestServer
 from dispatcher.task import by_asyncpg, by_psycopg
+from dispatcher.task.body import DatabaseFault
 from dispatcher.task.calls import SQL
-from dispatcher.task.contract import DatabaseFault
 from tests.integration.wall_attackers import CLOSED, SECRET, Prey, holds, prey
 from tests.integration.wall_calls import KEYS, calls
 from tests.integration.wall_seats import Seat, Statement

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from dispatcher.row_calls import START_SECONDS
+from dispatcher.container.contract import START_SECONDS
 from tests.node.confinement import pods_of_ours
 from tests.node.install import as_here
 from tests.node.installation import Installation

@@ -19,7 +19,7 @@ import os, sys
 for hidden in {hidden!r}:
     sys.modules[hidden] = None
 from dispatcher.task import Failed, Task, task
-from dispatcher.row_calls import read_contract
+from dispatcher.container.contract import read_contract
 assert {driver!r} in sys.modules
 
 def quick():

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import pytest
 
+from dispatcher.container.contract import PUT_OFF
 from dispatcher.jobs.observed import DEADLINE
 from dispatcher.model.cluster import Pod, PodEnd
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import Launch
 from dispatcher.model.tasks import Status, Task
-from dispatcher.row_calls import PUT_OFF
 from tests.rig.builders import (
     a_complete_job,
     a_disrupted_job,

@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dispatcher.dial import (
+from dispatcher.container.dial import (
     ASKS_NOTHING,
     CONNECT_SECONDS,
     FROM_ENV,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.row_calls import WrongEnvironment, read_contract
-from dispatcher.task.contract import DatabaseFault
+from dispatcher.container.contract import WrongEnvironment, read_contract
+from dispatcher.task.body import DatabaseFault
 
 KEY = "0b5c7a3e-0000-4000-8000-00000000000A"
 GOOD = {

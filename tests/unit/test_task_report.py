@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from dispatcher.container.contract import LAST_STATUS
 from dispatcher.container.row import Codes
-from dispatcher.row_calls import LAST_STATUS
-from dispatcher.task.contract import Failed, TaskReport, as_note, as_progress, as_result, judge
+from dispatcher.task.body import Failed, TaskReport, as_note, as_progress, as_result, judge
 
 RESULT = TaskReport("succeeded", result="17")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.row_calls import LaunchContract
+from dispatcher.container.contract import LaunchContract
 from dispatcher.task import run as here
 from dispatcher.task.run import ContainerTask
 

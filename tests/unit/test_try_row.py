@@ -2,8 +2,7 @@
 
 import pytest
 
-from dispatcher.container.row import NOTHING, ExecReport, NotStorable, Progress
-from dispatcher.container.trying import (
+from dispatcher.commands.trying import (
     Ended,
     Stop,
     TriedRow,
@@ -17,7 +16,8 @@ from dispatcher.container.trying import (
     stored,
     told,
 )
-from dispatcher.row_calls import plain_note
+from dispatcher.container.contract import plain_note
+from dispatcher.container.row import NOTHING, ExecReport, NotStorable, Progress
 
 RUN = "token"
 

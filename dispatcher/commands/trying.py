@@ -30,14 +30,14 @@ from msgspec import Struct
 
 from dispatcher.commands.options import span
 from dispatcher.commands.row_options import read_env, read_payload
+from dispatcher.container.asking import say
+from dispatcher.container.contract import RESULT_BYTES, WORDS_BYTES, described, plain_note
 from dispatcher.container.exec import GRACE_SECONDS, TERMINATED, LaunchRun, Work
 from dispatcher.container.row import NOTHING, Codes, ExecReport, NotStorable, Progress, WrongOption, read_options
 from dispatcher.jobs.env import check_env_names
 from dispatcher.model.errors import DispatcherError, doubled
 from dispatcher.model.stored_json import NotStoredJson, stored_json
 from dispatcher.model.tasks import one_line, printable
-from dispatcher.row_asking import say
-from dispatcher.row_calls import RESULT_BYTES, WORDS_BYTES, described, plain_note
 
 RUN_UID: Final = "00000000-0000-0000-0000-000000000000"
 NULL: Final = "null"

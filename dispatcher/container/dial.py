@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, urlencode
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
-from dispatcher.row_calls import PINNED, SERVER, NewestServer, OldPrimary
+from dispatcher.container.contract import PINNED, SERVER, NewestServer, OldPrimary
 
 CONNECT_SECONDS: Final = 5
 CALL_SECONDS: Final = 10

@@ -5,7 +5,7 @@ import re
 import traceback
 from typing import Final, NamedTuple
 
-from dispatcher.row_calls import (
+from dispatcher.container.contract import (
     FINAL,
     RESULT_BYTES,
     TAIL_BYTES,

@@ -240,10 +240,13 @@ def launched(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def ending(job: Job, pod: Pod, cause: str) -> End:
-    """The delete of a Pod; before it, the note on its Job that we are who deletes."""
+    """The delete of a Pod; before it, the note on its Job that we are who deletes.
+
+    The note is made on the version that was judged: it must not take the place of one that others end the Pod.
+    """
     if job.ended_by:
         return End("pods", pod.name, pod.uid, cause)
-    return End(EndedBy.US, job.name, job.uid, cause)
+    return End(EndedBy.US, job.name, job.uid, cause, resource_version=job.resource_version)
 
 
 def detail_of(row: TaskWithJobs, job: Job) -> str:

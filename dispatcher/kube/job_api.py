@@ -123,7 +123,7 @@ class JobApi:
     async def _change(self, end: End) -> ApiAnswer:
         """PATCH of a deadline that has passed: the Job fails, and its Pods go. Or of an annotation.
 
-        Who deletes its Pod is noted on any version of the Job: its controller changes it in the same moment.
+        That others end its Pod is noted on any version of the Job: its controller changes it in the same moment.
         """
         change: Manifest = {"metadata": {"uid": end.uid}}
         if end.resource_version is not None:

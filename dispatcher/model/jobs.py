@@ -125,8 +125,8 @@ class End(Struct, frozen=True):
     """An object to end, with the preconditions that make a late or repeated call harmless.
 
     kind: `jobs` or `pods`: delete it. `unplaced-pods`: delete the Pod only if it has no node. `deadline`: let the Job
-        fail, and keep it as the memory of its launch. `mark`: mark the Job as unplaced. `us`, `others`: note on the
-        Job who deletes its Pod.
+        fail, and keep it as the memory of its launch. `mark`: mark the Job as unplaced. `us`, `others`, `node`: note on
+        the Job who ends its Pod.
     """
 
     kind: str

@@ -1,7 +1,7 @@
 """Steps of the cluster, of people who delete Jobs and Pods, of submitters, and of database backups."""
 
 from tests.model import row as rows
-from tests.model.containers import counted_failure, end_pod, failed_by_disruption, lose_pod
+from tests.model.containers import counted_failure, end_pod, failed_by_disruption, lose_pod, without_rejected_pod
 from tests.model.properties import check_retry
 from tests.model.row import PROCESSING, is_over
 from tests.model.state import (
@@ -10,7 +10,9 @@ from tests.model.state import (
     FAILING,
     HOLDS,
     LOST,
+    NEVER_RAN,
     NEW,
+    REJECTED,
     REPORTED,
     SECOND,
     TOLD,
@@ -29,6 +31,7 @@ from tests.model.world import (
     FORCED,
     FOREIGN,
     PARTITION,
+    REJECTION,
     SECOND_PROCESS,
     TOMBSTONES,
     TWIN,
@@ -47,6 +50,8 @@ def cluster_steps(world: World, state: State) -> None:
         elif is_finished(job):
             if world.lacks("no time to live"):
                 world.step("{} is removed, because its time to live is over", job, without_job(state, job), fair=True)
+            if job.flags & REJECTED:
+                world.step("the rejected Pod of {} is gone", job, without_rejected_pod(state, job))
         else:
             pod_steps(world, state, job)
 
@@ -56,6 +61,8 @@ def pod_steps(world: World, state: State, job: Job) -> None:
     if job.phase == FAILING:
         if not (job.flags & LOST and world.config.never_back):
             world.step("{} is Failed by its disruption", job, failed_by_disruption(state, job), fair=True)
+    elif job.flags & REJECTED:
+        world.step("{} is Failed, because a kubelet rejected its Pod", job, end_pod(state, job), fair=True)
     elif job.flags & TOLD:
         world.step("the Pod of {} ends, as it was told to", job, end_pod(state, job), fair=True)
     elif job.flags & UNPLACED:
@@ -65,7 +72,7 @@ def pod_steps(world: World, state: State, job: Job) -> None:
 
 def faults(world: World, state: State, job: Job) -> None:
     left = spent(state.left)
-    if job.phase == ACTIVE and not job.flags & DELETING:
+    if job.phase == ACTIVE and not job.flags & (DELETING | REJECTED):
         pod_faults(world, state._replace(left=left), job)
     if is_finished(job) and TOMBSTONES in world.config.kinds:
         # The sweep may delete a Job of an earlier attempt or of a terminal row at any time: that is no fault.
@@ -92,6 +99,9 @@ def pod_faults(world: World, state: State, job: Job) -> None:
         again = counted_failure(state, job)
         second = job._replace(container=NEW, flags=job.flags | SECOND)
         world.step("the container of {} is started again", job, changed(state._replace(history=again), job, second))
+    if REJECTION in kinds and job.container == NEW and not job.flags & (UNPLACED | TOLD | SECOND):
+        rejected = job._replace(container=NEVER_RAN, flags=job.flags | REJECTED)
+        world.step("the kubelet of its node rejects the Pod of {}", job, changed(state, job, rejected))
     if TWIN in kinds:
         twin = Detached(job.attempt, job.launch, job.made, NEW, 1)
         world.step("{} gets a second Pod", job, state._replace(detached=put_detached(state.detached, None, twin)))

@@ -13,6 +13,7 @@ from tests.model.world import (
     NO_FOREIGN,
     PODS,
     POSTS,
+    REJECTION,
     SECOND_PROCESS,
     TWIN,
     Configuration,
@@ -21,6 +22,7 @@ from tests.model.world import (
 ANY_BUT_LATE: Final = ANY - {LATE_POST}
 TWINS: Final = frozenset({TWIN, LOST_START, FOREIGN})
 DELETIONS: Final = frozenset({DELETION, LOST_START, DISRUPTION})
+REJECTIONS: Final = frozenset({REJECTION, LOST_START, DISRUPTION})
 SECONDS: Final = frozenset({SECOND_PROCESS, LOST_START, FORCED})
 
 RUNS: Final = (
@@ -37,6 +39,16 @@ RUNS: Final = (
     Configuration("stale second dispatcher, retry", deposed=1, retries=1, janitor="fresh", retry_reports=False),
     Configuration("stale second dispatcher, any fault", ANY_BUT_LATE, 1, deposed=1, attempts=1, exits=False),
     Configuration("restore from a backup", restores=1, retries=1, sweeps=True, retry_reports=False, exits=False),
+    Configuration("any fault, outcome by exit code", ANY_BUT_LATE, 1, report="exit-code", attempts=1, janitor="stale"),
+    Configuration(
+        "late POSTs, outcome by exit code",
+        POSTS | {LATE_POST},
+        1,
+        report="exit-code",
+        retries=1,
+        janitor="fresh",
+        retry_reports=False,
+    ),
     Configuration("max_failures 1, two faults", ANY_BUT_LATE, 2, max_failures=1, attempts=1, janitor="fresh"),
     Configuration("max_failures 1, retry, cancel", PODS, 1, max_failures=1, cancels=1, retries=1, janitor="stale"),
     Configuration("outcome by exit code", PODS, 1, report="exit-code", retries=1, janitor="stale", retry_reports=False),
@@ -69,6 +81,11 @@ RUNS: Final = (
     Configuration("a container without run_id starts again", SECONDS, 2, attempts=1, names_process=False),
     Configuration(
         "a container without run_id starts again, max_failures 1", SECONDS, 2, max_failures=1, names_process=False
+    ),
+    Configuration("a kubelet rejects Pods", REJECTIONS, 2, retries=1, attempts=1, janitor="fresh"),
+    Configuration("a kubelet rejects Pods, stale second dispatcher", REJECTIONS, 1, deposed=1, attempts=1, exits=False),
+    Configuration(
+        "a kubelet rejects Pods, outcome by exit code", REJECTIONS, 2, report="exit-code", attempts=1, janitor="fresh"
     ),
     Configuration("the janitor knows no template", refusal=True, cancels=1, retries=1, janitor="stale"),
     Configuration("the sweep as a step", frozenset({LATE_POST}), 1, sweeps=True, retries=1, exits=False),

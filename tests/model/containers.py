@@ -6,18 +6,22 @@ from tests.model.row import Call, StartAnswer, is_over
 from tests.model.state import (
     ACTIVE,
     BROKEN,
+    BY_NODE,
     COMPLETE,
     CRASHED,
     DELETING,
     DISRUPTED,
     FAILING,
+    GONE,
     HOLDS,
     LOST,
     MARKED,
     NEVER_RAN,
     NEW,
     NOTED,
+    NOTES,
     REFUSED,
+    REJECTED,
     REPORTED,
     SECOND,
     SILENT,
@@ -27,6 +31,7 @@ from tests.model.state import (
     Detached,
     Job,
     State,
+    find,
     find_uid,
     put,
     put_detached,
@@ -133,19 +138,30 @@ def finished(state: State, job: Job, container: int) -> State:
         )  # the Job does not show it yet
     phase = COMPLETE if container in {REFUSED, SILENT} else BROKEN
     phase = DISRUPTED if job.phase == FAILING else phase
-    is_failure = phase == BROKEN and not job.flags & NOTED
+    is_failure = phase == BROKEN and not job.flags & (NOTED | BY_NODE | REJECTED)
     history = counted_failure(state, job) if is_failure else state.history
-    # A finished Job needs no flags but its marks. I1 asks for LATE only where a Job is unfinished.
-    jobs = put(state.jobs, job, job._replace(phase=phase, flags=job.flags & (MARKED | NOTED), container=container))
-    return state._replace(jobs=jobs, history=history)
+    return state._replace(jobs=put(state.jobs, job, ended(job, phase, container)), history=history)
+
+
+def ended(job: Job, phase: int, container: int) -> Job:
+    """A finished Job needs no flags but its marks. I1 asks for LATE only where a Job is unfinished."""
+    marks = MARKED | NOTES | REJECTED | GONE
+    return job._replace(phase=phase, flags=job.flags & marks, container=container)
+
+
+def without_rejected_pod(state: State, job: Job) -> State:
+    """The rejected Pod of a finished Job is gone. If the Job does not tell of it, it is as if it had never started."""
+    is_newest = find(state.jobs, job.attempt, job.launch + 1) is None
+    history = counted_failure(state, job) if is_newest and not job.flags & BY_NODE else state.history
+    gone = job._replace(flags=job.flags & ~REJECTED | GONE)
+    return state._replace(jobs=put(state.jobs, job, gone), history=history)
 
 
 def failed_by_disruption(state: State, job: Job) -> State:
     """The Pod of a disrupted Job is gone. A container that still ran has ended with it."""
     end = NEVER_RAN if job.container == NEW else CRASHED
     after = job.container if job.container > REPORTED else end
-    ended = job._replace(phase=DISRUPTED, flags=job.flags & (MARKED | NOTED), container=after)
-    return state._replace(jobs=put(state.jobs, job, ended))
+    return state._replace(jobs=put(state.jobs, job, ended(job, DISRUPTED, after)))
 
 
 def counted_failure(state: State, job: Job) -> AttemptHistory:
@@ -164,7 +180,7 @@ def end_pod(state: State, job: Job) -> State:
     """The Pod of an active Job is deleted: its container dies, and the Job fails and stays."""
     if job.phase != ACTIVE or job.flags & DELETING:
         return state
-    return finished(state, job, NEVER_RAN if job.container == NEW else CRASHED)
+    return finished(state, job, NEVER_RAN if job.container in {NEW, NEVER_RAN} else CRASHED)
 
 
 def lose_pod(state: State, job: Job) -> State:

@@ -30,10 +30,12 @@ from tests.model.row import CANCELLED, FAILED, PROCESSING, SUCCEEDED, WAITING, E
 from tests.model.state import (
     ACTIVE,
     BROKEN,
+    BY_NODE,
     COMPLETE,
     DELETING,
     DISRUPTED,
     FAILING,
+    GONE,
     HIDDEN_PENDING,
     LOST,
     MADE,
@@ -41,6 +43,7 @@ from tests.model.state import (
     NOTED,
     OURS,
     RAN,
+    REJECTED,
     TOLD,
     UNPLACED,
     Create,
@@ -68,8 +71,10 @@ STATUS = {
     FAILED: Status.FAILED,
     CANCELLED: Status.CANCELLED,
 }
+NOTE_OF = {"others": NOTED, "us": OURS, "node": BY_NODE}
 STATUS_OF = {Act.SUCCEED: SUCCEEDED, Act.RETRY: WAITING, Act.FAIL: FAILED}
 EXITED, BROKE = PodEnd(container="task", exit_code=0), PodEnd(container="task", exit_code=1)
+REFUSED_BY_NODE = PodEnd(reason="UnexpectedAdmissionError")
 NODES = {"node": a_node("node"), "lost": a_node("lost", ready=False, unreachable=True)}
 REFUSAL = Hold(HoldReason.UNKNOWN_TEMPLATE, "no such template")
 
@@ -239,7 +244,7 @@ class Decisions:
             disrupted=job.disrupted,
             unplaced_before=job.unplaced,
             is_unplaced=bool(job.flags & MARKED),
-            ended_by="others" if job.flags & NOTED else "us" if job.flags & OURS else "",
+            ended_by=noted_on(job),
             report=self.report,
         )
 
@@ -251,7 +256,9 @@ class Decisions:
     def _cluster(self, view: View) -> ObservedCluster:
         pods = {}
         for job in view:
-            running = "Succeeded" if job.phase == COMPLETE else "Running"
+            if job.flags & GONE:
+                continue
+            running = "Succeeded" if job.phase == COMPLETE else "Failed" if job.flags & REJECTED else "Running"
             pods[str(job.uid)] = [
                 a_pod(
                     uid=str(job.uid),
@@ -260,6 +267,7 @@ class Decisions:
                     phase="Pending" if job.flags & HIDDEN_PENDING else running,
                     node_name="" if job.flags & UNPLACED else "lost" if job.flags & LOST else "node",
                     had_run=bool(job.flags & RAN),
+                    end=REFUSED_BY_NODE if job.flags & REJECTED else None,
                     exit=EXITED if job.phase == COMPLETE else self._broke if has_broken(job) else None,
                     unschedulable_since=LONG_AGO if job.flags & UNPLACED else None,
                     deleting=job.phase == FAILING or bool(job.flags & (DELETING | TOLD)),
@@ -274,16 +282,22 @@ class Decisions:
         return task_identity(DATABASE_ID, 42, CREATED)
 
 
+def noted_on(job: Seen) -> str:
+    return next((who for who, flag in NOTE_OF.items() if job.flags & flag), "")
+
+
 def has_broken(job: Seen) -> bool:
     return job.phase == BROKEN and bool(job.flags & RAN)
 
 
 def removal(end: Removal, by_uid: dict[str, Seen]) -> tuple[str, Seen, bool]:
     job = by_uid[end.uid]
-    assert end.kind in {"pods", *EndedBy} or end.resource_version == str(version_of(job))
+    is_of_any = end.kind in {"pods", EndedBy.OTHERS, EndedBy.NODE}
+    assert is_of_any or end.resource_version == str(version_of(job))
     return end.kind, job, end.grace_seconds == 0
 
 
 def version_of(job: Job | Seen) -> int:
-    """A Job's resourceVersion. It is unique, and changes with the conditions, with a mark and with a delete."""
-    return (job.uid * 8 + job.phase) * 4 + (job.flags & DELETING) + 2 * bool(job.flags & MARKED)
+    """A Job's resourceVersion. It is unique, and changes with conditions, marks and notes, and with a delete."""
+    notes = sum(1 << place for place, flag in enumerate(NOTE_OF.values()) if job.flags & flag)
+    return ((job.uid * 8 + job.phase) * 4 + (job.flags & DELETING) + 2 * bool(job.flags & MARKED)) * 8 + notes

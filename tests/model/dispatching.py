@@ -5,8 +5,8 @@ a few lines of this file ask them in the model.
 """
 
 from dispatcher.model.launches import Ask
-from tests.model.containers import end_pod, lose_pod
-from tests.model.decisions import version_of
+from tests.model.containers import end_pod, lose_pod, without_rejected_pod
+from tests.model.decisions import NOTE_OF, version_of
 from tests.model.properties import check_launch, check_park, check_removal, check_sent, check_sweep, check_taken_back
 from tests.model.row import Row
 from tests.model.state import (
@@ -16,9 +16,9 @@ from tests.model.state import (
     LATE,
     MADE,
     MARKED,
-    NOTED,
-    OURS,
+    NOTES,
     QUESTION,
+    REJECTED,
     SENT,
     UNANSWERED,
     UNPLACED,
@@ -146,16 +146,13 @@ def landed(world: World, state: State, create: Create, flags: int = 0) -> State:
     return state._replace(jobs=put(state.jobs, None, job), left=left)
 
 
-NOTES = {"us": OURS, "others": NOTED}
-
-
 def removal_steps(world: World, state: State, view: View, sender: str = "the leader") -> None:
     for kind, judged, is_forced in world.decisions.ruling(state.row, view).removals:
         after = removed(world, state, kind, judged, is_forced=is_forced)
         if after is not state:
             check_removal(state, kind, judged)
             what = "deletes the Pod of {}" if kind == "pods" else "deletes {}"
-            what = f"notes on {{}} who deletes its Pod: {kind}" if kind in NOTES else what
+            what = f"notes on {{}} who ends its Pod: {kind}" if kind in NOTE_OF else what
             world.step(f"{sender} {what}", judged, after, fair=True)
 
 
@@ -190,15 +187,25 @@ def removed(world: World, state: State, kind: str, judged: Seen, *, is_forced: b
         job = find(state.jobs, judged.attempt, judged.launch)
     if job is None:
         return state
-    if kind in NOTES:
-        noted = job._replace(flags=job.flags | NOTES[kind])
-        return state if noted == job else state._replace(jobs=put(state.jobs, job, noted))
+    is_changed = version_of(job) != version_of(judged)
+    if kind in NOTE_OF:
+        is_late = kind == "us" and is_changed and not world.lacks("resourceVersion on our note")
+        return state if is_late else noted(state, job, kind)
+    if kind == "pods" and job.flags & REJECTED:
+        after = end_pod(state, job)
+        ended = find_uid(after.jobs, job.uid)
+        return without_rejected_pod(after, ended) if ended else after
     if kind == "pods" and not world.lacks("deadline deletes the Pod"):
         return force(state, job) if is_forced else end_pod(state, job)
-    is_changed = version_of(job) != version_of(judged)
     if is_changed and not world.lacks("resourceVersion on deletes"):
         return state
     return deleted(state, job)
+
+
+def noted(state: State, job: Job, kind: str) -> State:
+    """The Job with this note, in place of any other."""
+    after = job._replace(flags=job.flags & ~NOTES | NOTE_OF[kind])
+    return state if after == job else state._replace(jobs=put(state.jobs, job, after))
 
 
 def force(state: State, job: Job) -> State:

@@ -38,6 +38,10 @@ SECOND: Final = 64  # its kubelet has started its container again, in the same P
 TOLD: Final = 128  # somebody else deletes its Pod, which has not ended
 NOTED: Final = 256  # its Job tells that somebody else has deleted its Pod
 OURS: Final = 512  # its Job tells that we delete its Pod
+BY_NODE: Final = 1024  # its Job tells that a kubelet has rejected its Pod
+REJECTED: Final = 2048  # the kubelet of its node has rejected its Pod
+GONE: Final = 4096  # its rejected Pod is gone
+NOTES: Final = NOTED | OURS | BY_NODE
 
 
 class Job(NamedTuple):
@@ -166,7 +170,7 @@ def uid_of(attempt: int, launch: int, made: int) -> int:
 @cache
 def seen(jobs: tuple[Job, ...]) -> View:
     """The Jobs as a dispatcher with a fresh view sees them."""
-    kept = DELETING | LOST | UNPLACED | MARKED | TOLD | NOTED | OURS
+    kept = DELETING | LOST | UNPLACED | MARKED | TOLD | NOTES | REJECTED | GONE
     return tuple(Seen(*job[:6], job.flags & kept | pod_flags(job), job.unplaced) for job in jobs)
 
 

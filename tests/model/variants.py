@@ -1,6 +1,6 @@
 """Parts of the table of outcomes without one of their rules."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -8,6 +8,7 @@ import msgspec
 from dispatcher.jobs import outcome
 from dispatcher.jobs.observed import TaskWithJobs
 from dispatcher.jobs.outcome import TABLE
+from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import JobsVerdict
 from tests.model.decisions import Line
@@ -35,6 +36,14 @@ class NobodyNoted(TaskWithJobs, frozen=True):
     @property
     def of_attempt(self) -> list[Job]:
         return [msgspec.structs.replace(job, ended_by="") for job in super().of_attempt]
+
+
+class NobodyRejected(TaskWithJobs, frozen=True):
+    """Pods whose rejection by a kubelet is not seen."""
+
+    @property
+    def pods(self) -> Sequence[Pod]:
+        return [msgspec.structs.replace(pod, end=None) for pod in super().pods]
 
 
 def any_uid(case: TaskWithJobs) -> JobsVerdict | None:

@@ -25,6 +25,7 @@ LATE_POST = "late POST"
 LOST_START = "lost answer of task_start"
 TWIN = "second Pod of a Job"
 SECOND_PROCESS = "second process in a Pod"
+REJECTION = "rejection of a Pod by its kubelet"
 
 POSTS = frozenset({LOST_POST, LOST_ANSWER, LOST_START})
 PODS = frozenset({DISRUPTION, PARTITION, FORCED})

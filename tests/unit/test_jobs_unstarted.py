@@ -25,7 +25,8 @@ def test_start_deadline_deletes_the_pod_and_never_the_job() -> None:
 def test_job_is_noted_before_its_pod_is_deleted() -> None:
     job = a_job(created_at=ago(1800))
     found = judged(a_task(), job, pods=[a_pod(job)])
-    assert found.ends == (End("us", job.name, job.uid, "the start deadline passed"),)
+    cause, version = "the start deadline passed", job.resource_version
+    assert found.ends == (End("us", job.name, job.uid, cause, resource_version=version),)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ Jobs that are taken back while their Pods wait for a node: demand that is not wa
 * Its queue is paused, or has more Jobs than its cap.
 * It could take a node that is claimed for another row.
 * Its shape gives its place to another one, or falls back to one Pod (`demand`).
+* A row of its shape that comes before its own waits for its place.
 * It takes the place of a row that could run now.
 
 Such a Job is taken back in two writes. First the Job is marked as unplaced. Then its Pod is deleted, in the version in
@@ -27,10 +28,10 @@ from typing import Final, Generic, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dispatcher.admission.gates import Candidate, judge
+from dispatcher.admission.gates import Candidate, RowBehind, judge
 from dispatcher.admission.room import Room
 from dispatcher.admission.snapshot import ClusterSnapshot, GrowingShares, Shares
-from dispatcher.model.jobs import End
+from dispatcher.model.jobs import End, Job
 from dispatcher.model.launches import PodKind, Probe
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Admit, Hold, HoldReason, own_fault
@@ -312,6 +313,89 @@ def plan_yields(
             room = room and room.with_launches(pod)
             ends += [] if found.job.is_unplaced else [mark(found, YIELDS)]
     return ends
+
+
+OUTRANKED: Final = "a row that comes before its own waits for its place"
+OUTRANKED_AFTER: Final = timedelta(seconds=5)
+"""kube-scheduler has found no node for it for so long."""
+
+
+def plan_outranked(
+    behind: Iterable[RowBehind],
+    probes: Iterable[Probe],
+    priorities: Mapping[int, int | None],
+    snapshot: ClusterSnapshot,
+    now: datetime,
+) -> list[End]:
+    """The marks of waiting Pods whose places go to rows of their shape that come before theirs, one of each shape.
+
+    behind: rows for whose Pods enough Pods like them wait.
+    priorities: of the rows whose Pods wait, by task.
+    now: the API server's clock.
+    """
+    going, last = set[str](), dict[tuple[str, str, str], Probe]()
+    for probe in probes:
+        job, since = probe.job, probe.pod.unschedulable_since
+        if job.is_unplaced:
+            going.add(job.shape)
+        elif since is not None and now - since >= OUTRANKED_AFTER:
+            key = job.shape, job.queue, job.submitted_by
+            last[key] = max(last.get(key, probe), probe, key=lambda one: rank_of_probe(one, priorities))
+    places, ends = WaitingPlaces(snapshot, priorities), list[End]()
+    for row in behind if last else ():
+        own = [probe for key, probe in last.items() if key[0] == row.pod.shape and key[0] not in going]
+        if found := next((one for one in newest_first(own) if places.comes_before(row, one)), None):
+            going.add(row.pod.shape)
+            ends.append(mark(found, OUTRANKED))
+    return ends
+
+
+def rank_of_probe(probe: Probe, priorities: Mapping[int, int | None]) -> tuple[int, datetime, str]:
+    return priorities.get(probe.job.task_id) or 0, probe.job.created_at, probe.job.name
+
+
+class WaitingPlaces:
+    """Tells whose Pod of a shape should wait for a node: the same order as that of launches.
+
+    A place moves only if the shares of both, with all Pods that wait, are nearer to each other then. So it never moves
+    back.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot, priorities: Mapping[int, int | None]) -> None:
+        self._snapshot, self._priorities = snapshot, priorities
+        growing, room = GrowingShares(snapshot.shares), snapshot.room
+        for pod, count in room.waiting.every.items() if room is not None else ():
+            growing.add(pod, count)
+        self._with_waiting = growing.shares
+
+    def comes_before(self, row: RowBehind, probe: Probe) -> bool:
+        """Whether the row should have the place of this Pod."""
+        job, pod, snapshot = probe.job, row.pod, self._snapshot
+        known = self._priorities.get(job.task_id)
+        priority = row.priority if known is None else known
+        if pod.queue == job.queue and not snapshot.queue(pod.queue).fair_submitters:
+            return row.priority < priority
+        if (pod.queue, pod.submitted_by) == (job.queue, job.submitted_by):
+            return row.priority < priority
+        own, theirs = self._share(snapshot.shares, pod, job), self._share(snapshot.shares, pod, job, is_theirs=True)
+        after = self._share(self._with_waiting.with_launch(pod), pod, job)
+        before = self._share(self._with_waiting, pod, job, is_theirs=True)
+        may_wait = pod.queue == job.queue or not is_at_max_pending(pod, snapshot)
+        return may_wait and (own, row.priority) < (theirs, priority) and after < before
+
+    def _share(self, shares: Shares, pod: PodKind, job: Job, *, is_theirs: bool = False) -> float:
+        """The share of the row's queue or submitter, or that of the Pod's, by which the two are in line."""
+        if pod.queue == job.queue:
+            return shares.of_submitter(job.queue, job.submitted_by if is_theirs else pod.submitted_by)
+        name = job.queue if is_theirs else pod.queue
+        return shares.of_queue(name) / self._snapshot.queue(name).weight
+
+
+def is_at_max_pending(pod: PodKind, snapshot: ClusterSnapshot) -> bool:
+    """Whether the queue itself has as many Pods of the shape that wait as it may."""
+    most, room = snapshot.queue(pod.queue).max_pending, snapshot.room
+    count = room.waiting.by_queue.get((pod.queue, pod.shape), 0) if room is not None else 0
+    return count >= (snapshot.max_pending if most is None else most)
 
 
 def makes_place(probe: Probe, pod: PodKind, cap: HoldReason) -> bool:

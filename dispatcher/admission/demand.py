@@ -230,7 +230,7 @@ class Demands:
         self.current = Demand(mode)
         self.asking: Sequence[Pod] = ()
         """The first and the newest Pod of each shape: what autoscalers say of them counts for the shape."""
-        self._looked_at = LONG_AGO
+        self.looked_at = LONG_AGO
         self._grace = timedelta(seconds=grace_seconds)
 
     def update(
@@ -247,9 +247,9 @@ class Demands:
         """
         if contradicted is not self.current.contradicted:
             self.current = replace(self.current, contradicted=contradicted)
-        if now - self._looked_at < LOOK or not (waiting or self.current.asked):
+        if now - self.looked_at < LOOK or not (waiting or self.current.asked):
             return
-        news, self._looked_at = self._looked_at - NEWS, now
+        news, self.looked_at = self.looked_at - NEWS, now
         pods = by_shape(waiting)
         nodes = sorted((one for one in young if one.created_at > news), key=lambda one: one.created_at)[-MOST_NODES:]
         self.asking = [pod for probes in pods.values() for pod in first_and_newest(probes)]
@@ -269,7 +269,7 @@ class Demands:
 
         wanting: kinds of Pods that found no place.
         """
-        now, asked = self._looked_at, self.current.asked
+        now, asked = self.looked_at, self.current.asked
         every = by_shape(probe for probe in waiting if probe.job.shape in asked)
         going = {shape for shape in every if shape in self.current.resting and not self.current.has_grown(shape)}
         pods = {shape: [one for one in probes if not one.job.is_unplaced] for shape, probes in every.items()}

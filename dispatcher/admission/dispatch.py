@@ -24,7 +24,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.admission.claims import MOST_AVOIDED, Claim, Claims, Rejections
-from dispatcher.admission.cycle import CAPS, Plan, mark, plan_cycle, plan_pauses, plan_taken_back, plan_yields
+from dispatcher.admission.cycle import (
+    CAPS,
+    Plan,
+    mark,
+    plan_cycle,
+    plan_outranked,
+    plan_pauses,
+    plan_taken_back,
+    plan_yields,
+)
 from dispatcher.admission.demand import Demand, Demands, Patience
 from dispatcher.admission.gates import Candidate, wants_place
 from dispatcher.admission.heads import CycleOffers, Index, learn_kinds
@@ -92,6 +101,8 @@ class RestingRow(Protocol):
     def attempt(self) -> int: ...
     @property
     def queue(self) -> str: ...
+    @property
+    def priority(self) -> int | None: ...
     @property
     def is_waiting(self) -> bool: ...
 
@@ -294,7 +305,9 @@ class Dispatch(Generic[P]):
         tasks |= waiting
         candidates = readable(await self._candidates(rows, picture, tasks), requests)
         plan = plan_cycle(snapshot, candidates)
-        plan = plan.with_ends(self._taken_back(probes, snapshot, plan, (candidates, found)))
+        priorities = {id_: row.priority for id_, row in resting.items()} if found.behind and probes else {}
+        priorities |= {one.task.id: one.task.priority for one in candidates}
+        plan = plan.with_ends(self._taken_back(probes, snapshot, plan, (candidates, found, priorities)))
         self._plan_claims(found.roomless, view, room, picture)
         orders = await self._orders(rows, plan, requests, snapshot.room)
         holds = [(tasks[id_], hold.reason) for id_, hold in plan.holds.items()]
@@ -311,13 +324,13 @@ class Dispatch(Generic[P]):
         probes: Sequence[Probe],
         snapshot: ClusterSnapshot,
         plan: Plan,
-        judged: tuple[Sequence[Candidate], ScanResult],
+        judged: tuple[Sequence[Candidate], ScanResult, Mapping[int, int | None]],
     ) -> Sequence[End]:
         """What is written to take demand back."""
         self._paused_since = plan_pauses(self._paused_since, snapshot.queues.values(), snapshot.now)
         if not probes:
             return ()
-        candidates, found = judged
+        candidates, found, priorities = judged
         held = [(one.pod, plan.holds[one.task.id].reason) for one in candidates if one.task.id in plan.holds]
         reasons = FOR_ROOM | ({HoldReason.PENDING_PODS} if snapshot.is_strict else frozenset[HoldReason]())
         lacking = [*found.wanting, *(pod for pod, reason in held if reason in reasons)]
@@ -328,6 +341,7 @@ class Dispatch(Generic[P]):
         ]
         if snapshot.room is not None:
             ends += (mark(probe, cause) for probe, cause in self.demands.given_back(probes, wanting))
+            ends += plan_outranked(found.behind, probes, priorities, plan.after, self.demands.looked_at)
         return list({end.name: end for end in ends}.values())
 
     def _plan_claims(

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.admission.demand import IN_TURN, NONE_ASKS, DemandBounds, why_not_ask
+from dispatcher.admission.demand import ENOUGH, IN_TURN, NONE_ASKS, DemandBounds, why_not_ask
 from dispatcher.admission.room import Room
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
@@ -46,6 +46,13 @@ class Candidate(Struct, frozen=True):
         """The Pod of the launch, as long as it has no node."""
         offer = self.offer if isinstance(self.offer, Offer) else NO_OFFER
         return PodKind(self.task.queue, self.task.submitted_by, offer.shape, offer.needs)
+
+
+class RowBehind(Struct, frozen=True):
+    """The first row of a submitter in a queue for whose Pod enough Pods like it wait already."""
+
+    pod: PodKind
+    priority: int
 
 
 NO_OFFER: Final = Offer("", "", "")
@@ -230,6 +237,12 @@ def wants_place(pod: PodKind, snapshot: ClusterSnapshot) -> bool:
     if room is not None and snapshot.is_strict:  # the one that waits has the only place
         return pod.shape not in room.waiting.demand.resting
     return room is not None and why_not_ask(pod, room.waiting, bounds_of(pod.queue, snapshot)) == IN_TURN
+
+
+def is_behind(pod: PodKind, snapshot: ClusterSnapshot) -> bool:
+    """Whether a Pod of this kind would wait as demand, and enough Pods like it do."""
+    room, bounds = snapshot.room, bounds_of(pod.queue, snapshot)
+    return room is not None and not snapshot.is_strict and why_not_ask(pod, room.waiting, bounds) == ENOUGH
 
 
 def bounds_of(queue: str, snapshot: ClusterSnapshot) -> DemandBounds:

@@ -31,7 +31,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.cycle import Sorted, between_queues, between_submitters, first_of
-from dispatcher.admission.gates import is_paused, over_queue_cap, over_submitter_cap
+from dispatcher.admission.gates import RowBehind, is_paused, over_queue_cap, over_submitter_cap
 from dispatcher.admission.heads import (
     LEAST_WINDOW,
     ROUNDS,
@@ -324,6 +324,7 @@ class ScanResult(Struct, frozen=True):
     told: the first held rows of each queue, each with its hold.
     roomless: the first row of each queue that waits for room, with its Pod.
     wanting: kinds of Pods that find no place to wait as demand.
+    behind: rows for whose Pods enough Pods like them wait, the first of each submitter.
     unread: queues that were not read, because they are paused or at their cap.
     whole: queues of which all due rows were read, and are held or in `ids`.
     """
@@ -335,6 +336,7 @@ class ScanResult(Struct, frozen=True):
     wanting: Sequence[PodKind] = ()
     unread: Set[str] = frozenset()
     whole: Set[str] = frozenset()
+    behind: Sequence[RowBehind] = ()
 
 
 class Scan:
@@ -367,9 +369,8 @@ class Scan:
         ids = list(dict.fromkeys((*self._choose(fitting, judge), *self._choose(later, judge))))[: 2 * self._wanted]
         in_order = {queue: head for queue, head in heads.items() if queue not in by_submitter}
         whole = {queue for queue, head in in_order.items() if head.read_count < window and is_chosen(head, set(ids))}
-        return ScanResult(
-            ids, Counter(held), told, roomless, list(judge.wanting.values()), snapshot.queues.keys() - queues, whole
-        )
+        unread = snapshot.queues.keys() - queues
+        return ScanResult(ids, Counter(held), told, roomless, list(judge.wanting.values()), unread, whole, judge.behind)
 
     def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:
         """Half of the rows by fair shares, the other half in turns: rows that cannot be launched hide no queue."""

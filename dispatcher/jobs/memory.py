@@ -160,6 +160,11 @@ class Unseen(Struct, frozen=True):
         return True
 
     @property
+    def priority(self) -> int | None:
+        """Not known. It is asked for where a Pod waits, and this one is not seen."""
+        return None
+
+    @property
     def is_answered(self) -> bool:
         return self.resource_version is not None
 

@@ -222,6 +222,7 @@ class Rest(Struct, frozen=True):
 
     attempt: attempt of the row.
     queue: queue of the row.
+    priority: priority of the row.
     is_waiting: whether the row was `waiting` when it was judged.
     version: resourceVersion of its Job. Another version ends the rest.
     until: end of the rest, in seconds of this process's clock.
@@ -229,6 +230,7 @@ class Rest(Struct, frozen=True):
 
     attempt: int
     queue: str
+    priority: int
     is_waiting: bool
     version: str
     until: float
@@ -253,7 +255,7 @@ def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float
     has_started = any(pod.phase != "Pending" for pod in pods)
     most = REST_SECONDS * (0.5 + task.id % 16 / 32)
     until = now + (most if has_started else min(most, left))
-    return Rest(task.attempt, task.queue, task.status is Status.WAITING, job.resource_version, until)
+    return Rest(task.attempt, task.queue, task.priority, task.status is Status.WAITING, job.resource_version, until)
 
 
 def still_resting(

@@ -87,6 +87,10 @@ async def a_pool(place: Place, count: int, **facts: Any) -> AsyncIterator[Pool]:
             await pool.plane.remove_node(name)
 
 
+def task_of(thing: Json) -> int:
+    return int(thing["metadata"]["labels"]["dispatcher.internal/task-id"])
+
+
 def in_pool(place: Place, **settings: object) -> Dispatcher:
     """A dispatcher of a pool that grows by hand alone."""
     return Dispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", **{"DEMAND": "one", **settings})
@@ -116,6 +120,35 @@ async def test_full_cluster_gets_one_probe_and_a_new_node_is_filled_at_once(plac
         running = next(full) - 4
         await pool.stay(dispatcher, running, 1)
         await held(dispatcher, "NoRoomNow", 29 - running)
+
+
+@pytest.mark.promise
+async def test_place_that_waits_goes_to_the_row_that_comes_first(place: Place) -> None:
+    """A row of a better priority, then one of a queue that has less. Nothing else is taken back."""
+    admin = await place.database.session("admin")
+    await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('other')")
+    async with a_pool(place, 1) as pool, place.playing(), quick_in_pool(place) as dispatcher:
+        await insert(place, 6, **CORE)
+        await pool.have(dispatcher, 4, 1)
+        (urgent,) = await insert(place, 1, **{**CORE, "priority": 1})
+
+        async def waits(wanted: int) -> bool:
+            pods = (await pool.plane.admin("GET", core_path(place, "pods")))["items"]
+            staying = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+            return [wanted] == [task_of(pod) for pod in staying if not pod["spec"].get("nodeName")]
+
+        await wait_for(lambda: waits(urgent), "the Pod of the better row waits", 20, check=dispatcher.check)
+        (poor,) = await insert(place, 1, **CORE, queue="other")
+        await wait_for(lambda: waits(poor), "the Pod of the other queue waits", 20, check=dispatcher.check)
+        await looks_again(dispatcher, 10)
+        assert await waits(poor)
+        assert (await pool.pods())[0] == 4, "no Pod that runs was touched"
+        await pool.add()
+
+        async def all_have_nodes() -> bool:
+            return await pool.pods() == (8, 0)
+
+        await wait_for(all_have_nodes, "all rows run", 20, check=dispatcher.check)
 
 
 @pytest.mark.slow

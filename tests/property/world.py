@@ -190,7 +190,15 @@ class World:
         for job in [job for job in self.cluster.jobs.values() if job.deleting]:
             self.cluster.finish_delete(job)
         self.start_pods()
+        self._end_pods_of_nobody()
         self.run(to_the_end=True)
+
+    def _end_pods_of_nobody(self) -> None:
+        """The node ends a Pod at its run limit, also if its image never comes. Without a row, nobody else does."""
+        for pod in list(self.cluster.pods.values()):
+            job = self.cluster.job_of(pod)
+            if pod.waiting_reason and job is not None and job.task_id not in self.table.rows:
+                self.cluster.fail(job)
 
     def run(self, *, to_the_end: bool) -> None:
         """Containers start. With `to_the_end`, containers that have started before end."""

@@ -26,7 +26,7 @@ ONE_GROUP = frozenset({LaunchGroup("default", "default", "app:1")})
 
 async def test_empty_table_is_read_once() -> None:
     table = Table([])
-    assert await scan(table) == ScanResult([], Counter(), wanting=[], unread=set(), whole={"default"})
+    assert await scan(table) == ScanResult([], Counter(), wanting=[], unread=set(), whole={"default"}, behind=[])
     assert table.windows == [{"default": FIRST_WINDOW}]
 
 

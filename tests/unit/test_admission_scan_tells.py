@@ -102,3 +102,13 @@ async def test_scan_names_the_shapes_that_find_no_place_to_ask_for_a_node() -> N
     table = Table([*rows([1], kind=b"large"), *rows([2], kind=b"small")])
     found = await scan(table, KindJudge(offers), a_snapshot(room=room))
     assert [pod.shape for pod in found.wanting] == ["large"]
+
+
+async def test_scan_names_the_first_row_of_each_submitter_behind_pods_like_its_own() -> None:
+    room = room_of(view_of([a_node(cpu="2")]), {unplaced(needs("4"), "large", "default", "team_c"): 1})
+    offers = {b"large": Offer("app:1", "large", "default", needs("4"))}
+    table = Table([*rows([1, 2], kind=b"large", priority=3), *rows([3], kind=b"large", submitted_by="team_b")])
+    found = await scan(table, KindJudge(offers), a_snapshot(room=room))
+    behind = [(one.pod.submitted_by, one.pod.shape, one.priority) for one in found.behind]
+    assert sorted(behind) == [("team_a", "large", 3), ("team_b", "large", 100)]
+    assert (await scan(table, KindJudge(offers), a_snapshot(room=room, is_strict=True))).behind == []

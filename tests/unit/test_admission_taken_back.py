@@ -1,13 +1,24 @@
 """Demand that is taken back: of a queue that is paused or over its cap, and for rows that could run."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from dispatcher.admission.cycle import MOST_YIELDS, PAUSE_GRACE, plan_pauses, plan_taken_back, plan_yields
+from dispatcher.admission.cycle import (
+    MOST_YIELDS,
+    PAUSE_GRACE,
+    plan_outranked,
+    plan_pauses,
+    plan_taken_back,
+    plan_yields,
+)
+from dispatcher.admission.demand import DemandPods
+from dispatcher.admission.gates import RowBehind
 from dispatcher.admission.room import Room, room_of
-from dispatcher.admission.snapshot import Load
+from dispatcher.admission.snapshot import Load, plan_shares
 from dispatcher.jobs.picture import find_probes
 from dispatcher.model.jobs import End, Job, Phase
 from dispatcher.model.launches import PodKind, Probe
@@ -135,6 +146,88 @@ def test_pod_that_is_taken_back_already_makes_place_too() -> None:
     probes = [a_probe(1, created_at=ago(9)), a_probe(2, is_unplaced=True)]
     assert yields(probes, row) == []
     assert yields(probes, row, row) == ["job-1"]
+
+
+# Places for rows that come first
+
+FULL = room_of(view_of([a_node(cpu="4")]), {})
+
+
+def outranked(
+    behind: list[RowBehind],
+    probes: list[Probe],
+    *queues: Queue,
+    running: dict[str, int] | None = None,
+    priorities: Mapping[int, int] = {1: 0, 2: 0},
+    most: int = 1000,
+) -> list[str]:
+    """Names of the Jobs that are marked. `running`: Pods of each queue on nodes."""
+    waiting = DemandPods()
+    for probe in probes:
+        waiting = waiting.with_pods(unplaced(needs("1"), probe.job.shape, probe.job.queue, probe.job.submitted_by))
+    shares = plan_shares({unplaced(needs("1"), "small", *name.split("/")): n for name, n in (running or {}).items()},
+                         {"cpu": 40_000})  # fmt: skip
+    snapshot = a_snapshot(*queues, room=replace(FULL, waiting=waiting), shares=shares, max_pending=most)
+    return [end.name for end in plan_outranked(behind, probes, priorities, snapshot, NOW)]
+
+
+def behind(queue: str = "default", priority: int = 0, submitter: str = "team_a", shape: str = "small") -> RowBehind:
+    return RowBehind(unplaced(needs("1"), shape, queue, submitter), priority)
+
+
+def small(number: int, **changes: Any) -> Probe:
+    return a_probe(number, shape="small", created_at=ago(100 - number), **changes)
+
+
+@pytest.mark.parametrize(("priority", "names"), [(0, []), (5, []), (-1, ["job-2"])])
+def test_better_priority_takes_the_place_of_the_newest_pod(priority: int, names: list[str]) -> None:
+    assert outranked([behind(priority=priority)], [small(1), small(2)]) == names
+    worst_first = outranked([behind(priority=priority)], [small(1), small(2)], priorities={1: 3, 2: 0})
+    assert worst_first == (["job-1"] if priority < 3 else [])
+
+
+def test_place_is_kept_for_five_seconds_and_by_pods_of_other_shapes() -> None:
+    better = behind(priority=-1)
+    young = small(1)
+    assert outranked([better], [Probe(young.job, replace(young.pod, unschedulable_since=ago(4)))]) == []
+    assert outranked([better], [a_probe(1, shape="large")]) == []
+    assert outranked([better], [small(1), small(2, is_unplaced=True)]) == [], "one place at a time"
+    assert outranked([better, behind(priority=-2)], [small(1), small(2)]) == ["job-2"]
+
+
+@pytest.mark.parametrize(
+    ("running", "weights", "waiting", "names"),
+    [
+        ({"a/x": 5, "b/y": 4}, (1, 1), 1, ["job-1"]),
+        ({"a/x": 5, "b/y": 5}, (1, 1), 1, []),  # the other way round it would be just the same
+        ({"a/x": 5, "b/y": 6}, (1, 1), 1, []),
+        ({"a/x": 9, "b/y": 30}, (1, 3), 1, []),
+        ({"a/x": 10, "b/y": 26}, (1, 3), 1, ["job-1"]),
+        ({"a/x": 1, "b/y": 0}, (1, 1), 3, ["job-3"]),
+        ({"a/x": 0, "b/y": 1}, (1, 1), 9, []),  # by launches the place would come back
+    ],
+)
+def test_place_goes_to_the_queue_that_has_less_for_its_weight(
+    running: dict[str, int], weights: tuple[int, int], waiting: int, names: list[str]
+) -> None:
+    queues = [a_queue("a", weight=weights[0]), a_queue("b", weight=weights[1])]
+    probes = [small(number, queue="a", submitted_by="x") for number in range(1, waiting + 1)]
+    assert outranked([behind("b", submitter="y")], probes, *queues, running=running) == names
+
+
+def test_place_goes_to_the_submitter_that_has_less_where_submitters_are_fair() -> None:
+    probes, row = [small(1, submitted_by="x")], behind(submitter="y")
+    running = {"default/x": 3, "default/y": 1}
+    assert outranked([row], probes, a_queue(fair_submitters=True), running=running) == ["job-1"]
+    assert outranked([row], probes, a_queue(), running=running) == []
+    assert outranked([behind(submitter="x")], probes, a_queue(fair_submitters=True), running=running) == []
+
+
+def test_queue_at_its_own_max_pending_takes_no_place_of_another() -> None:
+    probes = [small(1, queue="a"), small(2, queue="b")]
+    for most, names in ((1, []), (2, ["job-1"])):
+        queues = [a_queue("a"), a_queue("b", max_pending=most)]
+        assert outranked([behind("b", submitter="y")], probes, *queues, running={"a/x": 9}) == names
 
 
 def an_unplaced(**changes: Any) -> Job:

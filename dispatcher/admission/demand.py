@@ -33,6 +33,8 @@ from dispatcher.model.needs import PodNeeds
 K = TypeVar("K")
 QUIET: Final = timedelta(minutes=10)
 """After the last node or announcement. A machine with devices may take so long to start."""
+AFTER_START: Final = timedelta(minutes=1)
+"""By then a new process has read the nodes and the announcements that came before it."""
 LOOK: Final = timedelta(seconds=1)
 NEWS: Final = timedelta(minutes=1)
 """A node is seen, and has its size, so long after it was created."""
@@ -288,8 +290,8 @@ class Demands:
     def _beyond(self, shape: str, probes: Sequence[Probe], now: datetime) -> Sequence[Probe]:
         """Pods of a shape that fell back to one or whose window has halved, those of its window excepted."""
         one, window = self.current.asked[shape], self.current.contradicted.sizes.get(shape)
-        last = max(one.known_at, one.came_at or one.known_at)
-        if self.current.has_grown(shape) or (window is None and now - last < QUIET):
+        waits = now - one.known_at < AFTER_START if one.came_at is None else now - one.came_at < QUIET
+        if self.current.has_grown(shape) or (window is None and waits):
             return ()
         return sorted(probes, key=lambda probe: (probe.job.created_at, probe.job.name))[window or 1 :]
 

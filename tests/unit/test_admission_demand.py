@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from dispatcher.admission.demand import (
+    AFTER_START,
     FELL_BACK,
     FORGOTTEN,
     GAVE_UP,
@@ -182,7 +183,7 @@ def test_restart_takes_nothing_back_before_it_could_know_what_came() -> None:
     probes = [a_probe(number=number) for number in range(1, 501)]
     found = demands((1000, probes))
     assert found.given_back(probes, ()) == []
-    found.update(probes, [], {}, after(1000) + QUIET)
+    found.update(probes, [], {}, after(1000) + AFTER_START)
     assert len(found.given_back(probes, ())) == 499
 
 

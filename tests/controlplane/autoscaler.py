@@ -109,9 +109,15 @@ class Autoscaler:
             if cores(pod) > largest:
                 await self._say(pod, "NotTriggerScaleUp", "pod didn't trigger scale-up: 1 Insufficient cpu")
             elif sizes:
-                await self._say(pod, "TriggeredScaleUp", f"pod triggered scale-up: {len(sizes)} nodes")
+                await self._say(pod, *self._coming(len(sizes)))
             elif is_full:
                 await self._say(pod, "NotTriggerScaleUp", "pod didn't trigger scale-up: 1 max node group size reached")
+
+    def _coming(self, count: int) -> tuple[str, str]:
+        """The word for nodes that come, of Karpenter or of cluster-autoscaler."""
+        if len(self._group.cpus) > 1:
+            return "Nominated", f"Pod should schedule on: nodeclaim/{self._tag}"
+        return "TriggeredScaleUp", f"pod triggered scale-up: {count} nodes"
 
     def _sizes(self, asked: float) -> Iterator[int]:
         """The nodes for so many cores, the largest first that they fill."""
@@ -156,7 +162,8 @@ class Autoscaler:
             "involvedObject": {"kind": "Pod", "apiVersion": "v1", "namespace": place,
                                "name": pod["metadata"]["name"], "uid": uid},
             "reason": reason, "message": message, "type": "Normal", "count": 1,
-            "source": {"component": "cluster-autoscaler"}, "firstTimestamp": now, "lastTimestamp": now,
+            "source": {"component": "karpenter" if reason == "Nominated" else "cluster-autoscaler"},
+            "firstTimestamp": now, "lastTimestamp": now,
         }  # fmt: skip
         with suppress(KubeFault):  # the Pod's namespace may be going
             await self._plane.admin("POST", f"/api/v1/namespaces/{place}/events", event)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -41,11 +42,15 @@ async def waiting_pods(place: Place) -> list[Json]:
 async def test_group_grows_for_the_whole_need_after_the_first_answer(place: Place, says: bool) -> None:
     async with growing(place, says=says) as grown, place.playing(), in_group(place) as dispatcher:
         await insert(place, 40, **SHORT, env={"PLAY": "hang"})
+        grew = 0.0
 
         async def all_run() -> bool:
+            nonlocal grew
+            grew = max(grew, await dispatcher.metric("dispatcher_demand_pods", of="grown"))
             return len(await place.rows("status = 'processing'")) == 40
 
         await wait_for(all_run, "all rows run", 60, check=dispatcher.check)
+        assert grew > 20, "a metric tells how many Pods wait"
         assert 1 in grown.seen, "one Pod asked"
         assert max(grown.seen) > 20, "and then all that were needed"
         assert len(grown.nodes) == 10
@@ -61,11 +66,11 @@ async def test_need_goes_out_at_once_if_the_operator_says_so(place: Place) -> No
 
 @pytest.mark.slow
 async def test_nodes_of_several_sizes_come_for_all_pods_of_one_look(place: Place) -> None:
-    """Karpenter's way."""
-    async with growing(place, cpus=(2, 8)) as grown, place.playing(), in_group(place, DEMAND="all") as dispatcher:
+    """Karpenter's way. It nominates a node to come, and the whole need goes out."""
+    async with growing(place, cpus=(2, 8)) as grown, place.playing(), in_group(place) as dispatcher:
         await insert(place, 20, **SHORT)
         await succeeded(place, dispatcher, 20, 60)
-        assert set(grown.nodes.values()) <= {2, 8}
+        assert set(grown.nodes.values()) == {2, 8}, "a small one for the Pod that asked, large ones for the others"
 
 
 @pytest.mark.slow
@@ -89,6 +94,11 @@ async def test_shapes_take_turns_and_say_what_the_autoscaler_said(place: Place) 
             seen.update(pod["metadata"]["labels"]["dispatcher.internal/task-id"] for pod in await waiting_pods(place))
             return seen == {str(row) for row in rows}
 
+        async def is_measured() -> bool:
+            asking = await dispatcher.metric("dispatcher_demand_pods", of="asking")
+            return asking == 1 and await dispatcher.metric("dispatcher_demand_unanswered_seconds") > 1
+
+        await wait_for(is_measured, "a metric tells that a shape asks, and since when", 30, check=dispatcher.check)
         await wait_for(both_asked, "a Pod of each shape has asked", 60, check=dispatcher.check)
 
         async def is_told() -> bool:
@@ -119,6 +129,19 @@ async def test_row_that_fits_nowhere_gives_its_place_to_a_row_that_could_run(pla
         assert await dispatcher.metric("dispatcher_taken_back_total") >= 1
 
 
+async def starts_soon(place: Place, dispatcher: Dispatcher, row: dict[str, Any]) -> None:
+    """Four rows of another team run, one after another. The quickest has started within five seconds."""
+    ids = list[int]()
+    for _ in range(4):
+        ids.append(await place.database.insert_task("team_b", **row))
+        await reaches(place, dispatcher, ids[-1], "succeeded", 30)
+    launches = await (await place.database.session("admin")).fetch(
+        "SELECT t.created_at, l.started_at FROM dispatch.tasks AS t"
+        " JOIN dispatch.task_launches AS l ON l.task_id = t.id WHERE t.id = ANY ($1)", ids,
+    )  # fmt: skip
+    assert min(one["started_at"] - one["created_at"] for one in launches) < timedelta(seconds=5)
+
+
 @pytest.mark.slow
 async def test_shape_is_judged_by_what_the_api_server_made_of_its_first_pods(place: Place) -> None:
     """A LimitRange gives 3 cores to Pods that ask for nothing. Six nodes of four cores have room for one each."""
@@ -140,8 +163,8 @@ async def test_shape_is_judged_by_what_the_api_server_made_of_its_first_pods(pla
             return len(await place.rows("status <> 'waiting'")) >= 6
 
         await wait_for(six_run, "rows run", 60, check=dispatcher.check)
-        small = await place.database.insert_task("team_b", **SHORT | {"spec": {"cpu": "100m"}}, queue="other")
-        await reaches(place, dispatcher, small, "succeeded", 20)
+        tiny = SHORT | {"spec": {"cpu": "100m"}, "queue": "other"}
+        await starts_soon(place, dispatcher, tiny)
         assert most <= 10
 
 
@@ -164,9 +187,7 @@ async def test_suspended_jobs_of_one_team_take_no_place_of_another(place: Place)
             return await dispatcher.metric("dispatcher_waiting_tasks", reason="PendingPods", queue="held") > 0
 
         await wait_for(are_suspended, "the Jobs are suspended", 30, check=dispatcher.check)
-        for _ in range(4):
-            small = await place.database.insert_task("team_b", **SHORT, queue="held")
-            await reaches(place, dispatcher, small, "succeeded", 30)
+        await starts_soon(place, dispatcher, SHORT | {"queue": "held"})
 
 
 @pytest.mark.slow
@@ -179,6 +200,5 @@ async def test_gated_pods_of_one_team_take_no_place_and_no_room_of_another(place
         rows = await insert(place, 6, template="gated")
         await waits_for(dispatcher, rows[-1], "PendingPods")
         assert "scheduling gates of its Pod" in (await dispatcher.explain(rows[0]))[1]["message"]
-        small = [await place.database.insert_task("team_b", **SHORT) for _ in range(4)]
-        await reaches(place, dispatcher, small[-1], "succeeded", 30)
+        await starts_soon(place, dispatcher, SHORT)
         assert len(await waiting_pods(place)) <= 3, "no more than before the first Pod was seen"

@@ -23,9 +23,10 @@ from dispatcher.admission.demand import (
 )
 from dispatcher.admission.gates import Candidate, judge, wants_place, without_room
 from dispatcher.admission.room import room_of
-from dispatcher.admission.snapshot import ClusterSnapshot, plan_stuck
+from dispatcher.admission.snapshot import ClusterSnapshot, plan_load, plan_stuck
 from dispatcher.model.cluster import Node, ScaleAnswer
 from dispatcher.model.launches import JobsVerdict, Offer, PodKind, Probe
+from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.rig.builders import FIRST_LAUNCH, NOW, a_job, a_pod, a_queue, a_snapshot, a_task
 from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
@@ -287,6 +288,23 @@ def test_demand_of_a_grown_shape_is_bounded_over_all_queues_and_for_the_queue(
     room = room_of(FULL_NODE, Counter(waiting), demand=Demand(grown=frozenset({"small"})))
     found = reason_of("4", a_snapshot(a_queue(max_pending=of_queue), max_pending=most, room=room))
     assert (found is HoldReason.NO_ROOM_NOW) is is_held
+
+
+@pytest.mark.parametrize(
+    ("facts", "queue", "reason"),
+    [
+        ({"max_jobs": 3}, a_queue(), HoldReason.JOB_CAP),
+        ({}, a_queue(max_jobs=3), HoldReason.QUEUE_CAP),
+        ({}, a_queue(max_jobs_per_submitter=3), HoldReason.SUBMITTER_CAP),
+        ({}, a_queue(max_jobs=4, max_jobs_per_submitter=4), None),
+    ],
+)
+def test_demand_of_a_grown_shape_stays_within_the_caps(
+    facts: dict[str, Any], queue: Queue, reason: HoldReason | None
+) -> None:
+    room = room_of(FULL_NODE, {a_pod_of("4"): 3}, demand=Demand(grown=frozenset({"small"})))
+    load = plan_load([("default", "team_a")] * 3)
+    assert reason_of("4", a_snapshot(queue, room=room, load=load, **{"max_pending": 1000, **facts})) is reason
 
 
 @pytest.mark.parametrize(("most", "is_held"), [(0, True), (1, False), (1000, False)])

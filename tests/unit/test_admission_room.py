@@ -206,6 +206,21 @@ def test_node_that_goes_or_is_of_others_is_no_room_to_come(taint: str) -> None:
     assert not Room(view_of([a_young_node("n1", taint, "node.kubernetes.io/not-ready")])).has_room(needs("1"))
 
 
+def test_hundred_nodes_of_one_moment_are_room_in_the_next_view() -> None:
+    """The names are used again with other sizes, as in a group whose machines are replaced."""
+    index = RoomIndex(())
+    for cpu, fits in (("4", True), ("2", False), ("8", True)):
+        for number in range(100):
+            index.hear_node(None, a_node(f"n{number}", cpu=cpu))
+        view = index.view()
+        assert Room(view).has_room(needs("3")) is fits
+        left = room_of(view, {unplaced(needs(cpu)): 101})
+        assert left.waiting.total == 1
+        for number in range(100):
+            index.hear_node(a_node(f"n{number}", cpu=cpu), None)
+        assert not Room(index.view()).has_room(needs("1"))
+
+
 def test_node_that_never_started_is_no_room_after_a_while() -> None:
     index = RoomIndex(())
     index.hear_node(None, a_young_node("n1", "node.kubernetes.io/not-ready"))

@@ -217,6 +217,26 @@ def test_window_says_how_many_pods_ask_whatever_the_mode(sizes: list[int], waiti
         assert ("kube-scheduler has nodes for it that our count does not see" in hold.detail) is bool(sizes)
 
 
+@pytest.mark.parametrize(("setting", "most"), [(0, 0), (1, 1), (3, 3), (1000, 8)])
+def test_no_window_is_larger_than_max_pending(setting: int, most: int) -> None:
+    pod = unplaced(DEVICE)
+    large = Demand("one", contradicted=Contradictions({pod.shape: 8}))
+    for waiting in range(10):
+        snapshot = a_snapshot(room=room_of(BLIND, {pod: waiting}, demand=large), max_pending=setting)
+        assert (without_room(1, pod, snapshot) is None) is (waiting < most)
+
+
+def test_eviction_changes_no_window() -> None:
+    """The Pod of an evicted row is gone, and its next one waits like any other."""
+    cluster, windows = Cluster(100, (0.2, 0.5)), Windows()
+    fill(cluster, windows, BLIND, 75)
+    before, gone = windows.found, next(name for name, pod in cluster.pods.items() if pod.node_name)
+    left = {name: pod for name, pod in cluster.pods.items() if name != gone}
+    again = a_pod(name="again", uid="again", node_name="", created_at=later(75))
+    for at, pods in enumerate((left, {**left, "again": again})):
+        assert windows.look(pods, {"small": DEVICE}, BLIND, Room(BLIND).has_room, later(75 + at)) is before
+
+
 def test_pods_that_had_their_nodes_before_a_restart_contradict_the_estimate() -> None:
     """A full pool of devices is no pool that is too small. A Pod that has ended tells nothing any more."""
     waits = a_pod(name="new", uid="new", node_name="", unschedulable_since=NOW)

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from dispatcher.commands.manifests import adopt
+from dispatcher.commands.render import built
 from dispatcher.jobs.catalog import bounded
 from dispatcher.jobs.env import beside_variables, named_secrets
 from dispatcher.jobs.manifest import PlacedBy
@@ -23,6 +25,7 @@ from dispatcher.model.caches import Pool
 from dispatcher.model.errors import TemplateError
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Kind
+from dispatcher.settings.loading import load
 from tests.property.profiles import IS_NIGHTLY, amount
 from tests.rig.whole_job import parent_of, paths, whole_job
 
@@ -41,6 +44,7 @@ KINDS = [
     Kind(b"", "t", 5, {"cpu": "1", "memory": "1Gi"}, frozenset({"cpu", "memory", "args"}), frozenset({"A", "LD_X"})),
     Kind(b"", "t", None, {"image": "i", "private_machine": "p"}, frozenset({"image", "private_machine"}), frozenset()),
 ]
+SETTINGS = load({"DISPATCHER_IMAGE": "i", "DISPATCHER_PASS_ENV": "P"}, str).settings
 PLACED_BY = PlacedBy(pool_of=lambda spec: Pool("pool", "p", is_private=True) if "private_machine" in spec else None)
 
 
@@ -74,6 +78,7 @@ def judged(template: Template) -> str:
     template = bounded(template, 1 << 16)
     offers = [judge_kind(kind, {"t": template}, frozenset({"P"}), PLACED_BY) for kind in KINDS]
     msgspec.json.encode(offered_templates({"t": template}, ["P"]))
+    list(template.doubts({"P"}, "own")), built(template, {}, SETTINGS), built(template, {"args": ["x"]}, SETTINGS)
     named_secrets(template.pod_spec), list(beside_variables(template.pod_spec)), needs_of_manifest(template.pod_spec)
     return "offers" if any(isinstance(one, Offer) for one in offers) else "holds"
 
@@ -83,6 +88,7 @@ def test_no_template_stops_anything_but_its_own_rows() -> None:
     for number in range(MUTANTS):
         manifest = mutant(rng)
         try:
+            adopt(manifest)
             by_text = number % 20 == 0
             template = parse_template("t", write_document(manifest)) if by_text else judge_template("t", manifest)
         except TemplateError as fault:

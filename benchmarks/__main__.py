@@ -26,6 +26,7 @@ PROMISES = (
     "warm_copies",
     "growing",
     "full_cluster",
+    "unseen_places",
     "scheduling_rate",
     "holds_rate",
     "dashboard",

@@ -378,10 +378,10 @@ class WaitingPlaces:
         if (pod.queue, pod.submitted_by) == (job.queue, job.submitted_by):
             return row.priority < priority
         own, theirs = self._share(snapshot.shares, pod, job), self._share(snapshot.shares, pod, job, is_theirs=True)
-        after = self._share(self._with_waiting.with_launch(pod), pod, job)
+        if (own, row.priority) >= (theirs, priority) or (pod.queue != job.queue and is_at_max_pending(pod, snapshot)):
+            return False
         before = self._share(self._with_waiting, pod, job, is_theirs=True)
-        may_wait = pod.queue == job.queue or not is_at_max_pending(pod, snapshot)
-        return may_wait and (own, row.priority) < (theirs, priority) and after < before
+        return self._share(self._with_waiting.with_launch(pod), pod, job) < before
 
     def _share(self, shares: Shares, pod: PodKind, job: Job, *, is_theirs: bool = False) -> float:
         """The share of the row's queue or submitter, or that of the Pod's, by which the two are in line."""

@@ -62,8 +62,8 @@ WIDEST_WINDOW: Final = 50_000
 ROUNDS: Final = 4
 KINDS_A_LOOK: Final = 3000
 """New kinds that one cycle judges: about 20 ms of work. Rows of further kinds wait for the next cycle."""
-MOST_BEHIND: Final = 100
-"""Rows of one cycle that are compared with those of Pods that wait for a node."""
+MOST_BEHIND: Final = 3
+"""Rows of one submitter in one queue that are compared with those of Pods that wait for a node."""
 MOST_ROOMLESS: Final = 50
 """Kinds of Pods of one submitter in one queue for which one cycle searches in vain."""
 TOLD_ROWS: Final = 500
@@ -123,7 +123,7 @@ class Judge:
         self._roomless: dict[QueueSubmitter, set[PodNeeds | None]] = defaultdict(set)
         self.wanting: dict[str, PodKind] = {}
         """Kinds of Pods that find no place to wait as demand, by shape."""
-        self.behind: list[RowBehind] = []
+        self.behind: dict[QueueSubmitter, list[RowBehind]] = defaultdict(list)
 
     async def learn(self, index: Index, groups: Iterable[Sequence[IndexedRow]]) -> None:
         """Judges kinds that were never seen, by one row of each. The groups take turns, up to KINDS_A_LOOK kinds."""
@@ -206,8 +206,10 @@ class Judge:
             roomless.add(needs)
             if wants_place(pod_of(row, offer), self.snapshot):
                 self.wanting[offer.shape] = pod_of(row, offer)
-            elif len(self.behind) < MOST_BEHIND and is_behind(pod_of(row, offer), self.snapshot):
-                self.behind.append(RowBehind(pod_of(row, offer), row.priority))
+            elif len(own := self.behind[queue_submitter(row)]) < MOST_BEHIND and is_behind(
+                pod_of(row, offer), self.snapshot
+            ):
+                own.append(RowBehind(pod_of(row, offer), row.priority))
         return without_room(row.id, pod_of(row, offer), self.snapshot)
 
 

@@ -370,7 +370,8 @@ class Scan:
         in_order = {queue: head for queue, head in heads.items() if queue not in by_submitter}
         whole = {queue for queue, head in in_order.items() if head.read_count < window and is_chosen(head, set(ids))}
         unread = snapshot.queues.keys() - queues
-        return ScanResult(ids, Counter(held), told, roomless, list(judge.wanting.values()), unread, whole, judge.behind)
+        behind = [row for own in judge.behind.values() for row in own]
+        return ScanResult(ids, Counter(held), told, roomless, list(judge.wanting.values()), unread, whole, behind)
 
     def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:
         """Half of the rows by fair shares, the other half in turns: rows that cannot be launched hide no queue."""

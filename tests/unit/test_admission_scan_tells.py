@@ -107,8 +107,13 @@ async def test_scan_names_the_shapes_that_find_no_place_to_ask_for_a_node() -> N
 async def test_scan_names_the_first_row_of_each_submitter_behind_pods_like_its_own() -> None:
     room = room_of(view_of([a_node(cpu="2")]), {unplaced(needs("4"), "large", "default", "team_c"): 1})
     offers = {b"large": Offer("app:1", "large", "default", needs("4"))}
+    many = {bytes([n]): Offer("app:1", f"shape-{n}", "default", needs(str(9 + n))) for n in range(50)}
     table = Table([*rows([1, 2], kind=b"large", priority=3), *rows([3], kind=b"large", submitted_by="team_b")])
     found = await scan(table, KindJudge(offers), a_snapshot(room=room))
     behind = [(one.pod.submitted_by, one.pod.shape, one.priority) for one in found.behind]
     assert sorted(behind) == [("team_a", "large", 3), ("team_b", "large", 100)]
     assert (await scan(table, KindJudge(offers), a_snapshot(room=room, is_strict=True))).behind == []
+    waiting = {unplaced(one.needs, one.shape, "default", "team_c"): 1 for one in many.values()}
+    hostile = [an_indexed_row(100 + n, kind=bytes([n]), submitted_by="hostile") for n in range(50)]
+    crowded = a_snapshot(room=room_of(view_of([a_node(cpu="2")]), waiting))
+    assert len((await scan(Table(hostile), KindJudge(many), crowded)).behind) == 3, "it hides nobody else's rows"

@@ -4,14 +4,13 @@ It also draws numbers and texts from the source of the modules that are loaded. 
 tests that have run before in this process. A test could fail by chance then, and pass when it ran alone.
 """
 
-import sys
-
 import pytest
+from hypothesis.internal.conjecture import providers
 
 
-def pytest_collection_finish() -> None:
-    """Says that no module is local, so that none is read. A Hypothesis without this function is told as an error."""
-    if "hypothesis" in sys.modules:
-        from hypothesis.internal.conjecture import providers  # slow, and most runs need it not
+def pytest_configure() -> None:
+    """Says that no module is local, so that none is read. It comes first: some strategies draw while tests are loaded.
 
-        pytest.MonkeyPatch().setattr(providers, "is_local_module_file", lambda _: False)
+    A Hypothesis without this function is told as an error.
+    """
+    pytest.MonkeyPatch().setattr(providers, "is_local_module_file", lambda _: False)

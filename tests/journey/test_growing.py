@@ -68,8 +68,12 @@ async def test_need_goes_out_at_once_if_the_operator_says_so(place: Place) -> No
 async def test_nodes_of_several_sizes_come_for_all_pods_of_one_look(place: Place) -> None:
     """Karpenter's way. It nominates a node to come, and the whole need goes out."""
     async with growing(place, cpus=(2, 8)) as grown, place.playing(), in_group(place) as dispatcher:
-        await insert(place, 20, **SHORT)
-        await succeeded(place, dispatcher, 20, 60)
+        await insert(place, 20, **SHORT, env={"PLAY": "hang"})
+
+        async def all_run() -> bool:
+            return len(await place.rows("status = 'processing'")) == 20
+
+        await wait_for(all_run, "all rows run", 60, check=dispatcher.check)
         assert set(grown.nodes.values()) == {2, 8}, "a small one for the Pod that asked, large ones for the others"
 
 

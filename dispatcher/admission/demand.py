@@ -122,8 +122,17 @@ class Demand(Struct, frozen=True):
         since = (one.unanswered_since for one in self.asked.values())
         return min((one for one in since if one is not None), default=None)
 
+    def answer(self, shape: str) -> str:
+        """What became of the demand of the shape, in words. Empty: nothing yet."""
+        one = self.asked.get(shape)
+        if one is None or not (one.refused or one.came_at):
+            return ""
+        if one.refused:
+            return f"the autoscaler says: {one.refused}"
+        return f"a node for it, or the announcement of one, came at {one.came_at:%H:%M:%S %Z}"
+
     def told(self, shape: str) -> str:
-        """The answer to the demand of the shape, in words. Empty: nothing is known."""
+        """Why no Pod of the shape has room, and what became of its demand. Empty: nothing is known."""
         one, words = self.asked.get(shape), list[str]()
         if shape in self.contradicted.doubted:
             words.append(
@@ -135,8 +144,7 @@ class Demand(Struct, frozen=True):
             words.append(f"kube-scheduler says: {one.words}")
         if one is None:
             return "; ".join(words)
-        if one.refused:
-            words.append(f"the autoscaler says: {one.refused}")
+        words += filter(None, [self.answer(shape)])
         if shape in self.resting and one.next_at is not None:
             words.append(f"its Pods asked {times(one.tries)} for a node in vain, next at {one.next_at:%H:%M:%S %Z}")
         elif one.since is not None:

@@ -383,7 +383,7 @@ class Dispatch(Generic[P]):
             quotas=plan_quotas(quotas, picture.to_come() if quotas else ToCome()),
             room=left,
             first=self._patience.look(in_flight.unplaced, view.made, view.now) if left is not None else None,
-            stuck=plan_stuck(picture.probes()) if room is None else {},
+            stuck=plan_stuck(picture.probes() if room is None else (), self.demands.current),
             stuck_shapes=self.demands.current.waited_lately(view.now) if room is None else frozenset(),
         )
 

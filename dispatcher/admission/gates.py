@@ -13,7 +13,7 @@ from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Queue, Task
-from dispatcher.model.verdicts import Admit, Hold, HoldReason, Verdict
+from dispatcher.model.verdicts import Admit, Hold, HoldReason, Stage, Verdict
 
 
 class Candidate(Struct, frozen=True):
@@ -63,8 +63,11 @@ Gate = Callable[[Candidate, ClusterSnapshot], Hold | None]
 def under_way(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     """A row with a Job under way waits for it, even if its template or queue has changed since."""
     verdict = candidate.jobs.verdict
-    is_launched = isinstance(verdict, Hold) and verdict.reason in UNDER_WAY
-    return verdict if isinstance(verdict, Hold) and is_launched and not snapshot.is_blind else None
+    if not isinstance(verdict, Hold) or verdict.reason not in UNDER_WAY or snapshot.is_blind:
+        return None
+    waits_for_node = verdict.detail.startswith(Stage.UNSCHEDULABLE)
+    answer = snapshot.waiting.demand.answer(candidate.pod.shape) if waits_for_node else ""
+    return Hold(verdict.reason, f"{verdict.detail}; {answer}") if answer else verdict
 
 
 def declared(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from dispatcher.admission.demand import FirstPods
+from dispatcher.admission.demand import Demand, DemandPods, FirstPods
 from dispatcher.admission.room import Room
 from dispatcher.model.cluster import Quota, Quotas
 from dispatcher.model.jobs import LaunchGroup
@@ -208,16 +208,21 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     room: Room | None = None
     shares: Shares = Shares()
     first: FirstPods | None = None
-    stuck: Mapping[PodKind, int] = {}
+    stuck: DemandPods = DemandPods()
     stuck_shapes: frozenset[str] = frozenset()
 
     def queue(self, name: str) -> Queue:
         return self.queues.get(name, NO_QUEUE)
 
+    @property
+    def waiting(self) -> DemandPods:
+        """Our Pods that kube-scheduler finds no node for."""
+        return self.stuck if self.room is None else self.room.waiting
+
     def without_demand(self) -> "ClusterSnapshot":
         """The snapshot for the scan: demand hides no row that could run. Its place is given back when one is found."""
-        waiting = self.stuck if self.room is None else self.room.waiting.every
-        return msgspec.structs.replace(self, load=self.load.without(waiting)) if waiting else self
+        every = self.waiting.every
+        return msgspec.structs.replace(self, load=self.load.without(every)) if every else self
 
     def with_groups(self, failing: frozenset[LaunchGroup], busy: frozenset[LaunchGroup]) -> "ClusterSnapshot":
         """The snapshot with these failing and busy launch groups."""
@@ -255,10 +260,10 @@ def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -
     return Pending(len(waiting) + in_flight.podless + in_flight.unseen, stuck)
 
 
-def plan_stuck(probes: Iterable[Probe]) -> Mapping[PodKind, int]:
-    """The Pods that wait, by kind."""
+def plan_stuck(probes: Iterable[Probe], demand: Demand) -> DemandPods:
+    """The Pods that wait, where room is not judged."""
     kinds = (PodKind(one.job.queue, one.job.submitted_by, one.job.shape, one.needs) for one in probes)
-    return Counter(kinds)
+    return DemandPods(demand, Counter(kinds))
 
 
 def plan_quotas(every: tuple[Quota, ...], to_come: ToCome) -> Quotas:

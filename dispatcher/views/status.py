@@ -101,11 +101,9 @@ class ShapeDemand(Struct, frozen=True, kw_only=True):
 
 def demand_of(cycle: LastCycle) -> list[ShapeDemand]:
     """The demand, the largest first; at most MOST_SHAPES shapes."""
-    room = cycle.snapshot.room
-    if room is None:
-        return []
-    demand, pods, needs = room.waiting.demand, Counter[str](), dict[str, str]()
-    for pod, count in room.waiting.every.items():
+    waiting, pods, needs = cycle.snapshot.waiting, Counter[str](), dict[str, str]()
+    demand = waiting.demand
+    for pod, count in waiting.every.items():
         pods[pod.shape] += count
         needs[pod.shape] = told(pod.needs.asks) if pod.needs is not None else ""
     return [

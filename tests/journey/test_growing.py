@@ -133,6 +133,23 @@ async def test_row_that_fits_nowhere_gives_its_place_to_a_row_that_could_run(pla
         assert await dispatcher.metric("dispatcher_taken_back_total") >= 1
 
 
+@pytest.mark.slow
+async def test_where_no_node_is_read_the_need_goes_out_at_once_and_autoscalers_are_heard(place: Place) -> None:
+    """The variant `namespaced`. The row whose Pod waits is told what the autoscaler said, and so is the operator."""
+    async with growing(place) as grown, place.playing(), in_group(place, CHECK_ROOM="false") as dispatcher:
+        (large,) = await insert(place, 1, **CORE | {"spec": {"cpu": "100"}})
+        await insert(place, 20, **SHORT)
+        await succeeded(place, dispatcher, 20, 60)
+        assert max(grown.seen) >= 20, "all Pods were there at one look of the autoscaler"
+        refused = "the autoscaler says: pod didn't trigger scale-up"
+
+        async def is_told() -> bool:
+            (one,) = (await dispatcher.api("status"))[1]["demand"]
+            return refused in one["answer"] and refused in (await dispatcher.explain(large))[1]["message"]
+
+        await wait_for(is_told, "the words of the autoscaler are told", 30, check=dispatcher.check)
+
+
 async def starts_soon(place: Place, dispatcher: Dispatcher, row: dict[str, Any]) -> None:
     """Four rows of another team run, one after another. The quickest has started within five seconds."""
     ids = list[int]()

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from dispatcher.admission.demand import (
     AFTER_START,
+    AUTO,
     FELL_BACK,
     FORGOTTEN,
     GAVE_UP,
@@ -219,7 +220,7 @@ def test_shape_whose_pod_was_taken_back_has_waited_lately() -> None:
 
 def test_pods_that_wait_are_counted_by_kind() -> None:
     probes = [a_probe(), a_probe(number=2), a_probe("large", 3, submitter="team_b")]
-    counts = {(pod.submitted_by, pod.shape): count for pod, count in plan_stuck(probes).items()}
+    counts = {(pod.submitted_by, pod.shape): count for pod, count in plan_stuck(probes, AUTO).every.items()}
     assert counts == {("team_a", "small"): 2, ("team_b", "large"): 1}
 
 

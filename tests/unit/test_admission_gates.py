@@ -5,12 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from dispatcher.admission.demand import Demand, DemandPods, DemandRecord
 from dispatcher.admission.gates import GATES, Candidate, judge, pending
 from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, Load, Pending, plan_load
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.tasks import Queue, Task
-from dispatcher.model.verdicts import Admit, Hold, HoldReason
+from dispatcher.model.verdicts import Admit, Hold, HoldReason, Stage
 from tests.rig.builders import FIRST_LAUNCH, NOW, a_queue, a_snapshot, a_task, ago, later
 
 OFFER = Offer("app:1", "small", "default")
@@ -41,6 +42,22 @@ def test_row_without_a_hold_is_admitted() -> None:
 def test_row_without_an_offer_is_held_as_its_kind_is(reason: HoldReason) -> None:
     hold = Hold(reason, "in words")
     assert judge(a_candidate(offer=hold), a_snapshot()) == hold
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        (DemandRecord(NOW, NOW, NOW, refused="max size"), "; the autoscaler says: max size"),
+        (DemandRecord(NOW, NOW, NOW, came_at=NOW), "; a node for it, or the announcement of one, came at 12:00:00 UTC"),
+        (DemandRecord(NOW, NOW, NOW), ""),
+    ],
+)
+def test_row_whose_pod_waits_is_told_what_the_autoscaler_said_of_it(known: DemandRecord, words: str) -> None:
+    """The words of its shape. A Pod that has its node waits for none."""
+    snapshot = a_snapshot(stuck=DemandPods(Demand(asked={"small": known})))
+    for stage, more in ((f"{Stage.UNSCHEDULABLE}: 0/3 nodes", words), (Stage.STARTING, "")):
+        launched = Hold(HoldReason.LAUNCHED, stage)
+        assert judge(a_candidate(verdict=launched), snapshot) == Hold(HoldReason.LAUNCHED, stage + more)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.admission.demand import Demand, DemandRecord
+from dispatcher.admission.demand import Demand, DemandPods, DemandRecord
 from dispatcher.admission.room import room_of
 from dispatcher.admission.snapshot import plan_load
 from dispatcher.model.launches import Offer
@@ -52,7 +52,7 @@ async def test_scan_without_a_look_at_room_puts_rows_that_would_only_wait_last(
     rows_ = [an_indexed_row(number, kind=b"huge") for number in range(1, 300)]
     rows_.append(an_indexed_row(900, kind=b"small", submitted_by="team_b"))
     load, five = plan_load([("default", "team_a")] * 5), {unplaced(needs("9"), "huge", "default"): 5}
-    stuck = {"stuck": five, "stuck_shapes": frozenset({"huge"})}
+    stuck = {"stuck": DemandPods(every=five), "stuck_shapes": frozenset({"huge"})}
     looking, table = Looking(KindJudge(offers), WANTED), Table(rows_)
     await looking.run(table, snapshot := a_snapshot(load=load, max_jobs=max_jobs, **stuck), {})
     found = await looking.run(table, snapshot, {})

@@ -1,8 +1,9 @@
 """The demand as people see it: shape by shape, the largest first."""
 
 import msgspec
+from msgspec.structs import replace
 
-from dispatcher.admission.demand import Demand, DemandRecord
+from dispatcher.admission.demand import Demand, DemandPods, DemandRecord
 from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.admission.room import Room, room_of
 from dispatcher.views.status import MOST_SHAPES, ShapeDemand, demand_of
@@ -29,8 +30,11 @@ def test_demand_is_told_shape_by_shape_with_its_answer() -> None:
     ]  # fmt: skip
 
 
-def test_cluster_whose_room_is_not_judged_has_no_known_demand() -> None:
-    assert demand_of(a_cycle(None)) == []
+def test_where_room_is_not_judged_the_pods_that_wait_are_told_with_what_autoscalers_say() -> None:
+    demand = Demand(asked={"large": DemandRecord(NOW, NOW, ago(90), since=ago(60), refused="max size")})
+    snapshot = a_snapshot(stuck=DemandPods(demand, {unplaced(needs("9"), "large"): 2}))
+    (found,) = demand_of(replace(a_cycle(None), snapshot=snapshot))
+    assert (found.pods, found.answer.partition(";")[0]) == (2, "the autoscaler says: max size")
 
 
 def test_number_of_shapes_is_bounded() -> None:

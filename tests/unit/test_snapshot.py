@@ -62,7 +62,7 @@ def test_scan_sees_the_load_without_demand() -> None:
     load = plan_load([("a", "x")] * 3 + [("b", "x")])
     found = a_snapshot(load=load, room=room).without_demand()
     assert found.load == Load(1, {"a": 1, "b": 0}, {("a", "x"): 1, ("b", "x"): 0})
-    blind = a_snapshot(load=load, stuck=room.waiting.every)
+    blind = a_snapshot(load=load, stuck=room.waiting)
     assert blind.without_demand().load == found.load
     for whole in (a_snapshot(load=load), a_snapshot(load=load, room=room_of(view_of([]), {}))):
         assert whole.without_demand() is whole

@@ -17,6 +17,7 @@ from dispatcher.model.jobs import ApiAnswer, End, EndedBy, Job, Manifest, Phase
 from tests.property.timing import Timeline
 
 NODE: Final = "node-1"
+OF_PODS: Final = frozenset({"pods", "unplaced-pods"})
 
 
 class Event(Struct, frozen=True):
@@ -68,8 +69,15 @@ class Cluster:
         return len(self.history)
 
     def set_node(self, *, unreachable: bool) -> None:
-        self.nodes[NODE] = Node(name=NODE, ready=not unreachable, unreachable=unreachable)
-        self._record("nodes", NODE, self.nodes[NODE])
+        self.put_node(Node(name=NODE, ready=not unreachable, unreachable=unreachable))
+
+    def put_node(self, node: Node) -> None:
+        self.nodes[node.name] = node
+        self._record("nodes", node.name, node)
+
+    def remove_node(self, name: str) -> None:
+        del self.nodes[name]
+        self._record("nodes", name, None)
 
     def create(self, manifest: Manifest) -> ApiAnswer:
         """Checks in the order of the API server: admission comes first, so a full quota hides the 409."""
@@ -97,16 +105,20 @@ class Cluster:
 
     def end(self, end: End) -> ApiAnswer:
         """A call with preconditions. Deletes propagate in the foreground: a Job is gone only after its Pods."""
-        found = self.pods.get(end.name) if end.kind == "pods" else self.jobs.get(end.name)
+        found = self.pods.get(end.name) if end.kind in OF_PODS else self.jobs.get(end.name)
         if found is None:
             return ApiAnswer(404, "NotFound")
         version = found.resource_version if isinstance(found, Job) else None
         if found.uid != end.uid or (end.resource_version is not None and end.resource_version != version):
             return ApiAnswer(409, "Conflict", "the precondition does not hold")
+        if isinstance(found, Pod) and end.kind == "unplaced-pods" and found.node_name:
+            return ApiAnswer(409, "Conflict", "it has a node")
         if isinstance(found, Pod):
             self.end_pod(found, "BackoffLimitExceeded")
         elif end.kind == "deadline":
             self.fail(found)
+        elif end.kind == "mark":
+            self.change(found, is_unplaced=True)
         elif end.kind in {*EndedBy}:
             self.change(found, ended_by=end.kind)
         else:
@@ -136,12 +148,13 @@ class Cluster:
         self.put_pod(Pod(name=name, uid=f"pod-{self._numbers}", job_uid=job.uid, queue=job.queue, shape=shape,
                          created_at=self._clock.of_cluster))  # fmt: skip
 
-    def bind(self, pod: Pod) -> None:
+    def bind(self, pod: Pod, node: str = NODE) -> None:
         """Binds the Pod to the node and starts its container."""
         job = self.job_of(pod)
         assert job is not None
         self.put_pod(msgspec.structs.replace(
-            pod, phase="Running", node_name=NODE, had_run=True, waiting_reason="", unschedulable_since=None
+            pod, phase="Running", node_name=node, scheduled_at=self._clock.of_cluster, had_run=True, waiting_reason="",
+            unschedulable_since=None,
         ))  # fmt: skip
         env = self.manifests[job.name]["spec"]["template"]["spec"]["containers"][0]["env"]
         environment = {one["name"]: one.get("value", "") for one in env}

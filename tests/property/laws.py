@@ -24,7 +24,7 @@ from tests.property.api import Api, Held, Late
 from tests.property.cluster import Cluster, Container
 from tests.property.kubelet import seen_env, seen_words
 from tests.property.removal_laws import RemovalLaws
-from tests.property.replica import ADMISSION, PASSED, RULES, Replica
+from tests.property.replica import PASSED, RULES, Replica
 from tests.property.rows import Look, Row, Table
 from tests.rig.builders import DATABASE_ID
 
@@ -35,8 +35,9 @@ Caps = dict[str, tuple[float, float]]
 class Laws:
     """Checks every decision, every write when it is sent, and every create when it lands."""
 
-    def __init__(self, cluster: Cluster, table: Table) -> None:
+    def __init__(self, cluster: Cluster, table: Table, max_jobs: int) -> None:
         self._cluster = cluster
+        self._max_jobs = max_jobs
         self._table = table
         self.replicas: dict[int, Replica] = {}
         self.leader: Replica | None = None
@@ -188,7 +189,7 @@ class Laws:
     def _check_budgets(self, job: Job, order: LaunchSpec) -> None:
         """Checks that launch numbers grow and are bounded, and that failures and unstarted launches are counted."""
         task, key = order.task, (job.task_id, job.attempt)
-        most = RULES.max_launches + task.max_failures + 20
+        most = RULES.max_launches + task.max_failures + 20 + job.unplaced_before
         assert task.launch < job.launch <= most, f"I3: launch {job.launch} of a row at {task.launch}"
         if job.task_id in self.touched:
             return
@@ -198,7 +199,7 @@ class Laws:
         unstarted = [
             one.launch
             for one in self._cluster.of_task(job.task_id)
-            if one.attempt == job.attempt and one.phase is Phase.FAILED and not one.was_disrupted
+            if one.attempt == job.attempt and one.phase is Phase.FAILED and not (one.was_disrupted or one.is_unplaced)
             and one.launch not in started and one.uid not in self.strays
         ]  # fmt: skip
         assert len(unstarted) < RULES.max_launches, f"I3: {job.name} after {unstarted} never started"
@@ -209,7 +210,7 @@ class Laws:
         of_queue = [one for one in counted if one.queue == job.queue]
         of_submitter = [one for one in of_queue if one.submitted_by == job.submitted_by]
         most, most_of_submitter = self._peaks[job.name].get(job.queue, (inf, inf))
-        assert len(counted) <= ADMISSION.max_jobs, f"I5: {len(counted)} Jobs"
+        assert len(counted) <= self._max_jobs, f"I5: {len(counted)} Jobs"
         assert len(of_queue) <= most, f"I5: {len(of_queue)} Jobs of {job.queue}"
         assert len(of_submitter) <= most_of_submitter, f"I5: {len(of_submitter)} Jobs of {job.submitted_by}"
 

@@ -42,6 +42,10 @@ class RemovalLaws:
         if end.kind == "pods":
             pod = self._cluster.pods.get(end.name)
             assert pod is None or pod.node_name, f"I22: {end.name} is deleted while it waits for a node"
+        if end.kind == "unplaced-pods":
+            marked = [job for job in self._cluster.jobs.values() if job.is_unplaced]
+            pod = self._cluster.pods.get(end.name)
+            assert pod is None or pod.job_uid in {job.uid for job in marked}, f"I22: {end.name} is deleted unmarked"
         if end.kind != "jobs":
             return
         assert end.resource_version, f"I9: {end.name} is deleted without its resourceVersion"

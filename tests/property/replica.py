@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from dispatcher.admission.dispatch import Decision, Dispatch, DispatchPorts
 from dispatcher.admission.room_view import RoomView
 from dispatcher.jobs.catalog import Catalog
@@ -32,6 +34,18 @@ SITE: Final = JobSite("dispatcher", "jobs", 600, PlacementSettings(), PASSED)
 RULES: Final = Rules(max_launches=3, start_deadline_seconds=120, node_lost_seconds=90)
 ADMISSION: Final = AdmissionSettings(max_jobs=4, pending_grace_seconds=30)
 SWEEPING: Final = SweepSettings(tombstone_seconds=60)
+
+
+class Installation(Struct, frozen=True):
+    """What all replicas share.
+
+    templates: the folder of templates.
+    room: the room of nodes in a view; None: it is not judged.
+    """
+
+    templates: str = TEMPLATES
+    admission: AdmissionSettings = ADMISSION
+    room: Callable[[ClusterView], RoomView | None] = lambda _: None
 
 
 class Watching(Dispatch[JobsPicture]):
@@ -90,8 +104,11 @@ class Database:
 class Replica:
     """One replica. `term`: returns the number of its term, or 0 if it may not write."""
 
-    def __init__(self, name: str, network: Network, table: Table, term: Callable[["Replica"], int]) -> None:
+    def __init__(
+        self, name: str, network: Network, table: Table, term: Callable[["Replica"], int], installed: Installation
+    ) -> None:
         self.name = name
+        self.installed = installed
         self.clock: Timeline = network.clock
         self.view = View(network.cluster, self.clock)
         self.api = Api(network, self.is_trusted)
@@ -102,18 +119,19 @@ class Replica:
         self._network = network
         self._tasks: dict[str, asyncio.Task[float]] = {}
         self._remover = remover = Remover(self.api, self._note_refusal, self.clock)
-        self.catalog = Catalog(JobSettings(templates_dir=TEMPLATES), frozenset(PASSED))
+        self.catalog = Catalog(JobSettings(templates_dir=installed.templates), frozenset(PASSED))
         submitter = Submitter(self.api, SITE, self.memory, self._note_refusal, self.clock)
         submitter.sleep = self._no_time
         self.launcher = Launcher(submitter, self.memory, self.catalog, RULES, self.clock)
         ports = DispatchPorts(
-            self._cycle_view, self.database.rows, str, lambda: True, self, self._remove, ANYWHERE, clock=self.clock
-        )
+            self._cycle_view, self.database.rows, str, lambda: True, self, self._remove, ANYWHERE,
+            room=self._room, clock=self.clock,
+        )  # fmt: skip
         sweeping = SweepPorts(
             self._sweep_view, self.database.rows_to_sweep, self.is_trusted, self.unanswered, remover.remove, self.clock
         )
         bucket = Bucket(50, self.clock())
-        self.dispatch = Watching(ports, self.launcher, ADMISSION, bucket)
+        self.dispatch = Watching(ports, self.launcher, installed.admission, bucket)
         self.sweep = Sweep(sweeping, SWEEPING, bucket)
         self.refusals = 0
         self.pauses: dict[str, float] = {}
@@ -181,6 +199,9 @@ class Replica:
     def _cycle_view(self) -> ClusterView:
         self.seen = self.view.picture()
         return self.seen
+
+    def _room(self) -> RoomView | None:
+        return self.installed.room(self.seen) if self.seen is not None else None
 
     def _sweep_view(self) -> ClusterView:
         return self.view.picture()

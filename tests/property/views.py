@@ -123,4 +123,5 @@ class View:
         nodes: dict[str, Node] = dict(self._watched["nodes"].known)
         pods: dict[str, Pod] = dict(self._watched["pods"].known)
         version = str(self._watched["jobs"].version)
-        return ClusterView(self._clock.of_cluster, dict(self.jobs), pods, nodes, version, self.stale)
+        made = {pod.shape: pod.needs for pod in pods.values() if pod.needs is not None}
+        return ClusterView(self._clock.of_cluster, dict(self.jobs), pods, nodes, version, self.stale, made=made)

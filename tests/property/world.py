@@ -13,7 +13,7 @@ from dispatcher.model.tasks import Queue, Status
 from tests.property.api import Network, Outcome
 from tests.property.cluster import NODE, Cluster, Container
 from tests.property.laws import Laws
-from tests.property.replica import Replica
+from tests.property.replica import Installation, Replica
 from tests.property.rows import NewTask, Table
 from tests.property.timing import Timeline
 
@@ -21,6 +21,7 @@ NAMES: Final = ("A", "B")
 QUEUES: Final = ("default", "other")
 PERIOD_SECONDS: Final = 10
 OUTAGE_SECONDS: Final = 20
+AS_SHIPPED: Final = Installation()
 SOON_SECONDS: Final = 0.25
 LOOKS_PER_TURN: Final = 2
 
@@ -40,12 +41,13 @@ class World:
     next_leader: the dispatcher that leads after an outage without a leader.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, installed: Installation = AS_SHIPPED) -> None:
         self.loop = asyncio.new_event_loop()
         self.clock = Timeline()
         self.table = Table(self.clock)
         self.cluster = Cluster(self.clock)
-        self.laws = Laws(self.cluster, self.table)
+        self.installed = installed
+        self.laws = Laws(self.cluster, self.table, installed.admission.max_jobs)
         self.network = Network(self.cluster, self.clock, self.laws)
         self.table.queues = {name: Queue(name) for name in QUEUES}
         self.replicas: dict[str, Replica] = {}
@@ -63,11 +65,14 @@ class World:
     # processes
 
     def start(self, name: str) -> None:
-        replica = Replica(name, self.network, self.table, lambda one: self.laws.term if self.laws.leader is one else 0)
+        replica = Replica(name, self.network, self.table, self._term_of, self.installed)
         replica.dispatch.decided = lambda look, decision: self.laws.decided(replica, look, decision)
         self.replicas[name] = replica
         self.laws.replicas[id(replica.api)] = replica
         replica.view.relist()
+
+    def _term_of(self, replica: Replica) -> int:
+        return self.laws.term if self.laws.leader is replica else 0
 
     def crash(self, name: str, *, lands_later: bool = False) -> None:
         """Kills a process and starts a new one at once. If it led, the new one leads."""

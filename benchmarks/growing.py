@@ -77,13 +77,18 @@ def plain_job(place: Place) -> Json:
 
 
 async def make_plain(place: Place) -> None:
+    await make_jobs(place, plain_job(place), ROWS)
+
+
+async def make_jobs(place: Place, job: Json, count: int) -> None:
+    """Posts so many copies of a Job over 16 connections."""
     path, places = f"/apis/batch/v1/namespaces/{place.namespace}/jobs", asyncio.Semaphore(16)
 
     async def make() -> None:
         async with places:
-            await place.control_plane.admin("POST", path, plain_job(place))
+            await place.control_plane.admin("POST", path, job)
 
-    await asyncio.gather(*(make() for _ in range(ROWS)))
+    await asyncio.gather(*(make() for _ in range(count)))
 
 
 async def insert(place: Place) -> None:

@@ -1,36 +1,17 @@
 """Room that our count does not see: kube-scheduler gives Pods nodes that they could not have by the estimate."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.journey.test_room import a_pool, in_pool
+from tests.rig.devices import devices
 from tests.rig.dispatching import TASK, Dispatcher, Place
 from tests.rig.steps import insert, reaches
-from tests.scheduling.kube_scheduler import KubeScheduler, configuration
 
-DEVICE = "example.com/device"
-"""As with DRA, no node tells it among its resources, and kube-scheduler does not look for it there."""
 PLACES = 60
 NOWHERE = 12
 ASKING = 3
 """Shapes of one team that ask at a time. A shape without an answer has one Pod."""
-
-
-@asynccontextmanager
-async def a_scheduler_that_ignores_the_device(place: Place) -> AsyncIterator[KubeScheduler]:
-    plane = place.control_plane
-    assert isinstance(plane, ControlPlane)
-    fit = {"name": "NodeResourcesFit", "args": {"ignoredResources": [DEVICE]}}
-    scheduler = KubeScheduler(plane, place.folder, configuration(pluginConfig=[fit]))
-    scheduler.start()
-    try:
-        yield scheduler
-    finally:
-        scheduler.kill()
 
 
 def most_out(place: Place) -> int:
@@ -46,14 +27,14 @@ def most_out(place: Place) -> int:
 
 
 @pytest.mark.slow
-async def test_devices_that_no_node_tells_are_used_beside_shapes_that_fit_nowhere(place: Place) -> None:
+async def test_devices_of_a_driver_are_used_beside_shapes_that_fit_nowhere(place: Place) -> None:
     async with (
-        a_scheduler_that_ignores_the_device(place) as scheduler,
         a_pool(place, 1, cpu="64") as pool,
+        devices(place, pool.names, PLACES) as device,
         place.playing(),
-        in_pool(place, SCHEDULER_NAME=scheduler.name) as dispatcher,
+        in_pool(place) as dispatcher,
     ):
-        asked = TASK.format(annotations="{}", steer="{}").replace("cpu: 10m", f"{DEVICE}: 1, cpu: 10m")
+        asked = TASK.format(annotations="{}", steer="{}").replace("cpu: 10m", f"{device}: 1, cpu: 10m")
         (place.templates / "device.yaml").write_text(asked)
         for number in range(NOWHERE):
             await place.database.insert_task("team_b", template="open", spec={"cpu": str(100 + number)})

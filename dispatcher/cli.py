@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
@@ -226,13 +226,16 @@ def render(task_id: int | None, template: str | None, file: Path | None, row: st
         click.echo(told, err=True)  # beside the Job, so that the output can be applied
 
 
+A_SOURCE: Final = click.Path(path_type=Path, exists=True, allow_dash=True)
+
+
 @commands.command("adopt")
-@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=A_SOURCE)
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Folder of the templates.")
 @click.option("--check", is_flag=True, help="Write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def adopt_command(files: tuple[Path, ...], out: Path | None, check: bool, as_json: bool) -> None:
-    """Make templates of Jobs, CronJobs, ScaledJobs, Pods and Argo workflows; a FILE may be a folder.
+    """Make templates of Jobs, CronJobs, ScaledJobs, Pods and Argo workflows; a FILE may be a folder, or -.
 
     Tells what became of each field. Exits with 1 if something is left to a person.
     """

@@ -1,16 +1,22 @@
 """`dispatcher adopt FILE…`: templates of manifests of other systems, and a list of what became of each field."""
 
-from collections.abc import Iterator, Sequence
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dispatcher.commands.adoption import Adoption, Did, Statement
-from dispatcher.commands.manifests import adopt, inserting_cron_job
+from dispatcher.commands.adoption import AdoptedField, Adoption, Did, Json, Statement
+from dispatcher.commands.manifests import inserting_cron_job, name_of, of_cron_job, of_job, of_pod, of_scaled_job
 from dispatcher.commands.options import as_document
-from dispatcher.commands.render import read_bounded
+from dispatcher.commands.render import text_of
+from dispatcher.commands.workflows import of_workflow
 from dispatcher.jobs.fields import object_at
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.template_text import read_documents, write_document
@@ -21,6 +27,48 @@ from dispatcher.pg.queries import read_sql
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 OUT: Final = Path("templates")
+INPUT: Final = Path("-")
+MOST_BYTES: Final = 4 << 20
+"""Of a file. It may hold hundreds of manifests."""
+READERS: Final[Mapping[str, Callable[[Json], Iterator[Adoption]]]] = {
+    "Job": of_job, "CronJob": of_cron_job, "ScaledJob": of_scaled_job, "Pod": of_pod, "Workflow": of_workflow,
+    "WorkflowTemplate": of_workflow, "ClusterWorkflowTemplate": of_workflow, "CronWorkflow": of_workflow,
+}  # fmt: skip
+BESIDE: Final = "is no work: kubectl apply it as it is"
+OF_TRIGGERS: Final = (
+    "is no work: an insert of a row is the trigger, so leave it out, and give its login to whoever inserts"
+)
+WITHOUT_END: Final = "is work without an end: leave it as it is"
+NO_WORK: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("TriggerAuthentication", "ClusterTriggerAuthentication", "ScaledObject"), OF_TRIGGERS),
+    **dict.fromkeys(("Sensor", "EventSource", "EventBus", "WorkflowEventBinding"), OF_TRIGGERS),
+    **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController"), WITHOUT_END),
+    **dict.fromkeys((
+        "ConfigMap", "Secret", "Service", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
+        "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "Namespace", "NetworkPolicy", "Ingress",
+        "LimitRange", "ResourceQuota", "PriorityClass", "PodDisruptionBudget", "HorizontalPodAutoscaler",
+        "CustomResourceDefinition", "Kustomization", "ServiceMonitor", "PodMonitor", "PrometheusRule",
+        "ExternalSecret", "SecretStore", "ClusterSecretStore", "SealedSecret", "Certificate", "Issuer",
+        "ClusterIssuer", "Event", "Endpoints",
+    ), BESIDE),
+}  # fmt: skip
+UNKNOWN_KIND: Final = "is a kind that is not known here: if it is work, write its Pod as a Job, and adopt that"
+
+
+def adopt(document: Json) -> list[Adoption] | tuple[Did, str]:
+    """The templates of one document, or why there is none. Of whatever shape it is, this raises nothing."""
+    kind = str(document.get("kind"))
+    if (reader := READERS.get(kind)) is None:
+        known = NO_WORK.get(kind)
+        return (Did.LEFT_OUT, f"{kind} {name_of(document)} {known}") if known else (
+            Did.OPEN, f"{kind} {name_of(document)} {UNKNOWN_KIND}"
+        )  # fmt: skip
+    head, *others = reader(document)
+    unknown = [AdoptedField(Did.OPEN, field, "it is not known here") for field in sorted(document.keys() - OF_OBJECTS)]
+    return [replace(head, fields=[*unknown, *head.fields]), *others]
+
+
+OF_OBJECTS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
 
 class AdoptedFile(Struct, frozen=True):
@@ -56,7 +104,7 @@ def adopt_files(paths: Sequence[Path], out: Path | None, *, check: bool, as_json
     for path in files_of(paths):
         found += list(adopt_file(path, out, taken, check=check))
     if not found:
-        raise click.UsageError("no file here ends in .yaml, .yml or .json")
+        raise click.UsageError("no manifest here: no file ends in .yaml, .yml or .json, or those that do are blank")
     if as_json:
         click.echo(as_document(found, as_json=True))
     else:
@@ -66,35 +114,50 @@ def adopt_files(paths: Sequence[Path], out: Path | None, *, check: bool, as_json
 
 
 def files_of(paths: Sequence[Path]) -> Iterator[Path]:
+    """The files, and those of folders, also of inner ones that are not hidden."""
     for path in paths:
-        if path.is_dir():
-            yield from sorted(one for one in path.iterdir() if one.suffix in SUFFIXES and one.is_file())
-        else:
+        if not path.is_dir():
             yield path
+            continue
+        for folder, inner, names in os.walk(path, onerror=unreadable):
+            inner[:] = sorted(name for name in inner if not name.startswith("."))
+            yield from (Path(folder, name) for name in sorted(names) if name.lower().endswith(SUFFIXES))
+
+
+def unreadable(fault: OSError) -> None:
+    raise click.UsageError(f"{fault.filename}: {fault.strerror}") from fault
 
 
 def adopt_file(path: Path, out: Path, taken: set[str], *, check: bool) -> Iterator[AdoptedFile]:
     """`taken`: names of templates that this call has made; a second one of a name gets a number."""
     try:
-        documents = read_documents(read_bounded(path))
+        content = sys.stdin.buffer.read(MOST_BYTES + 1) if path == INPUT else read_most(path)
+        documents = read_documents(text_of(content, MOST_BYTES), MOST_BYTES)
     except OSError as fault:
-        raise click.UsageError(f"{path}: {fault.strerror}") from fault
+        yield AdoptedFile(str(path), 0, "no manifest", faults=[str(fault.strerror)])
+        return
     except TemplateError as fault:
         yield from (AdoptedFile(str(path), one.line, "no manifest", faults=[one.words]) for one in fault.faults)
         return
     for line, document in documents:
         what = f"{document.get('kind')} {object_at(document, 'metadata').get('name', '')}".strip()
         made = adopt(document)
-        if isinstance(made, str):
-            yield AdoptedFile(str(path), line, what, fields=[(Did.LEFT_OUT, "", made)])
+        if isinstance(made, tuple):
+            yield AdoptedFile(str(path), line, what, fields=[(made[0], "", made[1])])
             continue
         for one in made:
             to = out / f"{unique(one.name, taken)}.yaml"
             yield write(one, AdoptedFile(str(path), line, what), to, check=check)
 
 
+def read_most(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MOST_BYTES + 1)
+
+
 def unique(name: str, taken: set[str]) -> str:
-    free = next(one for one in (name, *(f"{name[:60]}-{number}" for number in range(2, 1000))) if one not in taken)
+    others = (f"{name[:55]}-{number}" for number in count(2))
+    free = next(one for one in chain([name], others) if one not in taken)
     taken.add(free)
     return free
 
@@ -105,20 +168,27 @@ def write(adoption: Adoption, source: AdoptedFile, to: Path, *, check: bool) -> 
     told: dict[str, Any] = {"fields": fields, "sql": [written(one, to.stem) for one in adoption.statements]}
     if not adoption.manifest:
         return changed(source, **told)
-    if adoption.schedule:
-        told["cron_job"] = write_document(
-            inserting_cron_job(to.stem, adoption.schedule, " ".join(told["sql"][0].split("\n")))
-        )
+    if adoption.in_time is not None:
+        statement = " ".join(written(adoption.in_time, to.stem).split("\n"))
+        told["cron_job"] = write_document(inserting_cron_job(to.stem, adoption.schedule, statement))
     text = write_document(adoption.manifest)
     faults = refusals(to.stem, text)
     if not check:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with to.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except FileExistsError:
-            faults = [*faults, f"{to} exists, and stays as it is: remove it, or give another --out"]
+        faults += written_to(to, text)
     return changed(source, to=str(to), faults=faults, **told)
+
+
+def written_to(to: Path, text: str) -> list[str]:
+    """Writes a new file. Returns why it cannot."""
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with to.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return [f"{to} exists, and stays as it is: remove it, or give another --out"]
+    except OSError as fault:
+        return [f"{fault.filename} cannot be written: {fault.strerror}"]
+    return []
 
 
 def refusals(name: str, text: str) -> list[str]:
@@ -138,10 +208,17 @@ def written(statement: Statement, template: str) -> str:
     """A statement with its variables written out, as psql does. `template`: its name, which may have got a number."""
     lines = read_sql(f"adopt/{statement.file}.sql").splitlines()
     text = "\n".join(line for line in lines if not line.startswith("--"))
-    for name, value in {**statement.values, "template": template}.items():
-        quoted = "'{}'".format(str(value).replace("'", "''"))
-        text = text.replace(f":'{name}'", quoted).replace(f":{name}", str(value))
-    return text
+    values = {**statement.values, "template": template}
+
+    def value_of(match: re.Match[str]) -> str:
+        value = str(values[match["quoted"] or match["plain"]])
+        return "'{}'".format(value.replace("'", "''")) if match["quoted"] else value
+
+    return VARIABLE.sub(value_of, text)
+
+
+VARIABLE: Final = re.compile(r"(?<!:):(?:'(?P<quoted>\w+)'|(?P<plain>\w+))")
+"""A variable of psql. `::` is a cast."""
 
 
 def in_words(one: AdoptedFile, *, check: bool) -> str:

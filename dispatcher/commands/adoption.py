@@ -5,7 +5,7 @@ to a person. What the API server would refuse in the manifest, the check of the 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -34,16 +34,21 @@ OF_CONTROLLERS: Final = re.compile(
     rf"|kubectl\.kubernetes\.io/last-applied-configuration|{re.escape(ids.DOMAIN)}/.*"
 )
 """Labels and annotations that a controller or a tool writes, and those that the dispatcher sets."""
+OF_TIMES: Final = {
+    re.compile(r"helm\.sh/hook.*|argocd\.argoproj\.io/(hook.*|sync-wave)"): "a release ran it: insert its row then",
+    re.compile(r"autoscaling\.keda\.sh/paused.*"): "it was paused: queues.paused_until",
+}
+"""Annotations that say when work runs. In a template they say nothing."""
 DECIDED: Final[Mapping[str, str]] = {
     "ttlSecondsAfterFinished": "the dispatcher removes finished Jobs",
     "selector": "it belongs to one Job",
 }  # fmt: skip
 READ_ELSEWHERE: Final = frozenset({
-    "template", "activeDeadlineSeconds", "backoffLimit", "parallelism", "completions", "podFailurePolicy",
+    "template", "activeDeadlineSeconds", "backoffLimit", "backoffLimitPerIndex", "parallelism", "completions",
+    "podFailurePolicy",
 })  # fmt: skip
 UNKNOWN_HERE: Final[Mapping[str, str]] = {
     "successPolicy": "a row is done when its container is: insert rows, and look at their batch",
-    "backoffLimitPerIndex": "each row has its own max_failures",
     "maxFailedIndexes": "each row ends by itself: cancel the rest of the batch with batch_cancel",
     "managedBy": "the dispatcher makes no Jobs for other controllers",
 }  # fmt: skip
@@ -82,6 +87,7 @@ class Adoption(Struct, frozen=True):
     fields: what became of each field.
     statements: what to paste into psql.
     schedule: of a CronJob that inserts the rows, those fields of its spec that say when; empty: there is none.
+    in_time: its statement; None: there is none.
     """
 
     name: str
@@ -89,6 +95,7 @@ class Adoption(Struct, frozen=True):
     fields: list[AdoptedField]
     statements: list[Statement]
     schedule: Json = {}
+    in_time: Statement | None = None
 
 
 class WorkSource(Struct):
@@ -116,7 +123,17 @@ class Adopter:
     def tell(self, did: Did, path: Path, words: str = "") -> None:
         self.fields.append(AdoptedField(did, dotted(path), words))
 
+    @property
+    def own(self) -> Json:
+        """Annotations that the manifest has. What it says of the dispatcher wins."""
+        return {} if self.source.is_pod else object_at(self.source.meta, "annotations")
+
     def annotate(self, path: Path, annotation: str, value: str, why: str = "") -> None:
+        if annotation in ids.OPENINGS and self.own.get(annotation) is not None:
+            is_list = annotation == ids.ROW_MAY_SET
+            words = f"add {value} to its own {annotation}" if is_list else f"its own {annotation} counts"
+            self.tell(Did.OPEN if is_list else Did.LEFT_OUT, path, words)
+            return
         self._annotations[annotation] = value
         self.tell(Did.TRANSLATED, path, f"{annotation}: {value}{f', {why}' if why else ''}")
 
@@ -126,6 +143,7 @@ class Adopter:
         pod = self.source.spec if self.source.is_pod else object_at(spec, "template", "spec")
         if not self.source.is_pod:
             self.read_job(spec, at)
+            self.tell_unknown(object_at(spec, "template"), {"metadata", "spec"}, (*at, "template"))
         self._pod = dict(self._kept_pod(pod, pod_path))
         self.read_retries(spec, pod, at, pod_path)
         self.read_limits(spec, pod, at, pod_path)
@@ -144,7 +162,16 @@ class Adopter:
         own = {**labelled.get("annotations", {}), **self._annotations}
         meta = {**labelled, "annotations": own}
         manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}
+        if any(one.file == "indexed_rows" for one in self.statements):
+            for part, number in without_index(self._pod, self._task_container):
+                words = f"env.{INDEX} is in the container of the task alone"
+                self.tell(Did.OPEN, (*pod_path, part, number), words)
         return Adoption(self.name, manifest, self.fields, self.statements)
+
+    def tell_unknown(self, found: Json, known: Collection[str], path: Path) -> None:
+        for field in sorted(found.keys() - known):
+            if found[field] is not None:
+                self.tell(Did.OPEN, (*path, field), "it is not known here")
 
     def read_job(self, spec: Json, at: Path) -> None:
         """The fields of the Job's spec that are no retries and no limits."""
@@ -156,6 +183,9 @@ class Adopter:
     def read_count(self, spec: Json, at: Path) -> None:
         """Several Pods of one Job become several rows."""
         parallel, count = spec.get("parallelism"), spec.get("completions") or spec.get("parallelism") or 1
+        if parallel == 0 and parallel is not False:
+            self.tell(Did.OPEN, (*at, "parallelism"), "it was paused: insert no row, or pause the queue")
+            parallel = None
         if not isinstance(count, int) or not isinstance(parallel, int | None):
             self.tell(Did.OPEN, (*at, "completions"), "it is no whole number")
             return
@@ -185,30 +215,48 @@ class Adopter:
             why = "it ran once" if once else "it was restarted for ever: that is the most"
             self.annotate((*pod_path, "restartPolicy"), ids.MAX_FAILURES, "1" if once else str(MOST_FAILURES), why)
             return
-        given = RETRIES_OF_A_JOB if limit is None else limit
+        field, per_index = "backoffLimit", spec.get("backoffLimitPerIndex")
+        if per_index is not None:
+            field = "backoffLimitPerIndex"
+            if limit is not None:
+                self.tell(Did.LEFT_OUT, (*at, "backoffLimit"), "each row has a limit of its own")
+        given = next((one for one in (per_index, limit) if one is not None), RETRIES_OF_A_JOB)
         if not isinstance(given, int):
-            self.tell(Did.OPEN, (*at, "backoffLimit"), "it is no whole number")
+            self.tell(Did.OPEN, (*at, field), "it is no whole number")
             return
-        why = "the default of a Job" if limit is None else "" if given < MOST_FAILURES else "that is the most"
-        self.annotate((*at, "backoffLimit"), ids.MAX_FAILURES, str(min(given + 1, MOST_FAILURES)), why)
+        is_default = limit is None and per_index is None
+        why = "the default of a Job" if is_default else "" if given < MOST_FAILURES else "that is the most"
+        self.annotate((*at, field), ids.MAX_FAILURES, str(min(given + 1, MOST_FAILURES)), why)
 
     def read_limits(self, spec: Json, pod: Json, at: Path, pod_path: Path) -> None:
         """The shorter of both deadlines is the run limit. A Job without one may run as long as a row may."""
         places = {(*pod_path, "activeDeadlineSeconds"): pod.get("activeDeadlineSeconds")}
         places |= {} if self.source.is_pod else {(*at, "activeDeadlineSeconds"): spec.get("activeDeadlineSeconds")}
-        given = {path: value for path, value in places.items() if isinstance(value, int)}
-        if not given:
+        given = {path: value for path, value in places.items() if type(value) is int}
+        for path, value in places.items():
+            if value is not None and path not in given:
+                self.tell(Did.OPEN, path, f"it is no whole number: {ids.TIMEOUT_SECONDS}")
+        most = longest(self.own)
+        if not given and all(value is None for value in places.values()):
             why = "it had no deadline: that is the most"
-            self.annotate((*at, "activeDeadlineSeconds"), ids.TIMEOUT_SECONDS, str(LONGEST_SECONDS), why)
+            self.annotate((*at, "activeDeadlineSeconds"), ids.TIMEOUT_SECONDS, str(most), why)
+        if not given:
             return
         path = min(given, key=lambda one: given[one])
-        self.annotate(path, ids.TIMEOUT_SECONDS, str(max(1, min(given[path], LONGEST_SECONDS))))
+        of_all = (
+            "for each try, where it was for all tries together" if path[:-1] == at and not self.source.is_pod else ""
+        )
+        why = ", ".join(filter(None, ("that is the most" if given[path] > most else "", of_all)))
+        self.annotate(path, ids.TIMEOUT_SECONDS, str(max(1, min(given[path], most))), why)
         for other in given.keys() - {path}:
             self.tell(Did.LEFT_OUT, other, "the other deadline is shorter")
 
     def _kept_pod(self, pod: Json, path: Path) -> Iterator[tuple[str, Any]]:
         for field, value in pod.items():
             if value is None or field in {"restartPolicy", "activeDeadlineSeconds"}:
+                continue
+            if field == "nodeName":
+                self.tell(Did.OPEN, (*path, field), f"each row would be bound to {value}: give a nodeSelector")
                 continue
             words = "DISPATCHER_SCHEDULER_NAME, where it is set, wins" if field == "schedulerName" else ""
             self.tell(Did.KEPT, (*path, field), words)
@@ -223,6 +271,9 @@ class Adopter:
                 self.tell(Did.MOVED if field == "name" else Did.LEFT_OUT, (*path, field), words)
                 continue
             for key, each in object_at(meta, field).items():
+                if words := next((words for one, words in OF_TIMES.items() if one.fullmatch(key)), ""):
+                    self.tell(Did.OPEN, (*path, field, key), words)
+                    continue
                 is_theirs = OF_CONTROLLERS.fullmatch(key) and key not in ids.OPENINGS
                 self.tell(Did.LEFT_OUT if is_theirs else Did.KEPT, (*path, field, key))
                 if not is_theirs:
@@ -244,10 +295,10 @@ class Adopter:
             self.tell(Did.OPEN, (*path, "containers"), f"is {names[0]} the one that works?")
         self._task_container = str(containers[index].get("name"))
         containers[index] = self.with_clean_env(containers[index], (*path, "containers", index))
-        self._pod["containers"] = containers
-        for kind in RESTARTS.keys() & self._pod.keys():
-            found = objects(self._pod[kind])
-            self._pod[kind] = [self.without_restarts(one, (*path, kind, n)) for n, one in enumerate(found)]
+        self._pod["containers"] = with_objects(self._pod["containers"], containers)
+        for kind in sorted(RESTARTS.keys() & self._pod.keys()):
+            found = [self.without_restarts(one, (*path, kind, n)) for n, one in enumerate(objects(self._pod[kind]))]
+            self._pod[kind] = with_objects(self._pod[kind], found)
         if ids.REPORT not in given and not can_report(containers[index]):
             self.annotate((*path, "containers", index), ids.REPORT, EXIT_CODE, "the image calls no function of ours")
 
@@ -276,7 +327,23 @@ class Adopter:
                 self.tell(Did.TRANSLATED if is_same else Did.OPEN, where, words if is_same else f"{words}: read that")
             else:
                 kept.append(one)
-        return {**container, "env": kept} if env else container
+        others = [one for one in list_at(container, "env") if not isinstance(one, dict)]
+        return {**container, "env": [*kept, *others]} if env else container
+
+
+def longest(annotations: Json) -> int:
+    """The longest run limit that a template with these annotations may name."""
+    written = str(annotations.get(ids.MAX_SECONDS))
+    return min(int(written), LONGEST_SECONDS) if re.fullmatch(r"[1-9][0-9]{0,8}", written) else LONGEST_SECONDS
+
+
+def without_index(pod: Json, task_container: str) -> Iterator[tuple[str, int]]:
+    """The parts of a Pod that read the index of an Indexed Job, where no variable of the row comes."""
+    for field, part in pod.items():
+        for number, one in enumerate(part if isinstance(part, list) else ()):
+            is_task = field == "containers" and isinstance(one, dict) and one.get("name") == task_container
+            if not is_task and any(INDEX in text or INDEX_NOTE in text for text in texts(one)):
+                yield field, number
 
 
 def word_of_job(field: str, value: object) -> tuple[Did, str] | None:
@@ -288,7 +355,8 @@ def word_of_job(field: str, value: object) -> tuple[Did, str] | None:
     if field == "suspend" and value:
         return Did.OPEN, "insert no row, or pause the queue: queues.paused_until"
     if field in DEFAULTS:
-        return Did.LEFT_OUT, "it is so anyway"
+        is_same = DEFAULTS[field] == value
+        return (Did.LEFT_OUT, "it is so anyway") if is_same else (Did.OPEN, f"it is {DEFAULTS[field]!r} here")
     return Did.OPEN, UNKNOWN_HERE.get(field, "it is not known here")
 
 
@@ -340,8 +408,22 @@ def can_report(container: Json) -> bool:
 
 
 def objects(value: object) -> list[dict[str, Any]]:
-    """The items of a list that are objects. The check of the template tells of others."""
+    """The items of a list that are objects."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def with_objects(value: object, found: Sequence[Json]) -> object:
+    """The value with these objects in place of its own. Whatever else it has stays: the check of the template tells."""
+    left = iter(found)
+    return [next(left) if isinstance(one, dict) else one for one in value] if isinstance(value, list) else value
+
+
+def texts(part: object) -> Iterator[str]:
+    """All texts of a part of a manifest."""
+    if isinstance(part, str):
+        yield part
+    for one in part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ():
+        yield from texts(one)
 
 
 def template_name(name: str) -> str:

@@ -229,7 +229,13 @@ def read_template(path: Path) -> Template:
 def read_bounded(path: Path) -> str:
     """The text of a file, of which no more is read than a template may have. TemplateError: it is no text."""
     with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
+        return text_of(file.read(MOST_BYTES + 1))
+
+
+def text_of(content: bytes, most: int = MOST_BYTES) -> str:
+    """The text of a file of at most so many bytes. TemplateError: it has more, or is no text."""
+    if len(content) > most:
+        raise TemplateError(TemplateFault((), f"the text has more than {most >> 10} KiB", 1))
     try:
         return content.decode()
     except UnicodeDecodeError as wrong:

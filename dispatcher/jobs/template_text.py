@@ -9,7 +9,6 @@ write the manifest out in full.
 """
 
 import base64
-import binascii
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -35,6 +34,8 @@ WORDS: Final[dict[str, bool | None]] = {
 INTEGER: Final = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))")
 BASES: Final = (16, 2, 8, 10)
 INTEGERS: Final = range(-(2**63), 2**64)
+MOST_DIGITS: Final = 100
+"""A whole number of more digits is too large, whatever its base. Python refuses to read thousands."""
 FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 NO_NUMBERS: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 MERGE: Final = "<<"
@@ -108,7 +109,7 @@ def scalar_of(node: yaml.Node) -> Any:
     if tag == "binary":
         try:
             return base64.b64decode("".join(text.split()), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError) as fault:
+        except ValueError as fault:  # also of base64, and of UTF-8
             raise at_line(line, f"!!binary is no text in base64: {fault}") from fault
     found = plain_value(text)
     if (tag, type(found)) in {("int", int), ("float", float), ("float", int), ("bool", bool), ("null", type(None))}:
@@ -123,12 +124,12 @@ def plain_value(text: str) -> bool | float | str | None:
     if text[0] not in "+-.0123456789":
         return text
     digits = text.replace("_", "") if text[0] != "." else text
-    if match := INTEGER.fullmatch(digits):
+    if len(digits) <= MOST_DIGITS and (match := INTEGER.fullmatch(digits)):
         sign, *written = match.groups()
         number = next(int(one, base) for one, base in zip(written, BASES, strict=True) if one is not None)
         if (number := -number if sign == "-" else number) in INTEGERS:
             return number
-    if FLOAT.fullmatch(digits) and math.isfinite(found := float(digits)):
+    if len(digits) <= MOST_DIGITS and FLOAT.fullmatch(digits) and math.isfinite(found := float(digits)):
         return int(found) if found.is_integer() and abs(found) < LARGEST_WRITTEN_WHOLE else found
     return text
 
@@ -183,16 +184,26 @@ class Plain(Loader):  # type: ignore[misc, valid-type]  # a class that is chosen
         return str(super().resolve(kind, value, (False, True) if kind is yaml.ScalarNode else implicit))
 
 
-def read_documents(text: str) -> list[tuple[int, dict[str, Any]]]:
-    """The objects of a text, with their lines. Those of a List stand alone. TemplateError: as `read_manifest`."""
+def read_documents(text: str, most: int = MOST_BYTES) -> list[tuple[int, dict[str, Any]]]:
+    """The objects of a text of at most so many bytes, with their lines. Those of a List or a JobList stand alone.
+
+    TemplateError: as `read_manifest`.
+    """
     found = list[tuple[int, dict[str, Any]]]()
-    for root in compose_all(text):
+    for root in compose_all(text, most):
         line = line_of_mark(root.start_mark)
         if not isinstance(root, yaml.MappingNode):
             raise at_line(line, "the document is not an object: a manifest is")
         document: dict[str, Any] = value_of(root, {})
-        items = document.get("items") if document.get("kind") == "List" else [document]
-        found += [(line, one) for one in items or () if isinstance(one, dict)]
+        kind = str(document.get("kind"))
+        if not kind.endswith("List"):
+            found.append((line, document))
+            continue
+        items = document.get("items") or []
+        if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
+            raise at_line(line, f"items of the {kind[:80]} are no list of objects")
+        kinds = {"kind": kind.removesuffix("List")} if kind != "List" else {}
+        found += [(line, {**kinds, **one}) for one in items]
     return found
 
 
@@ -205,10 +216,10 @@ def compose(text: str) -> yaml.Node | None:
     return roots[0] if roots else None
 
 
-def compose_all(text: str) -> list[yaml.Node]:
+def compose_all(text: str, most: int = MOST_BYTES) -> list[yaml.Node]:
     """The documents that are not blank. TemplateError: the text is no YAML, too large, or too deep."""
-    if len(text.encode(errors="surrogatepass")) > MOST_BYTES:
-        raise at_line(1, f"the text has more than {MOST_BYTES >> 10} KiB")
+    if len(text.encode(errors="surrogatepass")) > most:
+        raise at_line(1, f"the text has more than {most >> 10} KiB")
     try:
         check_depth(yaml.parse(text, Loader=Plain))
         roots = [root for root in yaml.compose_all(text, Loader=Plain) if not is_blank(root)]

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.commands.manifests import adopt, inserting_cron_job
+from dispatcher.commands.adopt import adopt
+from dispatcher.commands.manifests import inserting_cron_job
 from dispatcher.jobs.env import CONTRACT
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.templates import judge_template

@@ -129,7 +129,7 @@ async def test_answer_as_json(tmp_path: Path) -> None:
 
 async def test_folder_without_manifests_is_wrong(tmp_path: Path) -> None:
     answer = await dispatcher("adopt", str(tmp_path))
-    assert (answer.status, "no file here ends in .yaml" in answer.err) == (WRONG, True)
+    assert (answer.status, "no manifest here" in answer.err) == (WRONG, True)
 
 
 async def test_whole_corpus_is_adopted_at_once(tmp_path: Path) -> None:
@@ -143,6 +143,7 @@ async def test_whole_corpus_is_adopted_at_once(tmp_path: Path) -> None:
     ("file", "values", "rows"),
     [
         ("rows", {"count": 3}, 3), ("indexed_rows", {"count": 4}, 4), ("again", {}, 1), ("one_at_a_time", {}, 1),
+        ("again_with_env", {"env": '{"DAY": "o\'clock :count"}'}, 1), ("one_at_a_time_with_env", {"env": "{}"}, 1),
         ("row", {"queue": "default"}, 1),
     ],
 )  # fmt: skip
@@ -151,9 +152,11 @@ async def test_statements_insert_rows(database: Database, file: str, values: dic
     for _ in range(2):
         await team.execute(written(Statement(file, values), template))
     found = await team.fetch("SELECT env FROM dispatch.tasks WHERE template = $1 ORDER BY id", template)
-    assert len(found) == (1 if file == "one_at_a_time" else 2 * rows)
+    assert len(found) == (1 if file.startswith("one_at_a_time") else 2 * rows)
     if file == "indexed_rows":
         assert [one["env"] for one in found[:4]] == [{"JOB_COMPLETION_INDEX": str(n)} for n in range(4)]
+    if file == "again_with_env":
+        assert found[0]["env"] == {"DAY": "o'clock :count"}
 
 
 async def test_queue_is_made_by_an_operator(database: Database) -> None:

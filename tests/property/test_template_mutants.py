@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.commands.manifests import adopt
+from dispatcher.commands.adopt import adopt
 from dispatcher.commands.render import built
 from dispatcher.jobs.catalog import bounded
 from dispatcher.jobs.env import beside_variables, named_secrets

@@ -1,12 +1,14 @@
 """Templates of other systems' manifests: what each field becomes. The API server compares them in tests/contract."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
 
-from dispatcher.commands.adoption import AdoptedField, Adoption, Did, template_name
-from dispatcher.commands.manifests import adopt, inserting_cron_job
+from dispatcher.commands.adopt import adopt
+from dispatcher.commands.adoption import AdoptedField, Adoption, Did, Statement, template_name
+from dispatcher.commands.manifests import inserting_cron_job
 from dispatcher.jobs.fields import dotted
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
@@ -201,7 +203,127 @@ def test_parameters_of_a_workflow_become_variables_of_the_row() -> None:
         {"name": "U", "value": "http://{{inputs.parameters.host}}"}]})  # fmt: skip
     made = adopted(workflow(half))
     assert made.manifest["spec"]["template"]["spec"]["containers"][0]["args"] == ["$(PARAMETER_TASK_ID)"]
-    assert [one.field for one in made.fields if one.did is Did.OPEN] == ["spec.templates[0].container.env[0]"]
+    assert [one.field for one in made.fields if one.did is Did.OPEN] == ["spec.templates[0].container.env[0].value"]
+
+
+ENV: dict[str, Any] = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+
+
+@pytest.mark.parametrize(
+    ("parts", "args", "opened"),
+    [
+        ({"args": ["{{inputs.parameters.path}}"]}, ["$(PARAMETER_PATH)"], "env.PARAMETER_PATH"),
+        ({"args": ["{{inputs.parameters.token}}"], "env": [ENV]}, ["$(PARAMETER_TOKEN)"], "env.PARAMETER_TOKEN"),
+        (
+            {"args": ["{{inputs.parameters.a-b}}", "{{inputs.parameters.a_b}}", "{{workflow.parameters.a-b}}"]},
+            ["$(A_B)", "$(PARAMETER_A_B)", "$(PARAMETER_A_B2)"], "env.A_B,env.PARAMETER_A_B,env.PARAMETER_A_B2",
+        ),
+        ({"args": ["{{inputs.parameters.x}}"], "envFrom": [{"secretRef": {"name": "s"}}]}, ["$(PARAMETER_X)"],
+         "env.PARAMETER_X"),
+        ({"args": ["{{inputs.parameters.x}}"], "env": [{"name": "SOURCE", "value": "{{inputs.parameters.x}}"}]},
+         ["$(SOURCE)"], "env.SOURCE"),
+        ({"args": ["{{ inputs.parameters.x }}", "{{inputs.parameters.x}}"]}, ["$(X)", "$(X)"], "env.X"),
+    ],
+)  # fmt: skip
+def test_parameter_has_a_name_that_replaces_nothing(parts: dict[str, Any], args: list[str], opened: str) -> None:
+    """No variable of the container, none that programs trust, and none of another parameter."""
+    made = adopted(workflow(step(container={"image": "a", **parts}))).manifest
+    assert made["spec"]["template"]["spec"]["containers"][0]["args"] == args
+    assert made["metadata"]["annotations"][f"{DOMAIN}/row-may-set"] == opened
+
+
+STEP: dict[str, Any] = step(
+    container={"image": "a:1", "command": ["run"], "args": ["x"], "env": [{"name": "A", "value": "b"}],
+               "volumeMounts": [{"name": "d", "mountPath": "/d", "subPath": "s"}]},
+    initContainers=[{"name": "i", "image": "b:1"}], sidecars=[PROXY], nodeSelector={"pool": "p"},
+    volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}], metadata={"labels": {"l": "m"}},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["{{workflow.name}}", "a-{{item}}", "{{=1}}", "{{inputs.artifacts.x.path}}", "{{inputs.parameters.p}}"]
+)
+def test_what_argo_would_fill_in_is_a_variable_or_left_to_a_person(text: str) -> None:
+    """Wherever it stands in a step."""
+    for path in paths(workflow(STEP)):
+        document = copy.deepcopy(workflow(STEP))
+        if (
+            path[:3] != ("spec", "templates", 0)
+            or len(path) < 5
+            or not isinstance(parent_of(document, path)[path[-1]], str)
+        ):
+            continue
+        parent_of(document, path)[path[-1]] = text
+        made = adopted(document)
+        left = [one.field for one in made.fields if one.did is Did.OPEN and "fill" in one.words]
+        assert bool(left) is ("{{" in str(made.manifest)), (path, made.fields)
+
+
+def test_script_is_an_argument_of_its_program() -> None:
+    source = "echo $(date) $$ {{inputs.parameters.day}}"
+    script = {"image": "a", "command": ["/bin/bash", "-e"], "source": source}
+    found = adopted(workflow({"name": "one", "script": script}))
+    (made,) = found.manifest["spec"]["template"]["spec"]["containers"]
+    assert made["command"] == ["/bin/bash", "-e", "-c"]
+    assert made["args"] == ["echo $$(date) $$$$ $(DAY)"], "kubelet expands the parameter alone"
+    assert why_unusable(judge_template("one", found.manifest)) == ""
+    odd = adopted(workflow({"name": "one", "script": {**script, "command": ["magic"]}}))
+    assert (odd.manifest, [one.did for one in odd.fields if "script" in one.words]) == ({}, [Did.OPEN])
+
+
+def test_first_step_of_a_cron_workflow_gets_the_arguments() -> None:
+    """Those of the workflow, else the defaults of the step."""
+    inputs = {"parameters": [{"name": "day", "value": "never"}, {"name": "zone", "default": "$(HOME)"}, {"name": "x"}]}
+    args = [f"{{{{{scope}.parameters.{name}}}}}" for scope, name in (("inputs", "day"), ("workflow", "day"),
+                                                                     ("inputs", "zone"), ("inputs", "x"))]  # fmt: skip
+    one = step(container={"image": "a", "args": args}, inputs=inputs)
+    arguments = {"parameters": [{"name": "day", "value": "today"}]}
+    found = adopt(workflow(one, kind="CronWorkflow", entrypoint="one", arguments=arguments))
+    assert isinstance(found, list)
+    (made,) = found
+    assert made.in_time is not None
+    assert json.loads(str(made.in_time.values["env"])) == {"DAY": "today", "PARAMETER_DAY": "today", "ZONE": "$(HOME)"}
+    inserting = inserting_cron_job("one", made.schedule, str(made.in_time.values["env"]))
+    (container,) = inserting["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert "$$(HOME)" in container["command"][-1], "kubelet leaves it as it is"
+
+
+def test_blank_field_of_a_step_is_that_of_the_workflow() -> None:
+    one = step(container={"name": "", "image": "a"}, nodeSelector=None)
+    made = adopted(workflow(one, nodeSelector={"pool": "gpu"})).manifest["spec"]["template"]["spec"]
+    assert (made["nodeSelector"], made["containers"][0]["name"]) == ({"pool": "gpu"}, "task")
+
+
+@pytest.mark.parametrize(
+    ("deadline", "seconds", "did"),
+    [("300", "300", Did.TRANSLATED), (300, "300", Did.TRANSLATED), ("{{inputs.parameters.t}}", None, Did.OPEN)],
+)
+def test_deadline_of_a_step_may_be_a_text(deadline: object, seconds: str | None, did: Did) -> None:
+    found = adopted(workflow(step(activeDeadlineSeconds=deadline)))
+    assert found.manifest["metadata"]["annotations"].get(f"{DOMAIN}/timeout-seconds") == seconds
+    assert did in [one.did for one in found.fields if one.field == "spec.templates[0].activeDeadlineSeconds"]
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_unknown_field_is_kept_or_told_wherever_it_stands(name: str) -> None:
+    """It is in the template, or it or an object around it has a word that is not `kept`."""
+    places = [(), *(path for path in paths(manifest(name)) if isinstance(part_of(manifest(name), path), dict))]
+    for path in places:
+        if path[:1] == ("status",):
+            continue
+        document = manifest(name)
+        part_of(document, path)["zzz"] = "new"
+        found = adopt(document)
+        assert isinstance(found, list)
+        told_of = {one.field for each in found for one in each.fields if one.did is not Did.KEPT}
+        around = {dotted((*path, "zzz")[:length]) for length in range(1, len(path) + 2)}
+        is_kept = any("zzz" in str(each.manifest) for each in found)
+        is_told = around & told_of or any(field.endswith(".zzz") for field in told_of)  # also as that of a step
+        assert is_kept or is_told, (path, sorted(told_of))
+
+
+def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
+    return parent_of(document, path)[path[-1]] if path else document
 
 
 def test_fields_of_a_workflow_are_those_of_steps_that_have_none_of_their_own() -> None:
@@ -219,6 +341,36 @@ def test_fields_of_a_workflow_are_those_of_steps_that_have_none_of_their_own() -
     ("document", "field", "did", "words"),
     [
         (job(suspend=True), "spec.suspend", Did.OPEN, "paused_until"),
+        (job(podReplacementPolicy="TerminatingOrFailed"), "spec.podReplacementPolicy", Did.OPEN, "'Failed' here"),
+        (job(parallelism=0), "spec.parallelism", Did.OPEN, "paused"),
+        (job(activeDeadlineSeconds="60"), "spec.activeDeadlineSeconds", Did.OPEN, "no whole number"),
+        (job(activeDeadlineSeconds=60), "spec.activeDeadlineSeconds", Did.TRANSLATED, "for all tries together"),
+        (job(activeDeadlineSeconds=9**9), "spec.activeDeadlineSeconds", Did.TRANSLATED, "that is the most"),
+        (job(backoffLimitPerIndex=2, backoffLimit=9), "spec.backoffLimitPerIndex", Did.TRANSLATED, "max-failures: 3"),
+        (job(backoffLimitPerIndex=2, backoffLimit=9), "spec.backoffLimit", Did.LEFT_OUT, "of its own"),
+        (job(backoffLimitPerIndex=2), "spec.backoffLimitPerIndex", Did.TRANSLATED, "max-failures: 3"),
+        (
+            workflow(step(container={"image": "{{inputs.parameters.x}}"}, inputs={"parameters": [{"name": "x"}]})),
+            "spec.templates[0].inputs.parameters[0]", Did.OPEN, "no variable is read",
+        ),
+        (workflow(step(container={"image": "a:{{item}}"})), "spec.templates[0].container.image", Did.OPEN, "let rows"),
+        (job(pod(nodeName="n17")), "spec.template.spec.nodeName", Did.OPEN, "bound to n17"),
+        (
+            job(pod(initContainers=[{"name": "i", "image": "i", "args": ["$(JOB_COMPLETION_INDEX)"]}]), completions=3,
+                completionMode="Indexed"),
+            "spec.template.spec.initContainers[0]", Did.OPEN, "of the task alone",
+        ),
+        (
+            job(meta={"annotations": {"helm.sh/hook": "pre-upgrade"}}), "metadata.annotations[helm.sh/hook]", Did.OPEN,
+            "a release",
+        ),
+        (cron_job(schedule=None), "spec.schedule", Did.OPEN, "no time"),
+        (
+            cron_job(of_job={"completions": 3}, concurrencyPolicy="Forbid"), "spec.concurrencyPolicy", Did.OPEN,
+            "several",
+        ),
+        (scaled_job(maxReplicaCount="30"), "spec.maxReplicaCount", Did.OPEN, "no whole number"),
+        (scaled_job(minReplicaCount=2), "spec.minReplicaCount", Did.OPEN, "only for a row"),
         (job(managedBy="x/y"), "spec.managedBy", Did.OPEN, "other controllers"),
         (job(successPolicy={}), "spec.successPolicy", Did.OPEN, "batch"),
         (job(newField=1), "spec.newField", Did.OPEN, "not known here"),
@@ -309,6 +461,46 @@ def test_container_that_can_report_needs_no_exit_code(words: dict[str, Any], rep
     assert (f"{DOMAIN}/report" not in made) is reports
 
 
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({"max-failures": "2", "timeout-seconds": "300"}, {"max-failures": "2", "timeout-seconds": "300"}),
+        ({"max-seconds": "600"}, {"max-seconds": "600", "timeout-seconds": "600"}),
+        ({"max-seconds": "odd"}, {"max-seconds": "odd", "timeout-seconds": "604800"}),
+    ],
+)
+def test_own_annotation_wins(own: dict[str, str], expected: dict[str, str]) -> None:
+    made = adopted(job(meta={"annotations": {f"{DOMAIN}/{key}": value for key, value in own.items()}})).manifest
+    given = {key.removeprefix(f"{DOMAIN}/"): value for key, value in made["metadata"]["annotations"].items()}
+    assert given == given | expected
+
+
+def test_index_needs_the_own_list_of_what_rows_may_set() -> None:
+    document = job(completions=3, completionMode="Indexed", meta={"annotations": {f"{DOMAIN}/row-may-set": "cpu"}})
+    assert (Did.OPEN, f"add env.JOB_COMPLETION_INDEX to its own {DOMAIN}/row-may-set") in told(
+        document, "spec.completionMode"
+    )
+
+
+def test_blank_field_that_is_not_known_is_nothing() -> None:
+    assert not [one for one in adopted(cron_job(odd=None)).fields if "odd" in one.field]
+
+
+def test_cron_job_of_an_indexed_job_inserts_all_its_rows() -> None:
+    found = adopted(cron_job(of_job={"completions": 5, "completionMode": "Indexed"}))
+    assert found.in_time == Statement("indexed_rows", {"template": "nightly", "count": 5})
+    assert adopted(cron_job(schedule=None)).in_time is None
+
+
+def test_items_that_are_no_objects_stay_for_the_check_of_the_template() -> None:
+    own = container(env=[{"name": "A", "value": "b"}, "B=2"])
+    spec = pod(own, initContainers={"name": "x"}) | {"containers": [own, "sidecar"]}
+    made = adopted(job(spec)).manifest["spec"]["template"]["spec"]
+    assert made["initContainers"] == {"name": "x"}
+    assert made["containers"][1:] == ["sidecar"]
+    assert made["containers"][0]["env"] == [{"name": "A", "value": "b"}, "B=2"]
+
+
 def test_own_annotations_of_a_template_stay() -> None:
     made = adopted(job(meta={"annotations": {f"{DOMAIN}/report": "sql", f"{DOMAIN}/identity": "x"}})).manifest
     assert made["metadata"]["annotations"][f"{DOMAIN}/report"] == "sql"
@@ -324,11 +516,18 @@ def test_name_of_a_template_is_one_that_the_dispatcher_reads(name: str, expected
 
 
 def test_what_is_no_work_is_left_out() -> None:
-    assert (
-        adopt({"kind": "ConfigMap", "metadata": {"name": "c"}}) == "ConfigMap c is no work: kubectl apply it as it is"
-    )
-    assert str(adopt({})).startswith("None None is no work")
+    named = {"metadata": {"name": "c"}}
+    left = Did.LEFT_OUT, "ConfigMap c is no work: kubectl apply it as it is"
+    assert adopt({"kind": "ConfigMap", **named}) == left
     assert "an insert of a row is the trigger" in str(adopt({"kind": "TriggerAuthentication"}))
+    assert "work without an end" in str(adopt({"kind": "Deployment"}))
+
+
+@pytest.mark.parametrize("kind", ["JobSet", "TaskRun", "PyTorchJob", None])
+def test_kind_that_is_not_known_is_left_to_a_person(kind: str | None) -> None:
+    found = adopt({"kind": kind})
+    assert isinstance(found, tuple)
+    assert (found[0], "write its Pod as a Job" in found[1]) == (Did.OPEN, True)
 
 
 ODD: list[Any] = [None, "", "x", 3, True, [], [None], [3], {}, {"x": 3}, [{}], [[]]]
@@ -341,7 +540,7 @@ def test_odd_manifest_raises_nothing(name: str) -> None:
             document = manifest(name)
             parent_of(document, path)[path[-1]] = copy.deepcopy(odd)
             found = adopt(document)
-            assert isinstance(found, str | list)
+            assert isinstance(found, tuple | list)
 
 
 def test_whole_job_keeps_its_pod() -> None:

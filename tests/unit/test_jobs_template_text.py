@@ -198,7 +198,27 @@ def test_message_names_five_faults_and_counts_the_others() -> None:
 
 
 def test_documents_of_a_text_have_their_lines_and_those_of_a_list_stand_alone() -> None:
-    text = "# a\n---\nkind: Job\n---\n---\nkind: List\nitems: [{kind: Pod}, 3, {kind: Job}]\n---\nkind: List\nitems:\n"
+    text = "# a\n---\nkind: Job\n---\n---\nkind: List\nitems: [{kind: Pod}, {kind: Job}]\n---\nkind: List\nitems:\n"
     assert here.read_documents(text) == [(3, {"kind": "Job"}), (6, {"kind": "Pod"}), (6, {"kind": "Job"})]
-    with pytest.raises(TemplateError, match="the document is not an object: a manifest is"):
-        here.read_documents("kind: Job\n---\n- a\n")
+    assert here.read_documents("kind: CronJobList\nitems: [{spec: 1}]\n") == [(1, {"kind": "CronJob", "spec": 1})]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: Job\n---\n- a\n", "the document is not an object: a manifest is"),
+        ("kind: List\nitems: 5\n", "items of the List are no list of objects"),
+        ("kind: List\nitems: {a: 1}\n", "items of the List are no list of objects"),
+        ("kind: JobList\nitems: [{}, 3]\n", "items of the JobList are no list of objects"),
+        ('kind: !!binary "é"\n', "!!binary is no text in base64"),
+    ],
+)
+def test_text_that_holds_no_documents_is_a_fault(text: str, words: str) -> None:
+    with pytest.raises(TemplateError, match=words):
+        here.read_documents(text)
+
+
+def test_number_of_thousands_of_digits_is_a_text() -> None:
+    assert here.read_documents(f"a: {'9' * 5000}\nb: -{'1' * 5000}.5\n") == [
+        (1, {"a": "9" * 5000, "b": f"-{'1' * 5000}.5"})
+    ]

@@ -1,0 +1,2 @@
+-- One row with variables, and none while another one of it is alive.
+INSERT INTO dispatch.tasks (template, env, dedupe_key) VALUES (:'template', :'env', :'template');

@@ -22,11 +22,12 @@ HEARD_SECONDS: Final = 0.5
 
 
 def say(who: str, words: str) -> None:
-    """Writes one line to stderr. A stderr that is not read must not stop heartbeats."""
+    """Writes one line to stderr. Neither a stderr that is not read nor a limit of processes may stop heartbeats."""
     line = f"{who}: {words}\n".encode(errors="backslashreplace")
     writer = threading.Thread(target=write_line, args=[line], daemon=True)
-    writer.start()
-    writer.join(HEARD_SECONDS)
+    with contextlib.suppress(RuntimeError):  # no thread can be started now
+        writer.start()
+        writer.join(HEARD_SECONDS)
 
 
 def write_line(line: bytes) -> None:

@@ -145,6 +145,7 @@ class LaunchContract(NamedTuple):
 
 def read_contract(env: Mapping[str, str]) -> LaunchContract:
     """WrongEnvironment names all faults at once, and no value."""
+    env = {**env, "TASK_DATABASE_URL": env.get("TASK_DATABASE_URL", "").strip()}  # `echo` made a Secret with a newline
     numbers = [int(text) if (text := env.get(name, "")[:18]).isdecimal() else 0 for name in NUMBERS]
     faults = [f"{name} is not a number above 0" for name, one in zip(NUMBERS, numbers, strict=True) if not one]
     faults += [f"{name} is not set" for name in TEXTS if not env.get(name)]

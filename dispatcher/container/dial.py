@@ -160,6 +160,12 @@ async def connected(
             password=way.login.get("password"),
             database=way.login.get("database"),
         )
+    except OSError:
+        raise  # a certificate that does not verify is a ValueError, too. Somebody may mend it while the work goes on
+    except KeyError:
+        raise UnreadableUrl("it names no user, and this account has no name: write USER@ before the host") from None
+    except RuntimeError as fault:  # a name is looked up in a thread, and none can be started now
+        raise OSError(str(fault)) from fault
     except (ValueError, OverflowError):  # the driver's message may contain the password
         raise UnreadableUrl(f"it is not {FORM}") from None
     except asyncpg.UndefinedObjectError as fault:  # the driver passes on what it does not know
@@ -186,12 +192,15 @@ async def recognised(connection: asyncpg.Connection, newest: NewestServer) -> as
 
 def ways_of(url: str | None, env: Mapping[str, str]) -> list[HostRoute]:
     """How to reach each host. UnreadableUrl: a parameter or a file cannot be honoured. `env`: for libpq's variables."""
-    parts = URL.fullmatch(url or "postgresql://")
+    parts = URL.fullmatch((url or "postgresql://").strip())  # a Secret that was made with `echo` ends with a newline
     if parts is None:
         raise UnreadableUrl(f"it is not {FORM}")
     before, netloc, path, query = parts.groups("")
     given = {name: env[variable] for variable, name in FROM_ENV.items() if env.get(variable)} | parameters_in(query)
     login = {theirs: given.pop(name) for name, theirs in LOGIN.items() if given.get(name)}
+    if given.get("ssl") == "true":
+        given |= {"sslmode": given.get("sslmode") or "require"}
+        del given["ssl"]
     check_words(given)
     hosts = given.pop("host", "") or unquote(netloc) or env.get("PGHOST", "")
     found = hosts_of(hosts, given.pop("port", "") or env.get("PGPORT", ""))

@@ -18,6 +18,7 @@ of its session is killed, as the kernel does with a container: no process may wo
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import stat
@@ -66,11 +67,19 @@ LAST_WORDS_SECONDS: Final = 1
 
 
 class NotStarted(Exception):
-    """CMD is absent, or cannot be run. `status`: the exit status that a shell gives."""
+    """CMD is absent, or cannot be run.
 
-    def __init__(self, words: str, status: int) -> None:
+    status: the exit status that a shell gives.
+    passes: it is the fault of the node or of the moment.
+    """
+
+    def __init__(self, words: str, status: int, *, passes: bool = False) -> None:
         super().__init__(words)
-        self.status = status
+        self.status, self.passes = status, passes
+
+
+PASSING: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY})
+"""Faults of a start that another try may not have."""
 
 
 class CommandRun:
@@ -83,24 +92,34 @@ class CommandRun:
         self._argv = argv
         self._env = env
         self._stdout = stdout
-        self._tail = bytearray()
+        self._reader = StderrReader()
         self._loop = asyncio.get_running_loop()
         self._child: subprocess.Popen[bytes] | None = None
         self._ended: asyncio.Future[int] = self._loop.create_future()
 
     def start(self) -> None:
         """Starts CMD. NotStarted: it cannot be run."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})  # whoever started us may have blocked it
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        name = os.fsencode(self._argv[0]).decode(errors="replace")
         try:
+            words, stderr = os.pipe()
+        except OSError as fault:
+            raise NotStarted(f"{name}: {fault.strerror}", 126, passes=True) from fault
+        try:  # the thread first: CMD may use up all that can be started
+            self._reader.start_with(words)
             self._child = subprocess.Popen(  # noqa: S603  # running CMD is the purpose
-                self._argv, env=self._env, stdout=self._stdout, stderr=subprocess.PIPE, start_new_session=True
+                self._argv, env=self._env, stdout=self._stdout, stderr=stderr, start_new_session=True
             )
+        except RuntimeError as fault:  # no thread can be started now
+            os.close(words)
+            raise NotStarted(f"{name}: {fault}", 126, passes=True) from fault
         except OSError as fault:
             missing = isinstance(fault, FileNotFoundError)
-            name = os.fsencode(self._argv[0]).decode(errors="replace")
-            raise NotStarted(f"{name}: {fault.strerror}", 127 if missing else 126) from fault
-        self._reader = threading.Thread(target=self._read, daemon=True)  # a blocked log must not stop heartbeats
-        self._reader.start()
+            words_of_it = f"{name}: {fault.strerror}"
+            raise NotStarted(words_of_it, 127 if missing else 126, passes=fault.errno in PASSING) from fault
+        finally:
+            os.close(stderr)
 
     async def wait(self) -> int:
         """The exit status; -n: ended by signal n. Ends the rest of CMD's session before it returns."""
@@ -109,7 +128,10 @@ class CommandRun:
             if not self.signal(signal.SIGKILL):
                 break
             await asyncio.sleep(SWEEP_SECONDS)
-        await self._loop.run_in_executor(None, self._reader.join, LAST_WORDS_SECONDS)
+        for _ in range(int(LAST_WORDS_SECONDS / SWEEP_SECONDS)):
+            if not self._reader.is_alive():
+                break
+            await asyncio.sleep(SWEEP_SECONDS)
         return status
 
     @property
@@ -118,7 +140,7 @@ class CommandRun:
 
     def tail(self) -> str:
         """The last 4 KiB of stderr, as text that Postgres accepts."""
-        return bytes(self._tail[-TAIL_BYTES:]).decode(errors="replace").replace("\0", "")
+        return self._reader.tail.decode(errors="replace").replace("\0", "")
 
     def signal(self, number: signal.Signals) -> bool:
         """Sends a signal to all processes of CMD's session, in any process group. True: there was one."""
@@ -145,14 +167,26 @@ class CommandRun:
                     self._child.returncode = os.waitstatus_to_exitcode(reaped[1])
                     self._ended.set_result(self._child.returncode)
 
-    def _read(self) -> None:
-        assert self._child is not None
-        assert self._child.stderr is not None
-        with self._child.stderr as words:
-            while chunk := os.read(words.fileno(), 65536):
-                self._tail = (self._tail + chunk)[-TAIL_BYTES:]
-                with contextlib.suppress(OSError):  # our own stderr is closed: that must not affect CMD
-                    os.write(2, chunk)
+
+class StderrReader(threading.Thread):
+    """Passes on what CMD writes to stderr, and keeps its end. A thread: a blocked log must not stop heartbeats."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.tail = b""
+        self._words = -1
+
+    def start_with(self, words: int) -> None:
+        """`words`: the descriptor to read. RuntimeError: no thread can be started now."""
+        self._words = words
+        self.start()
+
+    def run(self) -> None:
+        while chunk := os.read(self._words, 65536):
+            self.tail = (self.tail + chunk)[-TAIL_BYTES:]
+            with contextlib.suppress(OSError):  # our own stderr is closed: that must not affect CMD
+                os.write(2, chunk)
+        os.close(self._words)
 
 
 def members(session: int) -> list[int]:
@@ -177,6 +211,12 @@ HEARTBEAT_SECONDS: Final = 15
 GRACE_SECONDS: Final = 30
 """Time between SIGTERM and SIGKILL when the row asks CMD to stop. It is kubelet's default, too."""
 TERMINATED: Final = 128 + signal.SIGTERM
+STOPS: Final = {
+    signal.SIGTERM: signal.SIGTERM,
+    signal.SIGINT: signal.SIGTERM,
+    signal.SIGQUIT: signal.SIGQUIT,  # the STOPSIGNAL of some images
+}
+"""The signals that stop us, and what CMD gets."""
 MISUSED: Final = 2
 
 
@@ -214,15 +254,16 @@ class LaunchRun:
         self._work = work
         self._deadline = time.monotonic() + work.limit_seconds
         self._row_answer = ""  # to a heartbeat: cancel or lost
-        self._was_told = False  # CMD got a SIGTERM from outside while it ran
+        self._was_told = False  # CMD got a signal to stop from outside while it ran
+        self._number = signal.SIGTERM
         self.stopped = asyncio.Event()
         self.command: CommandRun | None = None
 
     async def go(self) -> int:
         """Runs the launch. Returns the exit status."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stopped.set)
+        for number in STOPS:
+            loop.add_signal_handler(number, self._stop, number)
         # Made before `task_start`: with a full disk the row must not start.
         with own_folder() as folder:
             started = await self._start()
@@ -231,6 +272,13 @@ class LaunchRun:
             token, payload = started
             report = await self._run(token, payload, Path(folder))
             return report.status if report.outcome == "" else await self._report(token, report)
+
+    def _stop(self, number: signal.Signals) -> None:
+        """Each signal is passed on. CMD may wait for a second one."""
+        self._number = STOPS[number]
+        if self.stopped.is_set() and self.command is not None:
+            self.command.signal(self._number)
+        self.stopped.set()
 
     async def _start(self) -> tuple[str, str] | None:
         """Run token and payload. None: CMD must not run. Asks for a while, because most outages are short."""
@@ -272,7 +320,7 @@ class LaunchRun:
         try:
             command.start()
         except NotStarted as fault:
-            return ExecReport("failed", fault.status, str(fault))
+            return ExecReport("retry" if fault.passes else "failed", fault.status, str(fault))
         self.command = command
         beating = self._beat(token, command, files["TASK_PROGRESS_FILE"])
         parallel = [asyncio.create_task(part) for part in (beating, self._pass_on(command))]
@@ -293,14 +341,14 @@ class LaunchRun:
                 say(f"task_heartbeat: {described(fault)}")
                 continue
             if answer != "continue" and not self._row_answer:
-                say(f"the row says {answer}: CMD is stopped")
                 self._row_answer = answer
                 command.stop(GRACE_SECONDS)
+                say(f"the row says {answer}: CMD is stopped")
 
     async def _pass_on(self, command: CommandRun) -> None:
         await self.stopped.wait()
         self._was_told = command.is_running
-        command.signal(signal.SIGTERM)  # the kubelet enforces the grace period
+        command.signal(self._number)  # the kubelet enforces the grace period
 
     def _judge(self, status: int, tail: str, result: Path) -> ExecReport:
         exited = status if status >= 0 else 128 - status
@@ -315,7 +363,8 @@ class LaunchRun:
             return ExecReport("", TERMINATED)
         if status == 0:
             return read_result(result)
-        return ExecReport(self._work.codes.outcome(exited), exited, tail or describe_end(status))
+        words = [tail] if tail and status > 0 else [*filter(None, [tail.rstrip("\n")]), describe_end(status)]
+        return ExecReport(self._work.codes.outcome(exited), exited, "\n".join(words))
 
     async def _report(self, token: str, report: ExecReport) -> int:
         """Reports until the run limit. Reports a failure instead of a result that the database cannot store."""

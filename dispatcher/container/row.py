@@ -111,6 +111,7 @@ def parse_progress(text: str) -> Progress:
 
 T = TypeVar("T")
 SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
+CALLS: Final = ("start", "heartbeat", "finish")
 FAULTS: Final = (*dial.FAULTS, OldPrimary)
 
 
@@ -160,6 +161,8 @@ class RowConnection:
     def __init__(self, contract: LaunchContract) -> None:
         self._contract = contract
         self._newest = NewestServer()
+        # Read now: while CMD runs, there may be no descriptor left.
+        self._statements = {name: (SQL / f"{name}.sql").read_text(encoding="utf-8") for name in CALLS}
         self._run_id = os.urandom(16).hex()
 
     async def start(self) -> tuple[str, str] | None:
@@ -180,11 +183,9 @@ class RowConnection:
         return found[0] if found else None
 
     async def _call(self, name: str, *parameters: object) -> asyncpg.Record | None:
-        statement = (SQL / f"{name}.sql").read_text(encoding="utf-8")
+        url, statement = self._contract.database_url, self._statements[name]
         try:
-            return await dial.ask_once(
-                self._contract.database_url, "dispatcher/exec", self._newest, statement, parameters
-            )
+            return await dial.ask_once(url, "dispatcher/exec", self._newest, statement, parameters)
         except dial.UnreadableUrl as fault:
             raise WrongEnvironment(f"TASK_DATABASE_URL cannot be used: {fault}") from None
 

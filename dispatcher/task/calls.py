@@ -23,6 +23,11 @@ except ImportError:
 
 T = TypeVar("T")
 SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
+STATEMENTS: Final = {
+    name: (SQL / f"{name}.sql").read_text(encoding="utf-8").partition("\n")[2]  # the first line is a comment
+    for name in ("start", "heartbeat", "finish")
+}
+"""Read now: the body may use up all descriptors."""
 say: Final = partial(asking.say, "dispatcher.task")
 
 
@@ -35,8 +40,7 @@ class TaskDatabase(NamedTuple):
 
 def call(database: TaskDatabase, name: str, *parameters: object) -> tuple[Any, ...] | None:
     """The first row of the answer. DatabaseFault, WrongEnvironment: there is none."""
-    # The first line is a comment.
-    return ask(*database, (SQL / f"{name}.sql").read_text(encoding="utf-8").partition("\n")[2], parameters)
+    return ask(*database, STATEMENTS[name], parameters)
 
 
 def ask_until(

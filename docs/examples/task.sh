@@ -56,7 +56,7 @@ beat & beat=$!
 set +m
 until again=''; wait "$work"; status=$?; [ -z "$again" ]; do :; done # a signal ends `wait`, not COMMAND
 kill -KILL -- "-$work" "-$beat" 2>/dev/null
-wait "$log"
+for _ in {1..10}; do kill -0 "$log" 2>/dev/null && sleep 0.1; done; kill "$log" 2>/dev/null # what left the group may hold stderr
 error=$(tail -c 4096 "$folder/errors" | iconv -c -f UTF-8 -t UTF-8)
 case $(cat "$folder/told" 2>/dev/null):$stopped:$status:$(head -c 1 "$folder/result") in
     lost:*) exit 1 ;;

@@ -268,6 +268,13 @@ async def test_end_of_a_long_log_is_the_error(database: Database) -> None:
     assert len(ended.err) > 500_000
 
 
+async def test_process_that_left_and_holds_stderr_keeps_no_report_back(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await bash("setsid sleep 30 & echo 17").run(row)
+    now = await row.now()
+    assert (ended.status, now["status"], now["result"]) == (0, "succeeded", 17), ended
+
+
 @pytest.mark.parametrize("result", ["echo 17 rows", "head -c 70000 /dev/zero | tr '\\0' 1", "yes | head -c 200000"])
 async def test_result_that_cannot_be_stored_fails_the_row(database: Database, result: str) -> None:
     row = await insert_row(database)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
 
 from dispatcher.container.contract import NewestServer, OldPrimary
-from dispatcher.model.errors import DatabaseUnfit
+from dispatcher.container.dial import ways_of
+from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
 from tests.integration.installing import psql
 from tests.integration.looking import ids, opened
 from tests.rig.execing import DONE, execute
@@ -18,6 +22,7 @@ from tests.rig.postgres import Database, PostgresServer, url_with
 from tests.rig.postgres_fixtures import one_database
 from tests.rig.rows import insert_row
 from tests.rig.tasking import Library, either_library
+from tests.scheduling.certificates import OF_SERVERS, Authority
 
 database, library = one_database, either_library
 HARMLESS = (
@@ -42,6 +47,44 @@ async def frozen_first(database: Database) -> AsyncIterator[str]:
         listening.close()
         for writer in accepted:
             writer.close()
+
+
+async def test_certificate_that_does_not_verify_is_a_fault_of_the_server(tmp_path: Path) -> None:
+    """It may be mended while the work goes on. A URL that cannot be read is final."""
+    authority, another = Authority(tmp_path, "one"), Authority(tmp_path, "another")
+    pair = authority.pair("server", usage=OF_SERVERS)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.certificate, pair.key)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)  # SSLRequest
+        writer.write(b"S")
+        with contextlib.suppress(OSError):
+            await writer.start_tls(context)
+        writer.close()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    url = f"postgresql://u:p@127.0.0.1:{port}/d?sslmode=verify-full&sslrootcert={another.certificate}"
+    with pytest.raises(DatabaseAway, match="certificate verify failed"):
+        async with opened(url) as session:
+            await ids(session)
+    listening.close()
+
+
+def test_url_that_ends_with_a_newline_and_the_short_form_of_require_are_read() -> None:
+    assert ways_of("postgresql://u@h/d\n", {}) == ways_of("postgresql://u@h/d", {})
+    assert ways_of("postgresql://u@h/d?ssl=true", {}) == ways_of("postgresql://u@h/d?sslmode=require", {})
+
+
+async def test_newline_at_the_end_of_the_url_of_a_task_is_nothing(database: Database, library: Library) -> None:
+    """A Secret that was made with `echo` has one."""
+    row, url = await insert_row(database), database.url("task") + "\n"
+    ended = await library.run(row, "with task() as t: t.finish(1)", TASK_DATABASE_URL=url)
+    assert (ended.status, await row.status()) == (DONE, "succeeded"), ended.said
+    row = await insert_row(database)
+    ended = await execute(row, "true", TASK_DATABASE_URL=url)
+    assert (ended.status, await row.status()) == (DONE, "succeeded"), ended.said
 
 
 @pytest.mark.slow

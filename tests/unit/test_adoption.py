@@ -1,7 +1,6 @@
 """Templates of other systems' manifests: what each field becomes. The API server compares them in tests/contract."""
 
 import copy
-import json
 from typing import Any
 
 import pytest
@@ -157,153 +156,6 @@ def test_schedule_goes_on_in_a_cron_job_that_inserts_the_row() -> None:
     assert adopted(job()).schedule == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "kept", "statement"),
-    [
-        (
-            "CronWorkflow with one step first",
-            {"timeZone": "Europe/Vienna", "suspend": False, "startingDeadlineSeconds": 60}, "one_at_a_time",
-        ),
-        ("CronWorkflow of one list", {}, "again"),
-    ],
-)  # fmt: skip
-def test_first_step_of_a_cron_workflow_has_its_schedule(name: str, kept: dict[str, Any], statement: str) -> None:
-    found = adopt(manifest(name))
-    assert isinstance(found, list)
-    (first,) = (one for one in found if one.schedule)
-    assert (first.name, first.schedule) == ("one", {"schedule": "5 4 * * *", **kept})
-    assert [one.file for one in first.statements] == [statement]
-
-
-def test_schedule_whose_first_step_is_a_graph_is_left_to_a_person() -> None:
-    graph = {"name": "all", "dag": {"tasks": []}}
-    for parts in ({"entrypoint": "all"}, {"entrypoint": "one"}):
-        cron = workflow(graph, step(), kind="CronWorkflow", more={"schedules": ["@daily", "@hourly"]}, **parts)
-        del cron["spec"]["schedule"]
-        found = adopt(cron)
-        assert isinstance(found, list)
-        assert not any(one.schedule for one in found)
-        assert [one.did for one in found[0].fields if one.field == "spec.schedules"] == [Did.OPEN]
-
-
-def test_step_has_the_labels_and_the_volumes_of_its_workflow() -> None:
-    made = adopted(manifest("step of its own labels")).manifest["spec"]["template"]["metadata"]
-    assert made == {"labels": {"a": "own", "b": "all"}, "annotations": {"x": "y"}}
-    found = adopt(manifest("workflow volumes beside"))
-    assert isinstance(found, list)
-    volumes = [one.manifest["spec"]["template"]["spec"]["volumes"] for one in found]
-    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
-    assert volumes == [[claim], [claim], [{"name": "data", "emptyDir": {}}]]
-
-
-def test_parameters_of_a_workflow_become_variables_of_the_row() -> None:
-    task = adopted(manifest("parameters")).manifest["spec"]["template"]["spec"]["containers"][0]
-    assert task == {"name": "task", "image": "a:1", "command": ["run"], "args": ["$(IN_FILE)", "--x=$(X)"]}
-    half = step(container={"image": "a", "args": ["{{inputs.parameters.task-id}}"], "env": [
-        {"name": "U", "value": "http://{{inputs.parameters.host}}"}]})  # fmt: skip
-    made = adopted(workflow(half))
-    assert made.manifest["spec"]["template"]["spec"]["containers"][0]["args"] == ["$(PARAMETER_TASK_ID)"]
-    assert [one.field for one in made.fields if one.did is Did.OPEN] == ["spec.templates[0].container.env[0].value"]
-
-
-ENV: dict[str, Any] = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
-
-
-@pytest.mark.parametrize(
-    ("parts", "args", "opened"),
-    [
-        ({"args": ["{{inputs.parameters.path}}"]}, ["$(PARAMETER_PATH)"], "env.PARAMETER_PATH"),
-        ({"args": ["{{inputs.parameters.token}}"], "env": [ENV]}, ["$(PARAMETER_TOKEN)"], "env.PARAMETER_TOKEN"),
-        (
-            {"args": ["{{inputs.parameters.a-b}}", "{{inputs.parameters.a_b}}", "{{workflow.parameters.a-b}}"]},
-            ["$(A_B)", "$(PARAMETER_A_B)", "$(PARAMETER_A_B2)"], "env.A_B,env.PARAMETER_A_B,env.PARAMETER_A_B2",
-        ),
-        ({"args": ["{{inputs.parameters.x}}"], "envFrom": [{"secretRef": {"name": "s"}}]}, ["$(PARAMETER_X)"],
-         "env.PARAMETER_X"),
-        ({"args": ["{{inputs.parameters.x}}"], "env": [{"name": "SOURCE", "value": "{{inputs.parameters.x}}"}]},
-         ["$(SOURCE)"], "env.SOURCE"),
-        ({"args": ["{{ inputs.parameters.x }}", "{{inputs.parameters.x}}"]}, ["$(X)", "$(X)"], "env.X"),
-    ],
-)  # fmt: skip
-def test_parameter_has_a_name_that_replaces_nothing(parts: dict[str, Any], args: list[str], opened: str) -> None:
-    """No variable of the container, none that programs trust, and none of another parameter."""
-    made = adopted(workflow(step(container={"image": "a", **parts}))).manifest
-    assert made["spec"]["template"]["spec"]["containers"][0]["args"] == args
-    assert made["metadata"]["annotations"][f"{DOMAIN}/row-may-set"] == opened
-
-
-STEP: dict[str, Any] = step(
-    container={"image": "a:1", "command": ["run"], "args": ["x"], "env": [{"name": "A", "value": "b"}],
-               "volumeMounts": [{"name": "d", "mountPath": "/d", "subPath": "s"}]},
-    initContainers=[{"name": "i", "image": "b:1"}], sidecars=[PROXY], nodeSelector={"pool": "p"},
-    volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}], metadata={"labels": {"l": "m"}},
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "text", ["{{workflow.name}}", "a-{{item}}", "{{=1}}", "{{inputs.artifacts.x.path}}", "{{inputs.parameters.p}}"]
-)
-def test_what_argo_would_fill_in_is_a_variable_or_left_to_a_person(text: str) -> None:
-    """Wherever it stands in a step."""
-    for path in paths(workflow(STEP)):
-        document = copy.deepcopy(workflow(STEP))
-        if (
-            path[:3] != ("spec", "templates", 0)
-            or len(path) < 5
-            or not isinstance(parent_of(document, path)[path[-1]], str)
-        ):
-            continue
-        parent_of(document, path)[path[-1]] = text
-        made = adopted(document)
-        left = [one.field for one in made.fields if one.did is Did.OPEN and "fill" in one.words]
-        assert bool(left) is ("{{" in str(made.manifest)), (path, made.fields)
-
-
-def test_script_is_an_argument_of_its_program() -> None:
-    source = "echo $(date) $$ {{inputs.parameters.day}}"
-    script = {"image": "a", "command": ["/bin/bash", "-e"], "source": source}
-    found = adopted(workflow({"name": "one", "script": script}))
-    (made,) = found.manifest["spec"]["template"]["spec"]["containers"]
-    assert made["command"] == ["/bin/bash", "-e", "-c"]
-    assert made["args"] == ["echo $$(date) $$$$ $(DAY)"], "kubelet expands the parameter alone"
-    assert why_unusable(judge_template("one", found.manifest)) == ""
-    odd = adopted(workflow({"name": "one", "script": {**script, "command": ["magic"]}}))
-    assert (odd.manifest, [one.did for one in odd.fields if "script" in one.words]) == ({}, [Did.OPEN])
-
-
-def test_first_step_of_a_cron_workflow_gets_the_arguments() -> None:
-    """Those of the workflow, else the defaults of the step."""
-    inputs = {"parameters": [{"name": "day", "value": "never"}, {"name": "zone", "default": "$(HOME)"}, {"name": "x"}]}
-    args = [f"{{{{{scope}.parameters.{name}}}}}" for scope, name in (("inputs", "day"), ("workflow", "day"),
-                                                                     ("inputs", "zone"), ("inputs", "x"))]  # fmt: skip
-    one = step(container={"image": "a", "args": args}, inputs=inputs)
-    arguments = {"parameters": [{"name": "day", "value": "today"}]}
-    found = adopt(workflow(one, kind="CronWorkflow", entrypoint="one", arguments=arguments))
-    assert isinstance(found, list)
-    (made,) = found
-    assert made.in_time is not None
-    assert json.loads(str(made.in_time.values["env"])) == {"DAY": "today", "PARAMETER_DAY": "today", "ZONE": "$(HOME)"}
-    inserting = inserting_cron_job("one", made.schedule, str(made.in_time.values["env"]))
-    (container,) = inserting["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-    assert "$$(HOME)" in container["command"][-1], "kubelet leaves it as it is"
-
-
-def test_blank_field_of_a_step_is_that_of_the_workflow() -> None:
-    one = step(container={"name": "", "image": "a"}, nodeSelector=None)
-    made = adopted(workflow(one, nodeSelector={"pool": "gpu"})).manifest["spec"]["template"]["spec"]
-    assert (made["nodeSelector"], made["containers"][0]["name"]) == ({"pool": "gpu"}, "task")
-
-
-@pytest.mark.parametrize(
-    ("deadline", "seconds", "did"),
-    [("300", "300", Did.TRANSLATED), (300, "300", Did.TRANSLATED), ("{{inputs.parameters.t}}", None, Did.OPEN)],
-)
-def test_deadline_of_a_step_may_be_a_text(deadline: object, seconds: str | None, did: Did) -> None:
-    found = adopted(workflow(step(activeDeadlineSeconds=deadline)))
-    assert found.manifest["metadata"]["annotations"].get(f"{DOMAIN}/timeout-seconds") == seconds
-    assert did in [one.did for one in found.fields if one.field == "spec.templates[0].activeDeadlineSeconds"]
-
-
 @pytest.mark.parametrize("name", CORPUS)
 def test_unknown_field_is_kept_or_told_wherever_it_stands(name: str) -> None:
     """It is in the template, or it or an object around it has a word that is not `kept`."""
@@ -324,17 +176,6 @@ def test_unknown_field_is_kept_or_told_wherever_it_stands(name: str) -> None:
 
 def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
     return parent_of(document, path)[path[-1]] if path else document
-
-
-def test_fields_of_a_workflow_are_those_of_steps_that_have_none_of_their_own() -> None:
-    found = adopt(manifest("workflow places"))
-    assert isinstance(found, list)
-    pods = [one.manifest["spec"]["template"] for one in found]
-    assert [pod["spec"]["nodeSelector"] for pod in pods] == [{"a": "b"}, {"c": "d"}]
-    assert all(pod["spec"]["serviceAccountName"] == "s" and pod["metadata"]["labels"] == {"e": "f"} for pod in pods)
-    mounts = adopt(manifest("workflow volumes"))
-    assert isinstance(mounts, list)
-    assert ["volumes" in one.manifest["spec"]["template"]["spec"] for one in mounts] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,8 @@ COMMENT ON FUNCTION dispatch_private.template_fault(text, jsonb, jsonb, bigint) 
 -- The hint names queues that are open to everybody alone: code of others that the login calls reads it, too.
 CREATE OR REPLACE FUNCTION dispatch_private.queue_fault(wanted text, door name, is_gone boolean) RETURNS dispatch_private.refusal
 LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN door IS NULL THEN ROW('DI003', 'queue', format('queue%s is not declared', dispatch_private.shown(wanted)),
+    SELECT CASE WHEN wanted IS NULL THEN ROW('DI003', 'queue', 'queue is NULL', 'Leave the column out: then it is `default`.')::dispatch_private.refusal
+        WHEN door IS NULL THEN ROW('DI003', 'queue', format('queue%s is not declared', dispatch_private.shown(wanted)),
             dispatch_private.advice(coalesce(wanted, ''), ARRAY(SELECT one FROM dispatch_private.open_queues(NULL) AS one WHERE one <> '*'),
                 'SELECT name, note FROM dispatch.queues shows those that you may use. An operator declares new ones.'))::dispatch_private.refusal
         ELSE ROW('DI003', 'queue', format('you may not insert into the queue "%s"', wanted),
@@ -205,7 +206,9 @@ BEGIN
     ELSIF length(task.dedupe_key) NOT BETWEEN 1 AND 200 THEN
         RETURN ROW('DI005', 'dedupe_key', concat('dedupe_key has ', length(task.dedupe_key), ' characters'), '1 to 200 characters.')::dispatch_private.refusal;
     -- The length is checked separately, because {0,61} in the pattern takes four times as long.
-    ELSIF task.template IS NULL OR length(task.template) > 63 OR task.template !~ '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$' THEN
+    ELSIF task.template IS NULL THEN
+        RETURN ROW('DI006', 'template', 'template is NULL', 'Leave the column out: then it is `default`.')::dispatch_private.refusal;
+    ELSIF length(task.template) > 63 OR task.template !~ '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$' THEN
         RETURN ROW('DI006', 'template', concat('template', dispatch_private.shown(task.template), ' is not the name of a template'), 'Lower-case letters, digits and "-", 63 characters; `default` if left out.')::dispatch_private.refusal;
     ELSIF octet_length(task.payload::text) > 1048576 THEN
         RETURN ROW('DI007', 'payload', 'payload is larger than 1 MiB', 'Put large input into object storage and its address into payload.')::dispatch_private.refusal;

@@ -35,7 +35,7 @@ STATEMENTS = {
         INSERT INTO "dispatch"."tasks" ("id","queue","env") VALUES (DEFAULT,$1,$2) RETURNING "id","queue","env","status"
     """,
     "ActiveRecord": """
-        INSERT INTO "dispatch"."tasks" ("queue", "env", "run_at", "status") VALUES ($1, $2, NULL, NULL) RETURNING "id"
+        INSERT INTO "dispatch"."tasks" ("queue", "env", "payload") VALUES ($1, $2, NULL) RETURNING "id"
     """,
     "GORM": """
         INSERT INTO "dispatch"."tasks" ("queue","env") VALUES ($1,$2) RETURNING "id","status","created_at"
@@ -99,6 +99,8 @@ def by_sqlalchemy(url: str) -> tuple[int, str]:
 
 
 async def test_block_of_sqlalchemy(database: Database) -> None:
+    """Also with ids that need more than 32 bits."""
+    await (await database.session("admin")).execute("SELECT setval('dispatch_private.tasks_id_seq', 3000000000)")
     task_id, status = await asyncio.to_thread(by_sqlalchemy, database.url("team_a"))
 
     assert (status, await waiting(database, task_id)) == ("waiting", {"month": 3})

@@ -237,6 +237,8 @@ async def test_hint_names_no_queue_if_none_is_near(shared: Database, typed: str)
     ("columns", "message"),
     [
         ({"queue": "reprots"}, 'queue "reprots" is not declared'),
+        ({"queue": None}, "queue is NULL"),
+        ({"template": None}, "template is NULL"),
         ({"priority": 5000}, "priority 5000 is out of range"),
         ({"timeout_seconds": 0}, "timeout_seconds 0 is out of range"),
         ({"max_failures": 101}, "max_failures 101 is out of range"),

@@ -41,6 +41,8 @@ from dispatcher.model import launches as ids
 
 PARAMETER: Final = re.compile(r"\{\{\s*((?:inputs|workflow)\.parameters\.([A-Za-z0-9_-]+))\s*\}\}")
 PLACEHOLDER: Final = "{{"
+LONGEST_NAME: Final = 200
+"""Of a variable, without what tells it from another one."""
 
 
 class Variables:
@@ -70,7 +72,7 @@ class Variables:
     def _name(self, match: re.Match[str]) -> str:
         """A name that is no other variable, and that no program trusts."""
         if match[1] not in self.names:
-            plain = re.sub(r"[^A-Z0-9_]", "_", match[2].upper())
+            plain = re.sub(r"[^A-Z0-9_]", "_", match[2].upper())[:LONGEST_NAME]
             others = (f"PARAMETER_{plain}{number}" for number in chain([""], count(2)))
             name = next(one for one in chain([plain] if self._knows_all else [], others) if self._is_free(one))
             self.names[match[1]] = [name]

@@ -88,6 +88,7 @@ ENV: dict[str, Any] = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "
         ({"args": ["{{inputs.parameters.x}}"], "env": [{"name": "SOURCE", "value": "{{inputs.parameters.x}}"}]},
          ["$(SOURCE)"], "env.SOURCE"),
         ({"args": ["{{ inputs.parameters.x }}", "{{inputs.parameters.x}}"]}, ["$(X)", "$(X)"], "env.X"),
+        ({"args": [f"{{{{inputs.parameters.{'x' * 300}}}}}"]}, [f"$({'X' * 200})"], f"env.{'X' * 200}"),
     ],
 )  # fmt: skip
 def test_parameter_has_a_name_that_replaces_nothing(parts: dict[str, Any], args: list[str], opened: str) -> None:

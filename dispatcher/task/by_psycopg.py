@@ -6,7 +6,7 @@ import re
 import socket
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -71,6 +71,14 @@ def connect_with(url: str, options: str) -> psycopg.Connection[tuple[Any, ...]]:
         connect_timeout=5,
         options=options,
         application_name="dispatcher/task",
-        target_session_attrs="primary",
+        target_session_attrs=primary_for(psycopg.pq.version()),
         client_encoding="utf8",
     )
+
+
+def primary_for(libpq: int) -> str:
+    """What names the primary for this version of libpq: images of some years ago have 13, which knows `primary` not."""
+    return "primary" if libpq >= KNOWS_PRIMARY else "read-write"
+
+
+KNOWS_PRIMARY: Final = 140_000

@@ -6,8 +6,10 @@ import signal
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from dispatcher.task import by_psycopg
 from tests.rig.execing import DONE, PROGRAM, PYTHON, error_of, execute, sh, wrapped
 from tests.rig.postgres import Database
 from tests.rig.postgres_fixtures import one_database
@@ -123,3 +125,12 @@ async def test_error_of_a_killed_command_names_the_signal_beside_its_last_words(
     row = await insert_row(database)
     await execute(row, *sh("echo warning >&2; kill -KILL $$"))
     assert await error_of(row) == "warning\nCMD was ended by SIGKILL"
+
+
+async def test_image_with_an_old_libpq_finds_the_primary(database: Database) -> None:
+    """libpq 13 refuses a word that it does not know."""
+    for libpq in (130_003, psycopg.pq.version()):
+        words = by_psycopg.primary_for(libpq)
+        with psycopg.connect(database.url("team_a"), target_session_attrs=words) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert by_psycopg.primary_for(130_003) == "read-write"

@@ -13,7 +13,7 @@ as they are there. So it is forgotten by itself, and tried again.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -41,6 +41,22 @@ class Pods(Protocol):
 
     def probes(self) -> Iterable[Probe]: ...
     def runs(self) -> Iterable[PodRun]: ...
+
+
+class PodsWithoutDoubt(Struct, frozen=True):
+    """Our Pods, but for those that kube-scheduler finds no node for where there is room. A claim would not help them.
+
+    shapes: those in doubt.
+    """
+
+    picture: Pods
+    shapes: Container[str]
+
+    def probes(self) -> Iterable[Probe]:
+        return (one for one in self.picture.probes() if one.job.shape not in self.shapes)
+
+    def runs(self) -> Iterable[PodRun]:
+        return self.picture.runs()
 
 
 class Waiter(Struct, frozen=True):
@@ -96,7 +112,7 @@ class Claims:
             if one.needs is not None
         ]
         waiters = self._with_earlier_waits(waiters, now)
-        if now - self._planned_at >= ROUND:
+        if abs(now - self._planned_at) >= ROUND:
             self._planned_at = now
             current = {claim.task_id: claim.node for claim in self.current}
             self.current = plan_claims({**known, **current}, waiters, picture.runs, view, now)

@@ -28,11 +28,20 @@ from typing import Final, Generic, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dispatcher.admission.gates import Candidate, RowBehind, judge
+from dispatcher.admission.gates import (
+    Candidate,
+    RowBehind,
+    judge,
+    over_queue_cap,
+    over_quota,
+    over_submitter_cap,
+    too_many_held,
+)
 from dispatcher.admission.room import Room
-from dispatcher.admission.snapshot import ClusterSnapshot, GrowingShares, Shares
+from dispatcher.admission.snapshot import ClusterSnapshot, GrowingShares, Shares, asks_of
 from dispatcher.model.jobs import End, Job
 from dispatcher.model.launches import PodKind, Probe
+from dispatcher.model.resources import NOTHING, Amounts
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Admit, Hold, HoldReason, own_fault
 
@@ -344,6 +353,7 @@ def plan_outranked(
     places, ends = WaitingPlaces(snapshot, priorities), list[End]()
     for row in behind if last else ():
         own = [probe for key, probe in last.items() if key[0] == row.pod.shape and key[0] not in going]
+        own = [probe for probe in own if not is_capped(row.pod, probe.job, snapshot)]
         if found := next((one for one in newest_first(own) if places.comes_before(row, one)), None):
             going.add(row.pod.shape)
             ends.append(mark(found, OUTRANKED))
@@ -381,14 +391,29 @@ class WaitingPlaces:
         if (own, row.priority) >= (theirs, priority) or (pod.queue != job.queue and is_at_max_pending(pod, snapshot)):
             return False
         before = self._share(self._with_waiting, pod, job, is_theirs=True)
-        return self._share(self._with_waiting.with_launch(pod), pod, job) < before
+        return self._share(self._with_waiting, pod, job, asks_of(pod.needs, 1)) < before
 
-    def _share(self, shares: Shares, pod: PodKind, job: Job, *, is_theirs: bool = False) -> float:
-        """The share of the row's queue or submitter, or that of the Pod's, by which the two are in line."""
+    def _share(
+        self, shares: Shares, pod: PodKind, job: Job, more: Amounts = NOTHING, *, is_theirs: bool = False
+    ) -> float:
+        """The share of the row's queue or submitter, or that of the Pod's, by which the two are in line.
+
+        more: what it asks for besides.
+        """
         if pod.queue == job.queue:
-            return shares.of_submitter(job.queue, job.submitted_by if is_theirs else pod.submitted_by)
+            return shares.of_submitter(job.queue, job.submitted_by if is_theirs else pod.submitted_by, more)
         name = job.queue if is_theirs else pod.queue
-        return shares.of_queue(name) / self._snapshot.queue(name).weight
+        return shares.of_queue(name, more) / self._snapshot.queue(name).weight
+
+
+def is_capped(pod: PodKind, job: Job, snapshot: ClusterSnapshot) -> bool:
+    """Whether a cap or a quota holds a row of this kind also when the Pod of this Job is taken back."""
+    if over_queue_cap(pod.queue, snapshot) and pod.queue != job.queue:
+        return True
+    is_same = (pod.queue, pod.submitted_by) == (job.queue, job.submitted_by)
+    if over_submitter_cap(pod.queue, pod.submitted_by, snapshot) and not is_same:
+        return True
+    return bool(too_many_held(pod.queue, pod.submitted_by, snapshot) or over_quota(pod.needs, snapshot))
 
 
 def is_at_max_pending(pod: PodKind, snapshot: ClusterSnapshot) -> bool:

@@ -36,6 +36,8 @@ QUIET: Final = timedelta(minutes=10)
 AFTER_START: Final = timedelta(minutes=1)
 """By then a new process has read the nodes and the announcements that came before it."""
 LOOK: Final = timedelta(seconds=1)
+AHEAD: Final = timedelta(minutes=1)
+"""An Event whose time is later is a mistake or a forgery."""
 NEWS: Final = timedelta(minutes=1)
 """A node is seen, and has its size, so long after it was created."""
 MOST_NODES: Final = 200
@@ -257,7 +259,8 @@ class Demands:
         """
         if contradicted is not self.current.contradicted:
             self.current = replace(self.current, contradicted=contradicted)
-        if now - self.looked_at < LOOK or not (waiting or self.current.asked):
+        # A clock that went back must not stop the looks: one replica of the API server may be ahead.
+        if abs(now - self.looked_at) < LOOK or not (waiting or self.current.asked):
             return
         news, self.looked_at = self.looked_at - NEWS, now
         pods = by_shape(waiting)
@@ -265,10 +268,9 @@ class Demands:
         self.asking = [pod for probes in pods.values() for pod in first_and_newest(probes)]
         known = {shape: asks_no_more(one, now) for shape, one in self._remembered(now) if shape not in pods}
         known |= {shape: asking(self.current.asked.get(shape), probes, now) for shape, probes in pods.items()}
+        said = {uid: one for uid, one in answers.items() if one.at - now <= AHEAD}
         asked = {
-            shape: heard(
-                one, nodes, [answers[probe.pod.uid] for probe in pods.get(shape, ()) if probe.pod.uid in answers]
-            )
+            shape: heard(one, nodes, [said[probe.pod.uid] for probe in pods.get(shape, ()) if probe.pod.uid in said])
             for shape, one in known.items()
         }
         newest = sorted(asked.items(), key=lambda each: each[1].seen_at)[-MOST_SHAPES:]
@@ -285,8 +287,10 @@ class Demands:
         pods = {shape: [one for one in probes if not one.job.is_unplaced] for shape, probes in every.items()}
         back = [(probe, FELL_BACK) for shape, probes in pods.items() for probe in self._beyond(shape, probes, now)]
         late = {one: since for one in pods.keys() - going if (since := self._gives_up(one, now)) is not None}
-        asking = {shape: probes[0].job.submitted_by for shape, probes in every.items()}
-        shapes = in_turns(asking, late, wanting, going)
+        asking = {
+            shape: probes[0].job.submitted_by for shape, probes in every.items() if not self.current.is_answered(shape)
+        }
+        shapes = in_turns(asking, late, wanting, going & asking.keys())
         back += [(probe, GAVE_UP) for shape in (*sorted(going), *shapes) for probe in pods[shape]]
         if shapes:
             self._keep({**asked, **{shape: rested(asked[shape], now) for shape in shapes}}, now)
@@ -331,16 +335,17 @@ def in_turns(
 ) -> list[str]:
     """The shapes that give their places away. The shapes of one submitter take turns among themselves.
 
-    A submitter that has no place takes one from the submitter that has most.
+    A submitter that has no place takes one from the submitter that has most, of those that may give one.
 
-    asking: the submitter of each shape of which a Pod asks.
+    asking: the submitter of each shape of which a Pod asks, and that nothing came for.
     late: shapes that may give their places away, with the time since which they ask.
     going: shapes whose Pods are being taken back. Their places are free in a moment.
     """
     places, given, freed = Counter(asking.values()), list[str](), Counter(asking[shape] for shape in going)
     wanted = {pod.shape: pod.submitted_by for pod in wanting if pod.shape not in asking}
     for who in wanted.values():
-        giver = who if places[who] else max(places, key=lambda one: (places[one], one), default=who)
+        able = {asking[shape] for shape in late if shape not in given} | {one for one in freed if freed[one]}
+        giver = who if places[who] else max(able, key=lambda one: (places[one], one), default=who)
         own = [shape for shape in late if asking[shape] == giver and shape not in given]
         if freed[giver]:
             freed[giver] -= 1

@@ -23,7 +23,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.admission.claims import MOST_AVOIDED, Claim, Claims, Rejections
+from dispatcher.admission.claims import MOST_AVOIDED, Claim, Claims, PodsWithoutDoubt, Rejections
 from dispatcher.admission.cycle import (
     CAPS,
     Plan,
@@ -61,7 +61,7 @@ from dispatcher.admission.snapshot import (
     plan_shares,
     plan_stuck,
 )
-from dispatcher.admission.windows import Windows
+from dispatcher.admission.windows import SeenPods, Windows
 from dispatcher.model.cluster import Quota, ScaleAnswer
 from dispatcher.model.jobs import End, LaunchGroup
 from dispatcher.model.launches import InFlight, JobsVerdict, LaunchSpec, PodKind, PodRun, Probe, ToCome
@@ -289,7 +289,8 @@ class Dispatch(Generic[P]):
         probes = list(picture.probes())
         if room is not None and not view.stale:
             has_room = self._empty_room(room).has_room
-            contradicted = self._windows.look(view.pods, view.made, room, has_room, view.now)
+            seen = SeenPods(view.pods, view.made, {probe.pod.name for probe in probes})
+            contradicted = self._windows.look(seen, room, has_room, view.now)
             self.demands.update(probes, room.young_nodes(), self._ports.answers(), view.now, contradicted)
         elif not view.stale:
             self.demands.update(probes, (), self._ports.answers(), view.now)
@@ -351,7 +352,7 @@ class Dispatch(Generic[P]):
             known = self._ports.claims.known() if self._ports.claims else {}
             doubted = self.demands.current.contradicted.doubted
             lacking = {task: pod for task, pod in roomless.items() if pod.shape not in doubted}
-            self._claims.update(lacking, picture, room, view.now, known)
+            self._claims.update(lacking, PodsWithoutDoubt(picture, doubted), room, view.now, known)
 
     def _snapshot(
         self, view: ClusterView, room: RoomView | None, rows: RowSnapshot, jobs: tuple[Picture, InFlight]

@@ -187,9 +187,10 @@ def too_many_stuck(queue: str, shape: str, snapshot: ClusterSnapshot) -> Hold | 
     """Too many Pods of this shape are unschedulable. More of them would only lengthen the queue of kube-scheduler."""
     if snapshot.is_strict:
         return None
+    of_queue, most = snapshot.queue(queue).max_pending, snapshot.max_pending
     stuck = snapshot.pending.stuck_by_shape.get(shape, 0)
-    of_queue = snapshot.queue(queue).max_pending
-    most = snapshot.max_pending if of_queue is None else of_queue
+    if of_queue is not None:  # what other queues have says nothing about it
+        stuck, most = snapshot.pending.stuck_of_queue.get((queue, shape), 0), of_queue
     if stuck <= most:
         return None
     return Hold(HoldReason.PENDING_PODS, f"{stuck} Pods of this shape are unschedulable, {most} may be")

@@ -121,6 +121,7 @@ class Judge:
         self.told_of_a_queue = max(LEAST_TOLD, TOLD_ROWS // max(1, len(snapshot.queues)))
         self._unjudged = KINDS_A_LOOK
         self._roomless: dict[QueueSubmitter, set[PodNeeds | None]] = defaultdict(set)
+        self._noted: set[tuple[str, str, str]] = set()
         self.wanting: dict[str, PodKind] = {}
         """Kinds of Pods that find no place to wait as demand, by shape."""
         self.behind: dict[QueueSubmitter, list[RowBehind]] = defaultdict(list)
@@ -204,13 +205,17 @@ class Judge:
             if room.has_room_for(pod_of(row, offer)):
                 return None
             roomless.add(needs)
-            if wants_place(pod_of(row, offer), self.snapshot):
-                self.wanting[offer.shape] = pod_of(row, offer)
-            elif len(own := self.behind[queue_submitter(row)]) < MOST_BEHIND and is_behind(
-                pod_of(row, offer), self.snapshot
-            ):
-                own.append(RowBehind(pod_of(row, offer), row.priority))
+        if (*queue_submitter(row), offer.shape) not in self._noted:
+            self._note(row, pod_of(row, offer))
         return without_room(row.id, pod_of(row, offer), self.snapshot)
+
+    def _note(self, row: IndexedRow, pod: PodKind) -> None:
+        """Notes the first row of a shape without room. Shapes with equal needs ask each for itself."""
+        self._noted.add((*queue_submitter(row), pod.shape))
+        if wants_place(pod, self.snapshot):
+            self.wanting[pod.shape] = pod
+        elif len(own := self.behind[queue_submitter(row)]) < MOST_BEHIND and is_behind(pod, self.snapshot):
+            own.append(RowBehind(pod, row.priority))
 
 
 def first_window(queues: int) -> int:

@@ -78,7 +78,12 @@ class Room(Struct, frozen=True):
         return task_id in self.ready or task_id in self.view.targets
 
     def could_take_claimed(self, task_id: int, needs: PodNeeds) -> bool:
-        """Whether kube-scheduler could give the Pod a node that is claimed for another row."""
+        """Whether kube-scheduler could give the Pod a node that is claimed for another row.
+
+        A row with a claim of its own asks on: otherwise two of them would take each other's Pods back for ever.
+        """
+        if task_id in self.closed.values():
+            return False
         return any(other != task_id and may_have(needs, node, self.view) for node, other in self.closed.items())
 
     def has_room_for(self, pod: PodKind) -> bool:

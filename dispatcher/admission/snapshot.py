@@ -46,11 +46,14 @@ class Shares(Struct, frozen=True):
     by_queue: Mapping[str, Amounts] = {}
     by_submitter: Mapping[tuple[str, str], Amounts] = {}
 
-    def of_queue(self, queue: str) -> float:
-        return dominant(self.by_queue.get(queue, NOTHING), self.size)
+    def of_queue(self, queue: str, more: Amounts = NOTHING) -> float:
+        """`more`: what it would ask for besides."""
+        asked = self.by_queue.get(queue, NOTHING)
+        return dominant(added(asked, more) if more else asked, self.size)
 
-    def of_submitter(self, queue: str, submitter: str) -> float:
-        return dominant(self.by_submitter.get((queue, submitter), NOTHING), self.size)
+    def of_submitter(self, queue: str, submitter: str, more: Amounts = NOTHING) -> float:
+        asked = self.by_submitter.get((queue, submitter), NOTHING)
+        return dominant(added(asked, more) if more else asked, self.size)
 
     def with_launch(self, pod: PodKind) -> "Shares":
         growing = GrowingShares(self)
@@ -146,10 +149,12 @@ class Pending(Struct, frozen=True):
 
     total: in all, with Jobs that have no Pod yet and unseen creates.
     stuck_by_shape: Pods that are unschedulable for longer than the grace, by shape.
+    stuck_of_queue: the same by (queue, shape).
     """
 
     total: int = 0
     stuck_by_shape: Mapping[str, int] = {}
+    stuck_of_queue: Mapping[tuple[str, str], int] = {}
 
 
 class Allowance(Struct, frozen=True):
@@ -237,7 +242,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
             shares=self.shares.with_launch(pod) if is_new else self.shares,
             first=self.first.with_launch(pod.shape) if self.first is not None and is_new else self.first,
             quotas=self.quotas.with_launches(pod.needs) if is_new else self.quotas,
-            pending=Pending(self.pending.total + 1, self.pending.stuck_by_shape),
+            pending=msgspec.structs.replace(self.pending, total=self.pending.total + 1),
             allowance=Allowance(self.allowance.writes - 1, self.allowance.batch - 1),
             busy_groups=self.busy_groups | {group},
         )
@@ -256,8 +261,9 @@ def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -
     """Counts pending Pods, Jobs without a Pod and unseen creates. The grace gives an autoscaler time to act."""
     waiting = [pod for pod in view.pods.values() if pod.phase == "Pending" and not pod.deleting]
     grace = timedelta(seconds=grace_seconds)
-    stuck = Counter(p.shape for p in waiting if p.unschedulable_since and view.now - p.unschedulable_since >= grace)
-    return Pending(len(waiting) + in_flight.podless + in_flight.unseen, stuck)
+    stuck = [p for p in waiting if p.unschedulable_since and view.now - p.unschedulable_since >= grace]
+    by_shape, of_queue = Counter(p.shape for p in stuck), Counter((p.queue, p.shape) for p in stuck)
+    return Pending(len(waiting) + in_flight.podless + in_flight.unseen, by_shape, of_queue)
 
 
 def plan_stuck(probes: Iterable[Probe], demand: Demand) -> DemandPods:

@@ -10,7 +10,7 @@ The other way round, the estimate does not know ports, volumes, spread or affini
 room, and kube-scheduler has none, puts its shape in doubt: then the window alone counts, and its Pods take no room.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -93,6 +93,23 @@ class PodsOfShape(Struct, frozen=True):
         )
 
 
+class SeenPods(Struct, frozen=True):
+    """The Pods in the namespace of Jobs that have our labels.
+
+    pods: by name.
+    made: what Pods of each shape need.
+    asking: names of those of our Jobs that kube-scheduler found no node for; None: all of them.
+    """
+
+    pods: Mapping[str, Pod]
+    made: Mapping[str, PodNeeds]
+    asking: Container[str] | None = None
+
+    def is_strange(self, pod: Pod) -> bool:
+        """Whether it waits for a node and belongs to no Job of ours. Anybody's Pod may have our labels."""
+        return self.asking is not None and pod.unschedulable_since is not None and pod.name not in self.asking
+
+
 class Windows:
     """The windows, from cycle to cycle. A restart makes one as large as its Pods need. `found`: what was found last."""
 
@@ -102,24 +119,21 @@ class Windows:
         self._looked_at: tuple[Mapping[str, Pod], datetime] | None = None
         self._compared_at = LONG_AGO
 
-    def look(
-        self, pods: Mapping[str, Pod], made: Mapping[str, PodNeeds], room: RoomView, has_room: HasRoom, now: datetime
-    ) -> Contradictions:
+    def look(self, seen: SeenPods, room: RoomView, has_room: HasRoom, now: datetime) -> Contradictions:
         """Looks again if a Pod has changed, or time has passed. An equal answer is the same object.
 
-        pods: our Pods by name.
-        made: what Pods of each shape need.
         has_room: whether the estimate has a node for a Pod, if none of ours waits.
         now: the API server's clock.
         """
+        pods = seen.pods
         last = self._looked_at
-        if last is not None and last[0] is pods and not (self._windows and now - last[1] >= LOOK):
+        if last is not None and last[0] is pods and not (self._windows and abs(now - last[1]) >= LOOK):
             return self.found
-        compares = now - self._compared_at >= LOOK
+        compares = abs(now - self._compared_at) >= LOOK
         self._looked_at, self._compared_at = (pods, now), now if compares else self._compared_at
         moved: dict[str, Window] = {}
-        for group in pods_of_shapes(pods, self._windows):
-            needs = made.get(group.shape)
+        for group in pods_of_shapes(seen, self._windows):
+            needs = seen.made.get(group.shape)
             one = moved_window(self._windows.get(group.shape), group, contradicts(group.bound, needs, room), now)
             if one is not None:
                 moved[group.shape] = with_doubt(one, group, partial(has_room, needs), now) if compares else one
@@ -132,11 +146,11 @@ class Windows:
         return self.found
 
 
-def pods_of_shapes(pods: Mapping[str, Pod], windows: Mapping[str, Window]) -> Iterator[PodsOfShape]:
+def pods_of_shapes(seen: SeenPods, windows: Mapping[str, Window]) -> Iterator[PodsOfShape]:
     """The Pods of each shape that has a window, or a Pod without a node."""
-    waiting: dict[str, list[Pod]] = {shape: [] for shape in windows}
+    pods, waiting = seen.pods, dict[str, list[Pod]]((shape, []) for shape in windows)
     for one in [pod for pod in pods.values() if not pod.node_name]:
-        if not (one.has_ended or one.deleting or one.is_gated):
+        if not (one.has_ended or one.deleting or one.is_gated or seen.is_strange(one)):
             waiting.setdefault(one.shape, []).append(one)
     bound = {shape: list[Pod]() for shape in waiting.keys() - windows.keys()}
     for one in pods.values() if bound else ():
@@ -174,12 +188,12 @@ def with_doubt(one: Window, pods: PodsOfShape, fits: Callable[[], bool], now: da
     """
     stuck = [pod for pod in pods.waiting if pod.unschedulable_since is not None and not pod.nominated_node]
     if one.doubted_at is not None:
-        if stuck:
+        if stuck and fits():  # in a full cluster both agree
             return replace(one, doubted_at=now, words=stuck[-1].waiting_message)
         return one if now - one.doubted_at < REMEMBERED else replace(one, doubted_at=None, fits_since=None)
     if not stuck or not fits():
         return replace(one, fits_since=None)
-    since = one.fits_since or now
+    since = min(one.fits_since or now, now)
     if now - max(since, pods.bound_at()) < DOUBT:
         return replace(one, fits_since=since)
     return replace(one, size=1, at=now, has_grown=True, doubted_at=now, words=stuck[-1].waiting_message)

@@ -4,7 +4,7 @@ Who keeps a Job from having Pods, and an object from being gone: what labels, ma
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -339,8 +339,13 @@ def task_container_of(wire: WirePod) -> str:
     return noted or ("task" if "task" in names or not names else names[0])
 
 
+LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+"""Whoever may write a Pod's status can write any time. Run limits are added to this one."""
+
+
 def scheduled_at(conditions: Sequence[Condition]) -> datetime | None:
-    return next((c.last_transition_time for c in conditions if c.type == "PodScheduled" and c.status == "True"), None)
+    found = next((c.last_transition_time for c in conditions if c.type == "PodScheduled" and c.status == "True"), None)
+    return min(found, LATEST) if found is not None else None
 
 
 def unschedulable_since(conditions: Sequence[Condition]) -> datetime | None:

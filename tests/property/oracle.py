@@ -126,9 +126,10 @@ def cap_reasons(
     of_submitter = [one for one in holders if one == (task.queue, task.submitted_by)]
     of_queue = [one for one in holders if one[0] == task.queue]
     shape = offer.shape if isinstance(offer, Offer) else ""
-    stuck = snapshot.pending.stuck_by_shape.get(shape, 0)
-    most_stuck = queue.max_pending if queue and queue.max_pending is not None else snapshot.max_pending
-    is_stuck = stuck > most_stuck
+    if queue is None or queue.max_pending is None:
+        is_stuck = snapshot.pending.stuck_by_shape.get(shape, 0) > snapshot.max_pending
+    else:
+        is_stuck = snapshot.pending.stuck_of_queue.get((task.queue, shape), 0) > queue.max_pending
     if snapshot.is_strict:
         is_stuck = snapshot.pending.total + len(decided.launched) > 0
     return [

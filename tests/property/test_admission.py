@@ -64,7 +64,10 @@ def snapshots(draw: st.DrawFn, in_flight: Sequence[Job]) -> ClusterSnapshot:
     return a_snapshot(
         *declared, max_jobs=draw(st.integers(0, 12)), max_pending=draw(few), is_strict=draw(st.booleans()),
         load=plan_load((job.queue, job.submitted_by) for job in in_flight),
-        pending=Pending(draw(few), draw(st.dictionaries(st.sampled_from(SHAPES), few))),
+        pending=Pending(
+            draw(few), draw(st.dictionaries(st.sampled_from(SHAPES), few)),
+            draw(st.dictionaries(st.tuples(queues, st.sampled_from(SHAPES)), few)),
+        ),
         allowance=Allowance(draw(st.integers(0, 20)), draw(st.integers(0, 20))), not_ready=not_ready,
         is_blind=not_ready is not None and draw(st.booleans()), is_probing=draw(st.booleans()),
         quota=draw(st.sampled_from([None, None, Hold(HoldReason.QUOTA_EXCEEDED)])),

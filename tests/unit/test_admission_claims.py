@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dispatcher.admission.claims import GUARD, MOST_CLAIMS, Claim, Claims, Waiter, plan_claims
+from dispatcher.admission.claims import GUARD, MOST_CLAIMS, Claim, Claims, PodsWithoutDoubt, Waiter, plan_claims
 from dispatcher.admission.cycle import plan_taken_back
 from dispatcher.admission.gates import without_room
 from dispatcher.admission.room import room_of
@@ -237,6 +237,28 @@ def test_job_without_a_node_claims_by_the_time_of_its_pod_even_after_a_restart()
     assert claims.nodes() == {}, "a plan is made every five seconds"
     claims.update({}, OurPods(since=ago(599)), TWO_NODES, later(5), {})
     assert claims.nodes() == {"n1": 42}
+
+
+def test_pod_in_doubt_claims_no_node() -> None:
+    """kube-scheduler places it on none: a volume is missing, a port is taken."""
+    claims, pods = Claims(), OurPods(since=ago(700))
+    (probe,) = pods.probes()
+    claims.update({}, PodsWithoutDoubt(pods, {probe.job.shape}), TWO_NODES, NOW, {})
+    assert claims.nodes() == {}
+    claims.update({}, PodsWithoutDoubt(pods, ()), TWO_NODES, later(5), {})
+    assert claims.nodes() == {"n1": 42}
+
+
+def test_clock_that_went_back_stops_no_plan() -> None:
+    claims = Claims()
+    claims.update({}, OurPods(), TWO_NODES, later(600), {})
+    claims.update({}, OurPods(since=ago(700)), TWO_NODES, NOW, {})
+    assert claims.nodes() == {"n1": 42}
+
+
+def test_rows_with_claims_do_not_take_each_others_pods_back() -> None:
+    room = room_of(TWO_NODES, {}, [a_claim(), Claim(7, "other", LARGE, "n2")])
+    assert [room.could_take_claimed(task, LARGE) for task in (42, 7, 9)] == [False, False, True]
 
 
 def test_claim_of_an_earlier_process_is_kept_while_its_row_waits() -> None:

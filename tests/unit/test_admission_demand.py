@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -424,14 +424,40 @@ def test_place_is_given_up_once_however_often_it_is_asked_for_before_the_pod_is_
         ({"a1": "a", "a2": "a", "b1": "b"}, ("a", "a", "a", "a"), ["a1", "a2"]),
         ({"a1": "a"}, (), []),
         ({}, ("a",), []),
+        ({"a-early": "a", "a-early-2": "a", "b1": "b"}, ("c",), ["b1"]),
     ],
 )
 def test_submitters_take_turns_among_their_own_shapes(
     asking: Mapping[str, str], wanting: Sequence[str], given: Sequence[str]
 ) -> None:
-    """Team a wants many places, and never gets that of team b."""
+    """Team a wants many places, and never gets that of team b. A team whose grace is not over gives none."""
     pods = [unplaced(needs("1"), f"wanted-{number}", "q", who) for number, who in enumerate(wanting)]
-    assert in_turns(asking, dict.fromkeys(asking, NOW), pods) == given
+    late = {shape: NOW for shape in asking if "early" not in shape}
+    assert in_turns(asking, late, pods) == given
+
+
+def test_shapes_that_nodes_come_for_hold_no_places_of_others() -> None:
+    """The team that has most Pods that wait has grown. A new team gets the place of one that has not."""
+    probes = [a_probe(f"grown-{n}", n, cpu="9") for n in range(3)] + [a_probe("small", 9, submitter="team_b", cpu="8")]
+    answers = {f"pod-{n}": comes(2) for n in range(3)}
+    found = demands((GRACE, probes), answers=answers)
+    back = found.given_back(probes, [unplaced(needs("4"), "new", "default", "team_c")])
+    assert [probe.job.shape for probe, _ in back] == ["small"]
+
+
+def test_event_of_the_future_is_no_answer() -> None:
+    """Whoever may write Events can give them any time, also the last one that there is."""
+    for at in (datetime.max.replace(tzinfo=UTC), after(3600)):
+        found = demands((10, [a_probe()]), answers={"pod-1": ScaleAnswer(True, at, "")})
+        assert not found.current.has_grown("small")
+        assert found.current.asked.keys() == {"small"}
+
+
+def test_clock_that_went_back_stops_no_looks() -> None:
+    """One replica of the API server is ten minutes ahead."""
+    found = demands((600, [a_probe()]))
+    found.update([a_probe()], [], {"pod-1": comes(5)}, after(10))
+    assert found.current.has_grown("small")
 
 
 def test_place_is_wanted_by_a_shape_of_which_no_pod_waits() -> None:

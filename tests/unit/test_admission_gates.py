@@ -141,7 +141,9 @@ def test_cap_of_zero_holds_every_row() -> None:
 def test_stuck_pods_above_the_limit_hold_their_shape(
     of_queue: int | None, stuck: int, reason: HoldReason | None
 ) -> None:
-    snapshot = a_snapshot(a_queue(max_pending=of_queue), pending=Pending(9, {"small": stuck}))
+    everywhere, of_it = (stuck, 0) if of_queue is None else (9, stuck)
+    pending_pods = Pending(9, {"small": everywhere}, {("default", "small"): of_it})
+    snapshot = a_snapshot(a_queue(max_pending=of_queue), pending=pending_pods)
     assert reason_of(a_candidate(), snapshot) is reason
     assert reason_of(a_candidate(offer=Offer("app:1", "large", "default")), snapshot) is None
 

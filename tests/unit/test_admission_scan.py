@@ -132,8 +132,8 @@ async def test_submitter_at_its_cap_hides_no_other_submitter() -> None:
         (a_snapshot(pending=Pending(2, {"small": 2})), []),
         (a_snapshot(pending=Pending(1, {"small": 1})), [1]),
         (a_snapshot(pending=Pending(2, {"large": 2})), [1]),
-        (a_snapshot(a_queue(max_pending=2), pending=Pending(2, {"small": 2})), [1]),
-        (a_snapshot(a_queue(max_pending=0), pending=Pending(1, {"small": 1})), []),
+        (a_snapshot(a_queue(max_pending=2), pending=Pending(9, {"small": 9}, {("default", "small"): 2})), [1]),
+        (a_snapshot(a_queue(max_pending=0), pending=Pending(1, {}, {("default", "small"): 1})), []),
         (a_snapshot(is_strict=True, pending=Pending(2, {"small": 2})), [1]),
     ],
     ids=[

@@ -104,6 +104,15 @@ async def test_scan_names_the_shapes_that_find_no_place_to_ask_for_a_node() -> N
     assert [pod.shape for pod in found.wanting] == ["large"]
 
 
+async def test_shapes_with_equal_needs_ask_each_for_itself() -> None:
+    """Two templates differ by a label alone."""
+    waiting = {unplaced(needs(str(number)), f"shape-{number}", "default", "team_a"): 1 for number in (5, 6, 7)}
+    offers = {name: Offer("app:1", name.decode(), "default", needs("9")) for name in (b"one", b"two")}
+    table = Table([*rows([1], kind=b"one"), *rows([2], kind=b"two")])
+    found = await scan(table, KindJudge(offers), a_snapshot(room=room_of(view_of([a_node()]), waiting)))
+    assert [pod.shape for pod in found.wanting] == ["one", "two"]
+
+
 async def test_scan_names_the_first_row_of_each_submitter_behind_pods_like_its_own() -> None:
     room = room_of(view_of([a_node(cpu="2")]), {unplaced(needs("4"), "large", "default", "team_c"): 1})
     offers = {b"large": Offer("app:1", "large", "default", needs("4"))}

@@ -18,8 +18,9 @@ from dispatcher.admission.cycle import (
 from dispatcher.admission.demand import DemandPods
 from dispatcher.admission.gates import RowBehind
 from dispatcher.admission.room import Room, room_of
-from dispatcher.admission.snapshot import Load, plan_shares
+from dispatcher.admission.snapshot import Load, plan_load, plan_shares
 from dispatcher.jobs.picture import find_probes
+from dispatcher.model.cluster import Quota, Quotas
 from dispatcher.model.jobs import End, Job, Phase
 from dispatcher.model.launches import PodKind, Probe
 from dispatcher.model.tasks import Queue
@@ -160,14 +161,16 @@ def outranked(
     running: dict[str, int] | None = None,
     priorities: Mapping[int, int] = {1: 0, 2: 0},
     most: int = 1000,
+    **facts: Any,
 ) -> list[str]:
-    """Names of the Jobs that are marked. `running`: Pods of each queue on nodes."""
+    """Names of the Jobs that are marked. `running`: Pods of each queue on nodes. `facts`: of the snapshot."""
     waiting = DemandPods()
     for probe in probes:
         waiting = waiting.with_pods(unplaced(needs("1"), probe.job.shape, probe.job.queue, probe.job.submitted_by))
     shares = plan_shares({unplaced(needs("1"), "small", *name.split("/")): n for name, n in (running or {}).items()},
                          {"cpu": 40_000})  # fmt: skip
-    snapshot = a_snapshot(*queues, room=replace(FULL, waiting=waiting), shares=shares, max_pending=most)
+    room = replace(FULL, waiting=waiting)
+    snapshot = a_snapshot(*queues, room=room, **{"shares": shares, "max_pending": most, **facts})
     return [end.name for end in plan_outranked(behind, probes, priorities, snapshot, NOW)]
 
 
@@ -221,6 +224,30 @@ def test_place_goes_to_the_submitter_that_has_less_where_submitters_are_fair() -
     assert outranked([row], probes, a_queue(fair_submitters=True), running=running) == ["job-1"]
     assert outranked([row], probes, a_queue(), running=running) == []
     assert outranked([behind(submitter="x")], probes, a_queue(fair_submitters=True), running=running) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "names"),
+    [
+        ({}, ["job-1"]),
+        ({"load": plan_load([("b", "y")])}, []),
+        ({"held": {("b", "y"): 10}}, []),
+        ({"quotas": Quotas((Quota("q", {"pods": 1000}, {"pods": 1000}),))}, []),
+    ],
+    ids=["nothing holds it", "a cap", "its Jobs that others hold", "a quota"],
+)
+@pytest.mark.parametrize("cap", ["max_jobs", "max_jobs_per_submitter"])
+def test_row_that_something_holds_takes_no_place(facts: dict[str, Any], names: list[str], cap: str) -> None:
+    """Places would be taken for it again and again."""
+    queues = [a_queue("a"), a_queue("b", **{cap: 1})]
+    row, running = behind("b", submitter="y"), {"a/x": 9}
+    assert outranked([row], [small(1, queue="a", submitted_by="x")], *queues, running=running, **facts) == names
+
+
+def test_place_within_its_own_cap_goes_to_the_better_row() -> None:
+    """The Pod that is taken back makes place in the cap."""
+    queue, load = a_queue(max_jobs=1, max_jobs_per_submitter=1), plan_load([("default", "team_a")])
+    assert outranked([behind(priority=-1)], [small(1)], queue, load=load) == ["job-1"]
 
 
 def test_queue_at_its_own_max_pending_takes_no_place_of_another() -> None:

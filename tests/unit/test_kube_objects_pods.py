@@ -1,6 +1,6 @@
 """Pods and nodes in JSON, and the facts that are read from them."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -42,6 +42,14 @@ def test_an_empty_object_is_a_pending_pod() -> None:
     pod = read_pod(b"{}")
     assert pod is not None
     assert (pod.phase, pod.had_run, pod.unschedulable_since, pod.waiting_reason) == ("Pending", False, None, "")
+
+
+def test_time_of_the_far_future_can_be_reckoned_with() -> None:
+    """Whoever may write the status of a Pod writes it."""
+    status = {"conditions": [a_condition("PodScheduled") | {"lastTransitionTime": "9999-12-31T23:59:59Z"}]}
+    found = pod_of(status).scheduled_at
+    assert found is not None
+    assert found + timedelta(weeks=1) > found
 
 
 @pytest.mark.parametrize(

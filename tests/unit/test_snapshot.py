@@ -77,7 +77,7 @@ def test_pending_without_pods_is_zero() -> None:
 
 def test_all_pending_pods_count_but_only_unschedulable_ones_are_stuck() -> None:
     stuck = a_pod(shape="large", unschedulable_since=ago(60))
-    assert pending_of(stuck, a_pod(shape="small")) == Pending(2, {"large": 1})
+    assert pending_of(stuck, a_pod(shape="small")) == Pending(2, {"large": 1}, {("default", "large"): 1})
 
 
 def test_running_ended_or_deleted_pod_is_not_pending() -> None:

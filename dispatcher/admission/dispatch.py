@@ -61,7 +61,7 @@ from dispatcher.admission.snapshot import (
     plan_shares,
     plan_stuck,
 )
-from dispatcher.admission.windows import SeenPods, Windows
+from dispatcher.admission.windows import PodsInView, Windows
 from dispatcher.model.cluster import Quota, ScaleAnswer
 from dispatcher.model.jobs import End, LaunchGroup
 from dispatcher.model.launches import InFlight, JobsVerdict, LaunchSpec, PodKind, PodRun, Probe, ToCome
@@ -289,7 +289,7 @@ class Dispatch(Generic[P]):
         probes = list(picture.probes())
         if room is not None and not view.stale:
             has_room = self._empty_room(room).has_room
-            seen = SeenPods(view.pods, view.made, {probe.pod.name for probe in probes})
+            seen = PodsInView(view.pods, view.made, {probe.pod.name for probe in probes})
             contradicted = self._windows.look(seen, room, has_room, view.now)
             self.demands.update(probes, room.young_nodes(), self._ports.answers(), view.now, contradicted)
         elif not view.stale:

@@ -93,7 +93,7 @@ class PodsOfShape(Struct, frozen=True):
         )
 
 
-class SeenPods(Struct, frozen=True):
+class PodsInView(Struct, frozen=True):
     """The Pods in the namespace of Jobs that have our labels.
 
     pods: by name.
@@ -119,7 +119,7 @@ class Windows:
         self._looked_at: tuple[Mapping[str, Pod], datetime] | None = None
         self._compared_at = LONG_AGO
 
-    def look(self, seen: SeenPods, room: RoomView, has_room: HasRoom, now: datetime) -> Contradictions:
+    def look(self, seen: PodsInView, room: RoomView, has_room: HasRoom, now: datetime) -> Contradictions:
         """Looks again if a Pod has changed, or time has passed. An equal answer is the same object.
 
         has_room: whether the estimate has a node for a Pod, if none of ours waits.
@@ -146,7 +146,7 @@ class Windows:
         return self.found
 
 
-def pods_of_shapes(seen: SeenPods, windows: Mapping[str, Window]) -> Iterator[PodsOfShape]:
+def pods_of_shapes(seen: PodsInView, windows: Mapping[str, Window]) -> Iterator[PodsOfShape]:
     """The Pods of each shape that has a window, or a Pod without a node."""
     pods, waiting = seen.pods, dict[str, list[Pod]]((shape, []) for shape in windows)
     for one in [pod for pod in pods.values() if not pod.node_name]:

@@ -11,7 +11,7 @@ from dispatcher.admission.demand import FELL_BACK, Demand, DemandRecord, Demands
 from dispatcher.admission.gates import without_room
 from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_view import RoomView
-from dispatcher.admission.windows import AGREES, DOUBT, Contradictions, SeenPods, Windows, contradicts
+from dispatcher.admission.windows import AGREES, DOUBT, Contradictions, PodsInView, Windows, contradicts
 from dispatcher.model.cluster import Pod, PodEnd
 from dispatcher.model.launches import Probe
 from dispatcher.model.needs import PodNeeds, Taint
@@ -80,9 +80,9 @@ def fill(cluster: Cluster, windows: Windows, room: RoomView, seconds: float, run
     for tick in range(int(seconds / STEP)):
         at = tick * STEP
         cluster.turn(at, runs)
-        size = windows.look(SeenPods(cluster.pods, {"small": DEVICE}), room, Room(room).has_room, later(at)).sizes.get(
-            "small", 1
-        )
+        size = windows.look(
+            PodsInView(cluster.pods, {"small": DEVICE}), room, Room(room).has_room, later(at)
+        ).sizes.get("small", 1)
         cluster.take_back(max(size, 1)) if cluster.most_beyond > 0 else None
         cluster.launch(min(5, size - len(cluster.waiting())), at)
         bound.append(cluster.bound())
@@ -119,7 +119,7 @@ def looked(*moments: tuple[float, list[Pod]], room: RoomView = BLIND, asks: PodN
     windows = Windows()
     for seconds, pods in moments:
         windows.look(
-            SeenPods({pod.name: pod for pod in pods}, {"small": asks}), room, Room(room).has_room, later(seconds)
+            PodsInView({pod.name: pod for pod in pods}, {"small": asks}), room, Room(room).has_room, later(seconds)
         )
     return windows.found
 
@@ -156,8 +156,8 @@ def test_pods_that_have_ended_or_are_deleted_wait_for_nothing() -> None:
 
 def test_equal_sizes_are_the_same_object() -> None:
     windows = Windows()
-    first, has_room = windows.look(SeenPods({"w": WAITS}, {}), BLIND, lambda _: False, NOW), Room(BLIND).has_room
-    assert windows.look(SeenPods({"w": WAITS}, {}), BLIND, has_room, later(2)) is first
+    first, has_room = windows.look(PodsInView({"w": WAITS}, {}), BLIND, lambda _: False, NOW), Room(BLIND).has_room
+    assert windows.look(PodsInView({"w": WAITS}, {}), BLIND, has_room, later(2)) is first
 
 
 FULL = a_bound_pod("n1", cpu="4")
@@ -238,7 +238,7 @@ def test_eviction_changes_no_window() -> None:
     left = {name: pod for name, pod in cluster.pods.items() if name != gone}
     again = a_pod(name="again", uid="again", node_name="", created_at=later(75))
     for at, pods in enumerate((left, {**left, "again": again})):
-        assert windows.look(SeenPods(pods, {"small": DEVICE}), BLIND, Room(BLIND).has_room, later(75 + at)) is before
+        assert windows.look(PodsInView(pods, {"small": DEVICE}), BLIND, Room(BLIND).has_room, later(75 + at)) is before
 
 
 def test_pods_that_had_their_nodes_before_a_restart_contradict_the_estimate() -> None:
@@ -249,7 +249,7 @@ def test_pods_that_had_their_nodes_before_a_restart_contradict_the_estimate() ->
     ended = replace(runs, phase="Succeeded")
     for pods, size in (([waits, runs], 1), ([waits, runs, *more], 8), ([waits], None), ([waits, ended], None)):
         found = Windows().look(
-            SeenPods({pod.name: pod for pod in pods}, {"small": DEVICE}), BLIND, lambda _: False, NOW
+            PodsInView({pod.name: pod for pod in pods}, {"small": DEVICE}), BLIND, lambda _: False, NOW
         )
         assert found.sizes.get("small") == size, pods
 
@@ -317,7 +317,7 @@ def test_doubt_ends_where_the_cluster_is_full() -> None:
     """kube-scheduler was away for a while. Then it and our count agree that no node has room."""
     windows, full = Windows(), view_of([a_node()], [FULL])
     for seconds, room in ((0, ROOMY), (20, ROOMY), (300, full), (621, full)):
-        windows.look(SeenPods({"b": BLOCKED}, {"small": needs()}), room, Room(room).has_room, later(seconds))
+        windows.look(PodsInView({"b": BLOCKED}, {"small": needs()}), room, Room(room).has_room, later(seconds))
     assert windows.found.doubted == {}
 
 
@@ -325,7 +325,7 @@ def test_pod_of_nobody_puts_no_shape_in_doubt() -> None:
     """Anybody who may create Pods in the namespace can give one our labels."""
     windows = Windows()
     for seconds in (0, 20, 60):
-        seen = SeenPods({"b": BLOCKED}, {"small": needs()}, asking=frozenset())
+        seen = PodsInView({"b": BLOCKED}, {"small": needs()}, asking=frozenset())
         windows.look(seen, ROOMY, Room(ROOMY).has_room, later(seconds))
     assert windows.found == AGREES
 
@@ -333,7 +333,7 @@ def test_pod_of_nobody_puts_no_shape_in_doubt() -> None:
 def test_clock_that_went_back_stops_no_comparison() -> None:
     windows = Windows()
     for seconds in (600, 0, 20):
-        windows.look(SeenPods({"b": BLOCKED}, {"small": needs()}), ROOMY, Room(ROOMY).has_room, later(seconds))
+        windows.look(PodsInView({"b": BLOCKED}, {"small": needs()}), ROOMY, Room(ROOMY).has_room, later(seconds))
     assert windows.found.doubted == {"small": "no free ports"}
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aiohttp
@@ -47,6 +47,10 @@ async def settled(account: Account, reflector: Reflector[Job], seconds: float = 
 
     await account.plane.wait_for(is_so, "the store equals the server", seconds)
     return content(reflector)
+
+
+def has_seen(reflector: Reflector[Job], version: int) -> Callable[[], bool]:
+    return lambda: int(reflector.store.resource_version) >= version
 
 
 def lists(account: Account) -> int:
@@ -111,12 +115,17 @@ class TestWithoutFaults:
         elsewhere = await account.plane.create_namespace()
         async with reflecting(account.client, account.path("jobs"), ReflectorPace(watch=4), "quiet") as reflector:
             await settled(account, reflector)
-            foreign = {"metadata": {"name": "a"}, "spec": suspended_job(account)["spec"]}
-            made = await account.plane.admin("POST", f"/apis/batch/v1/namespaces/{elsewhere}/jobs", foreign)
-            version = int(made["metadata"]["resourceVersion"])
-            await account.plane.wait_for(lambda: int(reflector.store.resource_version) >= version, "a bookmark", 30)
+            for number in range(3):  # a busy machine may cost a watch, and a list follows
+                before, spec = lists(account), suspended_job(account)["spec"]
+                foreign = {"metadata": {"name": f"a{number}"}, "spec": spec}
+                made = await account.plane.admin("POST", f"/apis/batch/v1/namespaces/{elsewhere}/jobs", foreign)
+                version = int(made["metadata"]["resourceVersion"])
+                await account.plane.wait_for(has_seen(reflector, version), "a bookmark", 30)
+                if lists(account) == before:
+                    break
+            else:
+                pytest.fail("each time a list moved the version, and no bookmark")
         await account.plane.delete_namespace(elsewhere)
-        assert lists(account) == 1
 
     @pytest.mark.slow
     async def test_due_lists_find_no_drift_while_jobs_come_and_go(self, account: Account) -> None:

@@ -343,8 +343,11 @@ def plan_outranked(
     now: the API server's clock.
     """
     going, last = set[str](), dict[tuple[str, str, str], Probe]()
+    claiming = snapshot.room.closed.values() if snapshot.room is not None else ()
     for probe in probes:
         job, since = probe.job, probe.pod.unschedulable_since
+        if job.task_id in claiming:
+            continue  # the claim would end with its Pod, and come again with the next one
         if job.is_unplaced:
             going.add(job.shape)
         elif since is not None and now - since >= OUTRANKED_AFTER:

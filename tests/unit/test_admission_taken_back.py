@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dispatcher.admission.claims import Claim
 from dispatcher.admission.cycle import (
     MOST_YIELDS,
     PAUSE_GRACE,
@@ -169,7 +170,7 @@ def outranked(
         waiting = waiting.with_pods(unplaced(needs("1"), probe.job.shape, probe.job.queue, probe.job.submitted_by))
     shares = plan_shares({unplaced(needs("1"), "small", *name.split("/")): n for name, n in (running or {}).items()},
                          {"cpu": 40_000})  # fmt: skip
-    room = replace(FULL, waiting=waiting)
+    room = replace(facts.pop("room", FULL), waiting=waiting)
     snapshot = a_snapshot(*queues, room=room, **{"shares": shares, "max_pending": most, **facts})
     return [end.name for end in plan_outranked(behind, probes, priorities, snapshot, NOW)]
 
@@ -242,6 +243,17 @@ def test_row_that_something_holds_takes_no_place(facts: dict[str, Any], names: l
     queues = [a_queue("a"), a_queue("b", **{cap: 1})]
     row, running = behind("b", submitter="y"), {"a/x": 9}
     assert outranked([row], [small(1, queue="a", submitted_by="x")], *queues, running=running, **facts) == names
+
+
+def test_pod_of_a_row_with_a_claim_keeps_its_place() -> None:
+    """Its claim would end with the Pod, and all that the claim holds would go out, and be taken back again."""
+    better, room = behind(priority=-1), room_of(view_of([a_node(cpu="4")]), {}, [a_claim_of(1)])
+    assert outranked([better], [small(1)], room=room) == []
+    assert outranked([better], [small(2)], room=room) == ["job-2"]
+
+
+def a_claim_of(task: int) -> Claim:
+    return Claim(task, "default", needs("4"), "n1")
 
 
 def test_place_within_its_own_cap_goes_to_the_better_row() -> None:

@@ -152,7 +152,7 @@ class PodRefusals:
         reply = await self._client.request(
             "GET", self._events, params={"fieldSelector": about, "limit": "50"}, seconds=REQUEST_SECONDS
         )
-        return refusal_of(reply.read(f"list events of Job {job.name}", EventList).items)
+        return refusal_of(reply.read(f"list events of Job {job.name}", EventList).readable())
 
 
 def next_jobs(waiting: Iterable[Job], *, after: str) -> list[Job]:

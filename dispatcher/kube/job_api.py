@@ -221,7 +221,7 @@ class ScaleAnswers:
     async def _read(self, pod: Pod) -> ScaleAnswer | None:
         params = {"fieldSelector": f"involvedObject.uid={pod.uid}", "limit": "100"}
         reply = await self._client.request("GET", self._events, params=params, seconds=REQUEST_SECONDS)
-        return answer_of(reply.read(f"list events of Pod {pod.name}", EventList).items)
+        return answer_of(reply.read(f"list events of Pod {pod.name}", EventList).readable())
 
 
 def next_pods(waiting: Iterable[Pod], *, after: str) -> list[Pod]:
@@ -326,7 +326,7 @@ class Suspensions:
         params = {"fieldSelector": f"involvedObject.uid={job.uid}", "limit": "100"}
         path = f"/api/v1/namespaces/{self._namespace}/events"
         reply = await self._client.request("GET", path, params=params, seconds=REQUEST_SECONDS)
-        return words_of_events(reply.read(f"list events of Job {job.name}", EventList).items)
+        return words_of_events(reply.read(f"list events of Job {job.name}", EventList).readable())
 
 
 def suspended_jobs(view: ClusterView) -> Iterator[Job]:

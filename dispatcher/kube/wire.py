@@ -5,6 +5,7 @@ is the exception. A list must have its version, so that the `{}` of a proxy is n
 Go programs write null for a map or list without entries, so those fields may be None.
 """
 
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -307,9 +308,17 @@ class WireEvent(Wire, frozen=True):
 
 
 class EventList(Wire, frozen=True):
-    """All Events about one object."""
+    """All Events about one object. Anybody may have written one of them."""
 
-    items: Sequence[WireEvent] = ()
+    items: Sequence[msgspec.Raw] = ()
+
+    def readable(self) -> list[WireEvent]:
+        """Those that can be read. One with a time that is none hides no other."""
+        found = list[WireEvent]()
+        for one in self.items:
+            with contextlib.suppress(*UNREADABLE):
+                found.append(msgspec.json.decode(one, type=WireEvent))
+        return found
 
 
 class StatusCause(Wire, frozen=True):

@@ -222,7 +222,7 @@ READERS: dict[str, tuple[Callable[[bytes], object], Callable[[], dict[str, Json]
         "text": {"metadata": {**OURS, **LABELLED}, "data": {"caches": json.dumps(many(lambda key: [key, 1, 1.5]))}},
         "deep": {"metadata": {**OURS, **LABELLED}, "data": {"caches": "[" * (LARGEST // 2)}},
     }),
-    "Events": (lambda raw: [each(msgspec.json.decode(raw, type=EventList).items) for each in (
+    "Events": (lambda raw: [each(msgspec.json.decode(raw, type=EventList).readable()) for each in (
         refusal_of, answer_of, words_of_events)], lambda: {
         "many": {"items": many(an_event)},
         "a message": {"items": [{**an_event("a"), "message": "x \n" * 400_000}]},

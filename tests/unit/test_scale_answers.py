@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dispatcher.kube.job_api import LONGEST_WORDS, MOST_PODS, answer_of, next_pods
-from dispatcher.kube.wire import EventSource, WireEvent
+from dispatcher.kube.wire import EventList, EventSource, WireEvent
 from dispatcher.model.cluster import ScaleAnswer
 from tests.rig.builders import a_job, a_pod, ago
 
@@ -47,6 +48,17 @@ def test_words_are_one_line_of_bounded_length() -> None:
     assert found is not None
     assert found.words.startswith("a ba b")
     assert len(found.words) == LONGEST_WORDS
+
+
+@pytest.mark.parametrize("time", ["0000-01-01T00:00:00Z", "10000-01-01T00:00:00Z", "soon", 5])
+def test_event_that_cannot_be_read_hides_no_other(time: object) -> None:
+    """Whoever may write Events wrote one about the Pod of somebody else."""
+    good = {"reason": "TriggeredScaleUp", "lastTimestamp": "2026-03-14T12:00:00Z"}
+    written = msgspec.json.encode({"items": [{**good, "lastTimestamp": time}, good, {"reason": 7}]})
+    (found,) = msgspec.json.decode(written, type=EventList).readable()
+    answer = answer_of([found])
+    assert answer is not None
+    assert answer.comes
 
 
 def test_pods_take_turns() -> None:

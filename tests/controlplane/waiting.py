@@ -34,7 +34,8 @@ async def wait_for(
 ) -> T:
     """Waits for a true answer of `predicate` and returns it. TimeoutError names `what` and the last answer.
 
-    `check` is called before each question, and raises when waiting is pointless.
+    `check` is called after each untrue answer, and raises when waiting is pointless: what a program said before it
+    ended counts.
     """
     answer: T | None = None
     clock = asyncio.get_running_loop().time
@@ -42,11 +43,11 @@ async def wait_for(
     try:
         async with asyncio.timeout(seconds):
             while True:
-                check()
                 asked = predicate()
                 answer = await asked if inspect.isawaitable(asked) else asked
                 if answer:
                     return answer
+                check()
                 await moment(min(max(PERIOD_SECONDS, (clock() - began) / SHARE), LONGEST_PERIOD_SECONDS))
     except TimeoutError as late:
         raise TimeoutError(f"not within {seconds:g} s: {what}; last answer {str(answer)[:1000]}") from late

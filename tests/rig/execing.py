@@ -72,8 +72,13 @@ class Wrapper:
         return Ended(self.process.returncode, bytes(self.out), bytes(self.err))
 
     def check(self) -> None:
-        """Fails if it has ended with an error."""
-        assert not self.process.returncode, f"{self.process.returncode}: {self.err.decode(errors='replace')}"
+        """Fails if it has ended with an error, and all its words were read."""
+        is_read = all(reading.done() for reading in self._reading)
+        assert not (self.process.returncode and is_read), f"{self.process.returncode}: {self.said}"
+
+    @property
+    def said(self) -> str:
+        return self.err.decode(errors="replace")
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)

@@ -358,7 +358,7 @@ class Dispatch(Generic[P]):
         self, view: ClusterView, room: RoomView | None, rows: RowSnapshot, jobs: tuple[Picture, InFlight]
     ) -> ClusterSnapshot:
         """The snapshot that the gates use."""
-        picture, in_flight = jobs
+        (picture, in_flight), held = jobs, plan_load(holders(jobs[1].held))
         settings, brakes, quotas = self._settings, picture.brakes, self._ports.quotas()
         REJECTING_NODES.set(len(self._rejections.look(view.pods, view.now)))
         for node in self._rejections.told:
@@ -370,8 +370,8 @@ class Dispatch(Generic[P]):
             max_jobs=settings.max_jobs,
             max_pending=settings.max_pending,
             is_strict=settings.pending_mode == "any",
-            load=plan_load(holders(in_flight.every)).sparing(in_flight.held, settings.max_jobs),
-            held=holders(in_flight.held),
+            load=plan_load(holders(in_flight.every)).sparing(held),
+            held=held,
             shares=plan_shares(
                 in_flight.with_room, room.size if room is not None else NOTHING, left.waiting.every if left else {}
             ),

@@ -149,8 +149,12 @@ def held_jobs(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def too_many_held(queue: str, submitter: str, snapshot: ClusterSnapshot) -> Hold | None:
-    """Too many Jobs of the submitter are kept from running in this queue. More of them would only wait as well."""
-    most, held = max(1, snapshot.max_jobs // 10), snapshot.held.get((queue, submitter), 0)
+    """Too many Jobs of the submitter are kept from running in this queue. More of them would only wait as well.
+
+    MAX_JOBS does not count them. The more submitters and queues have such Jobs, the fewer each of them may have.
+    """
+    every = snapshot.held.by_submitter
+    most, held = max(1, snapshot.max_jobs // max(10, len(every))), every.get((queue, submitter), 0)
     if held < most:
         return None
     what = "of its submitter in its queue are suspended, gated or get no Pod"

@@ -119,12 +119,12 @@ class Load(Struct, frozen=True):
     by_queue: Mapping[str, int] = {}
     by_submitter: Mapping[tuple[str, str], int] = {}
 
-    def sparing(self, held: Mapping[PodKind, int], most: int) -> "Load":
-        """The load, without the Jobs in its total that somebody else holds, at most so many.
+    def sparing(self, held: "Load") -> "Load":
+        """The load, without the Jobs in its total that somebody else holds.
 
         A queue and a submitter count them nevertheless: with a cap of one, two of their rows never run together.
         """
-        return Load(self.total - min(sum(held.values()), most), self.by_queue, self.by_submitter)
+        return Load(self.total - held.total, self.by_queue, self.by_submitter)
 
     def without(self, pods: Mapping[PodKind, int]) -> "Load":
         """The load without the Jobs of these Pods."""
@@ -177,7 +177,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     max_pending: unschedulable Pods of one shape that are allowed, unless the queue says otherwise.
     is_strict: any pending Pod holds all launches.
     load: Jobs in flight.
-    held: number of Jobs by (queue, submitter) that somebody else keeps from running.
+    held: Jobs that somebody else keeps from running.
     pending: Pods that do not run yet.
     allowance: launches that may still be admitted.
     not_ready: why this replica launches nothing now; None: it may launch.
@@ -200,7 +200,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     max_pending: int
     is_strict: bool = False
     load: Load = Load()
-    held: Mapping[tuple[str, str], int] = {}
+    held: Load = Load()
     pending: Pending = Pending()
     allowance: Allowance = Allowance()
     not_ready: Hold | None = None

@@ -149,11 +149,14 @@ def test_stuck_pods_above_the_limit_hold_their_shape(
 
 
 @pytest.mark.parametrize(
-    ("max_jobs", "held", "is_held"), [(100, 9, False), (100, 10, True), (5, 0, False), (5, 1, True)]
+    ("max_jobs", "queues", "held", "is_held"),
+    [(100, 2, 9, False), (100, 2, 10, True), (5, 2, 0, False), (5, 2, 1, True), (100, 24, 3, False), (100, 24, 4, True)],
 )
-def test_jobs_that_somebody_holds_are_few_of_each_submitter(max_jobs: int, held: int, is_held: bool) -> None:
-    others = {("default", "team_b"): 99, ("other", "team_a"): 99}
-    snapshot = a_snapshot(max_jobs=max_jobs, held={("default", "team_a"): held, **others})
+def test_jobs_that_somebody_holds_are_few_of_each_submitter_and_in_all(
+    max_jobs: int, queues: int, held: int, is_held: bool
+) -> None:
+    others = {(f"queue-{n}", "team_a"): 99 for n in range(queues - 1)} | {("default", "team_b"): 99}
+    snapshot = a_snapshot(max_jobs=max_jobs, held=plan_load({**others, ("default", "team_a"): held}))
     assert (reason_of(a_candidate(), snapshot) is HoldReason.PENDING_PODS) is is_held
 
 

@@ -49,10 +49,9 @@ def test_folding_does_not_change_the_earlier_load() -> None:
     assert before == plan_load([("a", "x")])
 
 
-def test_held_jobs_take_no_place_of_all_up_to_a_bound_and_keep_those_of_their_queue() -> None:
+def test_held_jobs_take_no_place_of_all_and_keep_those_of_their_queue() -> None:
     load = plan_load([("a", "x")] * 6)
-    assert load.sparing({POD: 4}, 10) == Load(2, load.by_queue, load.by_submitter)
-    assert load.sparing({POD: 4}, 3) == Load(3, load.by_queue, load.by_submitter)
+    assert load.sparing(plan_load([("a", "x")] * 4)) == Load(2, load.by_queue, load.by_submitter)
 
 
 def test_scan_sees_the_load_without_demand() -> None:

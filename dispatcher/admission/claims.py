@@ -6,6 +6,10 @@ gets that node until the row has it (Slurm's backfill makes such reservations). 
 
 A queue has at most one claim, and there are at most five in all: a claim leaves room unused for a while.
 
+Where no extender enforces claims, a Pod that waits could take the claimed node. So none waits, unless nodes come for
+its shape. From time to time one of each shape may: an autoscaler must see that it is wanted. Each pause is twice as
+long as the one before, so in the end one is long enough for the claim.
+
 Nodes whose kubelet rejects Pods: a device plugin that failed, a broken runtime, too little of what it counts.
 
 Such a node is always empty, so kube-scheduler sends it every Pod. What we know of it comes from our own Pods, as long
@@ -32,6 +36,10 @@ ROUND: Final = timedelta(seconds=5)
 """Between two plans. A claim ends at once when its row waits no more."""
 BETWEEN: Final = timedelta(minutes=1)
 """A row waits on for so long after a look that did not find it: its Job is being made, or taken back."""
+TURN: Final = timedelta(minutes=2)
+"""So long Pods may wait beside claims, from time to time."""
+MOST_TURNS: Final = 64
+"""The longest pause between two such times, in their length."""
 SEARCHES: Final = 5
 """Rows for which one plan looks for a node. A look takes some milliseconds in a large cluster."""
 
@@ -72,12 +80,13 @@ class Waiter(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """A node that is kept for a row."""
+    """A node that is kept for a row. `lets_ask`: Pods that could take it may wait as demand now."""
 
     task_id: int
     queue: str
     needs: PodNeeds
     node: str
+    lets_ask: bool = False
 
 
 class Claims:
@@ -86,8 +95,12 @@ class Claims:
     current: the claims of the next cycle.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_enforced: bool = False) -> None:
+        """`is_enforced`: no other Pod can take a claimed node."""
         self.current: tuple[Claim, ...] = ()
+        self._is_enforced = is_enforced
+        self._since, self._last_at = LONG_AGO, LONG_AGO
+        """Since when there are claims, and when there was one last."""
         self._waits: dict[int, tuple[datetime, datetime]] = {}
         """By row: since when it waits, and when that was seen last."""
         self._planned_at = LONG_AGO
@@ -117,7 +130,12 @@ class Claims:
             current = {claim.task_id: claim.node for claim in self.current}
             self.current = plan_claims({**known, **current}, waiters, picture.runs, view, now)
         waiting = {one.task_id for one in waiters}
-        self.current = tuple(claim for claim in self.current if claim.task_id in waiting)
+        kept = [claim for claim in self.current if claim.task_id in waiting]
+        if kept:
+            self._since = now if abs(now - self._last_at) > GUARD else self._since
+            self._last_at = now
+        lets_ask = self._is_enforced or is_turn_to_ask(now - self._since)
+        self.current = tuple(replace(claim, lets_ask=lets_ask) for claim in kept)
 
     def _with_earlier_waits(self, waiters: Sequence[Waiter], now: datetime) -> list[Waiter]:
         """A row waits on when its Pod asks, and when it is taken back."""
@@ -125,6 +143,12 @@ class Claims:
         found = [replace(one, since=min(one.since, known.get(one.task_id, (now,))[0])) for one in waiters]
         self._waits = known | {one.task_id: (one.since, now) for one in found}
         return found
+
+
+def is_turn_to_ask(age: timedelta) -> bool:
+    """Whether Pods may wait beside claims now. `age`: so long there have been claims."""
+    turn = age // TURN
+    return turn > 0 and ((turn & (turn - 1)) == 0 or turn % MOST_TURNS == 0)
 
 
 def plan_claims(

@@ -37,7 +37,6 @@ from dispatcher.admission.gates import (
     over_submitter_cap,
     too_many_held,
 )
-from dispatcher.admission.room import Room
 from dispatcher.admission.snapshot import ClusterSnapshot, GrowingShares, Shares, asks_of
 from dispatcher.model.jobs import End, Job
 from dispatcher.model.launches import PodKind, Probe
@@ -267,12 +266,12 @@ def plan_taken_back(
     probes: Iterable[Probe], snapshot: ClusterSnapshot, paused_since: Mapping[str, datetime]
 ) -> list[End]:
     """The next write for each probe that is not wanted, and for each that is marked already."""
-    by_queue: dict[str, list[Probe]] = defaultdict(list)
+    by_queue, room = defaultdict[str, list[Probe]](list), snapshot.room
     ends = []
     for probe in probes:
         if probe.job.is_unplaced:
             ends.append(End("unplaced-pods", probe.pod.name, probe.pod.uid, "its launch is taken back"))
-        elif could_take_claimed(probe, snapshot.room):
+        elif room is not None and room.could_take_claimed(probe.job.task_id, probe.job.shape, probe.needs):
             ends.append(mark(probe, CLAIMED))
         else:
             by_queue[probe.job.queue].append(probe)
@@ -283,11 +282,6 @@ def plan_taken_back(
         else:
             ends += [mark(probe, OVER_CAP) for probe in beyond_cap(queue, waiting, snapshot)]
     return ends
-
-
-def could_take_claimed(probe: Probe, room: Room | None) -> bool:
-    needs = probe.needs
-    return room is not None and needs is not None and room.could_take_claimed(probe.job.task_id, needs)
 
 
 def beyond_cap(queue: str, waiting: list[Probe], snapshot: ClusterSnapshot) -> list[Probe]:

@@ -240,7 +240,7 @@ class Dispatch(Generic[P]):
         self.last: LastCycle | None = None
         self._last_room: tuple[RoomView, RoomInputs, Room] | None = None
         self._rejections = Rejections()
-        self._claims = Claims()
+        self._claims = Claims(is_enforced=ports.claims is not None)
         self.demands = Demands(settings.demand, settings.pending_grace_seconds)
         self._windows = Windows()
         self._patience = Patience()
@@ -385,6 +385,7 @@ class Dispatch(Generic[P]):
             room=left,
             first=self._patience.look(in_flight.unplaced, view.made, view.now) if left is not None else None,
             stuck=plan_stuck(picture.probes() if room is None else (), self.demands.current),
+            in_line=self._scan.in_line,
             stuck_shapes=self.demands.current.waited_lately(view.now) if room is None else frozenset(),
         )
 

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from dispatcher.admission.demand import ENOUGH, IN_TURN, NONE_ASKS, DemandBounds, why_not_ask
 from dispatcher.admission.room import Room
-from dispatcher.admission.snapshot import ClusterSnapshot
+from dispatcher.admission.snapshot import ClusterSnapshot, dominant
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
-from dispatcher.model.needs import PodNeeds
+from dispatcher.model.needs import PodNeeds, is_no_pickier
 from dispatcher.model.tasks import Queue, Task
 from dispatcher.model.verdicts import Admit, Hold, HoldReason, Stage, Verdict
 
@@ -219,9 +219,10 @@ def without_room(task_id: int, pod: PodKind, snapshot: ClusterSnapshot) -> Hold 
         return None
     if pod not in room.refusals:
         refusal = why_not_ask(pod, room.waiting, bounds_of(pod.queue, snapshot))
+        refusal = refusal or (AFTER_OTHERS if comes_later(pod, room, snapshot) else "")
         room.refusals[pod] = no_node_for(pod, room, refusal) if refusal else None
     hold = room.refusals[pod]
-    if hold is None and pod.needs is not None and room.could_take_claimed(task_id, pod.needs):
+    if hold is None and room.could_take_claimed(task_id, pod.shape, pod.needs):
         return no_node_for(pod, room)
     return hold
 
@@ -230,7 +231,7 @@ def no_node_for(pod: PodKind, room: Room, refusal: str = "") -> Hold:
     """The hold of a Pod that no node has room for. `refusal`: why it may not wait as demand, if that is why."""
     demand, is_doubted = room.waiting.demand, pod.shape in room.waiting.demand.contradicted.doubted
     could_fit, why = (True, "") if is_doubted or pod.needs is None else room.view.why_not(pod.needs)
-    more = refusal if refusal in {IN_TURN, NONE_ASKS} else demand.told(pod.shape)
+    more = refusal if refusal in {IN_TURN, NONE_ASKS, AFTER_OTHERS} else demand.told(pod.shape)
     detail = "; ".join(filter(None, (why, more)))
     # Our count alone is no proof. kube-scheduler must have said so of a Pod of this shape, too.
     has_asked = pod.shape in demand.asked and refusal not in {IN_TURN, NONE_ASKS}
@@ -239,12 +240,50 @@ def no_node_for(pod: PodKind, room: Room, refusal: str = "") -> Hold:
     return Hold(HoldReason.NEVER_FITS if is_never else HoldReason.NO_ROOM_NOW, detail)
 
 
+AFTER_OTHERS: Final = "the next place goes to a row whose queue or submitter has less of the cluster"
+SIMILAR: Final = 2
+"""A Pod that asks for up to so many times as much can use what becomes free, or comes, as well."""
+
+
+def comes_later(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> bool:
+    """Whether the next place should go to another row in line.
+
+    kube-scheduler gives a place to the Pod that waits longest, whatever its queue. So only Pods of those wait that have
+    least of the cluster, unless nodes come for the shape. A row that has room needs no Pod that waits.
+    """
+    demand = room.waiting.demand
+    if pod.needs is None or demand.is_answered(pod.shape):
+        return False
+    return any(
+        has_less(one, pod, snapshot) and not demand.is_answered(one.shape)
+        and one.shape not in demand.resting and one.shape not in demand.contradicted.doubted
+        and one.needs is not None and could_use_place_of(one.needs, pod.needs, room)
+        for one in snapshot.in_line
+    )  # fmt: skip
+
+
+def has_less(one: PodKind, pod: PodKind, snapshot: ClusterSnapshot) -> bool:
+    """Whether the first one has less of the cluster for its weight."""
+    if one.queue != pod.queue:
+        own, theirs = (snapshot.shares.of_queue(name) / snapshot.queue(name).weight for name in (one.queue, pod.queue))
+        return own < theirs
+    own, theirs = (snapshot.shares.of_submitter(pod.queue, each.submitted_by) for each in (one, pod))
+    return own < theirs and snapshot.queue(pod.queue).fair_submitters
+
+
+def could_use_place_of(one: PodNeeds, other: PodNeeds, room: Room) -> bool:
+    size = room.view.size
+    return dominant(dict(one.asks), size) <= SIMILAR * dominant(dict(other.asks), size) and is_no_pickier(one, other)
+
+
 def wants_place(pod: PodKind, snapshot: ClusterSnapshot) -> bool:
     """Whether a Pod of this kind would wait as demand, and finds no place among the shapes that ask."""
     room = snapshot.room
     if room is not None and snapshot.is_strict:  # the one that waits has the only place
         return pod.shape not in room.waiting.demand.resting
-    return room is not None and why_not_ask(pod, room.waiting, bounds_of(pod.queue, snapshot)) == IN_TURN
+    if room is None or why_not_ask(pod, room.waiting, bounds_of(pod.queue, snapshot)) != IN_TURN:
+        return False
+    return not comes_later(pod, room, snapshot)
 
 
 def is_behind(pod: PodKind, snapshot: ClusterSnapshot) -> bool:

@@ -124,6 +124,8 @@ class Judge:
         self._noted: set[tuple[str, str, str]] = set()
         self.wanting: dict[str, PodKind] = {}
         """Kinds of Pods that find no place to wait as demand, by shape."""
+        self.in_line: dict[QueueSubmitter, list[PodKind]] = defaultdict(list)
+        """The first kinds of Pods without room for which a node is large enough."""
         self.behind: dict[QueueSubmitter, list[RowBehind]] = defaultdict(list)
 
     async def learn(self, index: Index, groups: Iterable[Sequence[IndexedRow]]) -> None:
@@ -212,6 +214,8 @@ class Judge:
     def _note(self, row: IndexedRow, pod: PodKind) -> None:
         """Notes the first row of a shape without room. Shapes with equal needs ask each for itself."""
         self._noted.add((*queue_submitter(row), pod.shape))
+        if len(first := self.in_line[queue_submitter(row)]) < MOST_BEHIND and self._could_fit(row):
+            first.append(pod)
         if wants_place(pod, self.snapshot):
             self.wanting[pod.shape] = pod
         elif len(own := self.behind[queue_submitter(row)]) < MOST_BEHIND and is_behind(pod, self.snapshot):

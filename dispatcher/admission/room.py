@@ -55,6 +55,7 @@ class Room(Struct, frozen=True):
     turn: by needs, the place in the list of nodes with room from which the next node is taken.
     witness: by needs, a node that has room; empty if there is none.
     closed: claimed nodes, with the task of each. Nothing is counted on them.
+    guarded: those of them for which no Pod may wait that could take them.
     ready: rows whose claimed node fits them now.
     refusals: the hold of Pods that no node has room for, as far as it was asked; None: they may wait as demand.
     rejecting: nodes whose kubelet rejects Pods, with its word. Nothing is counted on them, either.
@@ -66,6 +67,7 @@ class Room(Struct, frozen=True):
     turn: Mapping[PodNeeds, int] = {}
     witness: dict[PodNeeds, str] = {}
     closed: Mapping[str, int] = {}
+    guarded: Set[str] = frozenset()
     ready: Set[int] = frozenset()
     refusals: dict[PodKind, Hold | None] = {}
     rejecting: Mapping[str, str] = {}
@@ -77,14 +79,14 @@ class Room(Struct, frozen=True):
         """Whether a node, or a part of one, is kept for the row. Then it is not held for room."""
         return task_id in self.ready or task_id in self.view.targets
 
-    def could_take_claimed(self, task_id: int, needs: PodNeeds) -> bool:
-        """Whether kube-scheduler could give the Pod a node that is claimed for another row.
+    def could_take_claimed(self, task_id: int, shape: str, needs: PodNeeds | None) -> bool:
+        """Whether the Pod may not wait, because kube-scheduler could give it a node that is claimed for another row.
 
         A row with a claim of its own asks on: otherwise two of them would take each other's Pods back for ever.
         """
-        if task_id in self.closed.values():
+        if needs is None or task_id in self.closed.values() or self.waiting.demand.has_grown(shape):
             return False
-        return any(other != task_id and may_have(needs, node, self.view) for node, other in self.closed.items())
+        return any(may_have(needs, node, self.view) for node in self.guarded)
 
     def has_room_for(self, pod: PodKind) -> bool:
         """Whether a node has room for the Pod, as far as kube-scheduler agrees."""
@@ -124,9 +126,7 @@ class Room(Struct, frozen=True):
         witness = {needs: node for needs, node in self.witness.items() if node not in charging.nodes}
         waiting = self.waiting.with_pods(pod, count - placed) if placed < count else self.waiting
         turn = {**self.turn, pod.needs: charging.turn}
-        return Room(
-            self.view, charging.taken, waiting, turn, witness, self.closed, self.ready, rejecting=self.rejecting
-        )
+        return replace(self, taken=charging.taken, waiting=waiting, turn=turn, witness=witness, refusals={})
 
 
 class Charging:
@@ -196,7 +196,8 @@ def room_of(
     """
     ready = frozenset(claim.task_id for claim in claims if is_free(claim, view))
     closed = {claim.node: claim.task_id for claim in claims}
-    room = Room(view, waiting=DemandPods(demand), closed=closed, ready=ready, rejecting=rejecting)
+    guarded = {claim.node for claim in claims if not claim.lets_ask}
+    room = Room(view, waiting=DemandPods(demand), closed=closed, guarded=guarded, ready=ready, rejecting=rejecting)
     for pod, count in unplaced.items():
         room = room.with_launches(pod, count)
     return room

@@ -340,12 +340,16 @@ class ScanResult(Struct, frozen=True):
 
 
 class Scan:
-    """Scans the indexes. Between cycles it remembers which queues are read by submitter."""
+    """Scans the indexes. Between cycles it remembers which queues are read by submitter.
+
+    in_line: the first kinds of Pods of each submitter that the last scan found no room for.
+    """
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
         self._by_submitter = SubmitterScan(wanted)
         self._hidden: frozenset[str] = frozenset()
+        self.in_line: Sequence[PodKind] = ()
 
     async def run(
         self, index: Index, offers: CycleOffers, snapshot: ClusterSnapshot, known: Mapping[int, int]
@@ -371,6 +375,7 @@ class Scan:
         whole = {queue for queue, head in in_order.items() if head.read_count < window and is_chosen(head, set(ids))}
         unread = snapshot.queues.keys() - queues
         behind = [row for own in judge.behind.values() for row in own]
+        self.in_line = [pod for own in judge.in_line.values() for pod in own]
         return ScanResult(ids, Counter(held), told, roomless, list(judge.wanting.values()), unread, whole, behind)
 
     def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:

@@ -12,7 +12,7 @@ Pods without requests would have no share. If the size of the cluster is not kno
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
@@ -191,6 +191,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     shares: what queues and submitters have in flight.
     first: what is known of the Pods of each shape; None: it is not judged.
     stuck: where room is not judged, the Pods that kube-scheduler finds no node for. They give way like demand.
+    in_line: the first kinds of Pods of each submitter that the last cycle found no room for.
     stuck_shapes: their shapes, and those that waited lately. A further Pod would only wait.
     """
 
@@ -215,6 +216,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     first: FirstPods | None = None
     stuck: DemandPods = DemandPods()
     stuck_shapes: frozenset[str] = frozenset()
+    in_line: Sequence[PodKind] = ()
 
     def queue(self, name: str) -> Queue:
         return self.queues.get(name, NO_QUEUE)

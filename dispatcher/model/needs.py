@@ -15,6 +15,8 @@ OF_THE_MOMENT: Final = "node.kubernetes.io/"
 """Prefix of the taints that the control plane sets and removes by itself, such as `not-ready`."""
 REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
 """Effects of taints that keep a Pod from a node. `PreferNoSchedule` only makes it less likely."""
+OF_EACH_NODE: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
+"""Resources that every node has."""
 WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -117,6 +119,19 @@ def is_selected(needs: PodNeeds, name: str, labels: Mapping[str, str]) -> bool:
     if any(labels.get(key) != value for key, value in needs.selector):
         return False
     return needs.terms is None or any(matches(term, name, labels) for term in needs.terms)
+
+
+def is_no_pickier(one: PodNeeds, than: PodNeeds) -> bool:
+    """Whether the first Pod may have each node that the other one may have, if both are small enough."""
+    lasting = {each for each in than.tolerations if not each.key.startswith(OF_THE_MOMENT)}
+    devices = {name for name, _ in one.asks} - OF_EACH_NODE
+    return (
+        (one.scheduler, one.is_gated, than.is_gated) == (than.scheduler, False, False)
+        and set(one.selector).issubset(than.selector)
+        and (one.terms is None or one.terms == than.terms)
+        and lasting.issubset(one.tolerations)
+        and devices.issubset(name for name, _ in than.asks)
+    )
 
 
 def matches(term: SelectorTerm, name: str, labels: Mapping[str, str]) -> bool:

@@ -1,6 +1,7 @@
 """Fair shares of nodes that are full: a simulation of rows that wait for room, with the real scan and cycle."""
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
@@ -10,7 +11,7 @@ from msgspec import Struct
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.scan import Scan
-from dispatcher.admission.snapshot import Allowance, dominant, plan_load
+from dispatcher.admission.snapshot import Allowance, dominant, plan_load, plan_shares
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.resources import added
@@ -22,30 +23,33 @@ from tests.rig.indexing import RowIndex
 from tests.unit.rooms import a_node, needs
 
 NODES, CORES, GIB = 10, 8, 16
+SIZE = {"cpu": NODES * CORES * 1000, "memory": NODES * GIB * 2**30 * 1000}
 MINUTE = 60
 ENOUGH = 300
 """Rows that wait in each queue at any time."""
 
 
 class Load(Struct, frozen=True):
-    """The rows of a queue. `shortest`, `longest`: seconds of a run."""
+    """The rows of a queue. `shortest`, `longest`: seconds of a run. `shapes`: how many there are, almost alike."""
 
     weight: int
     needs: PodNeeds
     shortest: int
     longest: int
+    shapes: int = 1
 
-    @property
-    def offer(self) -> Offer:
-        return Offer("app:1", str(self.needs.asks), "default", self.needs)
+    def offer(self, number: int) -> Offer:
+        asks = added(dict(self.needs.asks), {"memory": 1000 * (number % self.shapes)})
+        wanted = PodNeeds(tuple(sorted(asks.items())))
+        return Offer("app:1", str(wanted.asks), "default", wanted)
 
 
 class Rows(RowIndex):
-    """Waiting rows; each queue has a shape of its own."""
+    """Waiting rows; each queue has shapes of its own."""
 
     def __init__(self, rows: Sequence[IndexedRow], loads: Mapping[str, Load]) -> None:
         super().__init__(rows)
-        self._offers = {row.kind: loads[row.queue].offer for row in rows}
+        self._offers = {row.kind: loads[row.queue].offer(row.id) for row in rows}
 
     async def kinds(self, ids: Sequence[int]) -> list[Kind]:
         return []
@@ -81,23 +85,23 @@ class Simulation:
 
     def shares(self) -> dict[str, float]:
         """Each queue's largest share of a resource, over its weight."""
-        size = {"cpu": NODES * CORES * 1000, "memory": NODES * GIB * 2**30 * 1000}
         held: dict[str, Mapping[str, int]] = {name: {} for name in self._loads}
         for pod in self.nodes.running:
             held[pod.kind.queue] = added(held[pod.kind.queue], dict(pod.needs.asks))
-        return {name: dominant(asks, size) / self._loads[name].weight for name, asks in held.items()}
+        return {name: dominant(asks, SIZE) / self._loads[name].weight for name, asks in held.items()}
 
     def _insert(self, queue: str) -> None:
         missing = ENOUGH - sum(row.queue == queue for row in self._waiting.values())
         for _ in range(missing):
-            self._waiting[self._next] = an_indexed_row(self._next, queue=queue, kind=queue.encode())
+            self._waiting[self._next] = an_indexed_row(self._next, queue=queue, kind=self._kind(queue, self._next))
             self._next += 1
 
     async def _cycle(self) -> None:
         load = plan_load((pod.kind.queue, pod.kind.submitted_by) for pod in self.nodes.pods)
         snapshot = a_snapshot(
             *self._queues, now=self.nodes.now, max_pending=1, max_jobs=1000,
-            load=load, allowance=Allowance(1000, 100), room=self.nodes.room(),
+            load=load, allowance=Allowance(1000, 100), room=self.nodes.room(), in_line=self._scan.in_line,
+            shares=plan_shares(Counter(pod.kind for pod in self.nodes.running), SIZE),
         )  # fmt: skip
         index = Rows(list(self._waiting.values()), self._loads)
         found = await self._scan.run(index, index, snapshot, {})
@@ -109,7 +113,10 @@ class Simulation:
     def _candidate(self, id_: int) -> Candidate:
         row = self._waiting[id_]
         task = a_task(id=row.id, queue=row.queue, submitted_by=row.submitted_by)
-        return Candidate(task, self._loads[row.queue].offer, JobsVerdict(Launch(1)))
+        return Candidate(task, self._loads[row.queue].offer(id_), JobsVerdict(Launch(1)))
+
+    def _kind(self, queue: str, number: int) -> bytes:
+        return f"{queue} {number % self._loads[queue].shapes}".encode()
 
 
 MIXES = {
@@ -118,6 +125,7 @@ MIXES = {
         "a": Load(1, needs("1"), 1, 5), "b": Load(2, needs("1"), 20, 90), "c": Load(3, needs("1"), 5, 200),
     },
     "memory beside cores": {"a": Load(1, needs("1", "512Mi"), 10, 40), "b": Load(1, needs("500m", "3Gi"), 10, 40)},
+    "many shapes beside one": {"a": Load(1, needs("1"), 40, 80, shapes=3), "b": Load(3, needs("1"), 40, 80)},
 }  # fmt: skip
 
 

@@ -2,11 +2,22 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import groupby
 
 import pytest
 
-from dispatcher.admission.claims import GUARD, MOST_CLAIMS, Claim, Claims, PodsWithoutDoubt, Waiter, plan_claims
+from dispatcher.admission.claims import (
+    GUARD,
+    MOST_CLAIMS,
+    Claim,
+    Claims,
+    PodsWithoutDoubt,
+    Waiter,
+    is_turn_to_ask,
+    plan_claims,
+)
 from dispatcher.admission.cycle import plan_taken_back
+from dispatcher.admission.demand import AUTO, Demand
 from dispatcher.admission.gates import without_room
 from dispatcher.admission.room import room_of
 from dispatcher.admission.room_view import RoomView
@@ -258,7 +269,52 @@ def test_clock_that_went_back_stops_no_plan() -> None:
 
 def test_rows_with_claims_do_not_take_each_others_pods_back() -> None:
     room = room_of(TWO_NODES, {}, [a_claim(), Claim(7, "other", LARGE, "n2")])
-    assert [room.could_take_claimed(task, LARGE) for task in (42, 7, 9)] == [False, False, True]
+    assert [room.could_take_claimed(task, "large", LARGE) for task in (42, 7, 9)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "is_turn"),
+    [(0, False), (2, True), (5, True), (6, False), (8, True), (10, False), (63, False), (64, True), (257, True)],
+)
+def test_pods_may_wait_beside_a_claim_from_time_to_time(minutes: int, is_turn: bool) -> None:
+    """Without that an autoscaler would never see the rows of any team, until the claim ends."""
+    assert is_turn_to_ask(timedelta(minutes=minutes)) is is_turn
+
+
+def test_pause_between_turns_is_long_enough_for_a_claim_in_the_end() -> None:
+    turns = [is_turn_to_ask(timedelta(minutes=minute)) for minute in range(1000)]
+    pauses = [len(list(same)) for is_turn, same in groupby(turns) if not is_turn]
+    assert pauses == [2, 2, 6, 14, 30, 62, *[126] * 6, 102]
+
+
+def may_wait(claims: Claims, demand: Demand = AUTO) -> bool:
+    return not room_of(TWO_NODES, {}, claims.current, demand).could_take_claimed(7, "small", needs("1"))
+
+
+def test_pod_that_could_take_a_claimed_node_waits_in_its_turn_or_where_nodes_come() -> None:
+    claims, pods = Claims(), OurPods(since=ago(700))
+    found = []
+    for minute in range(8):
+        claims.update({}, pods, TWO_NODES, later(60 * minute), {})
+        found.append(may_wait(claims))
+    assert found == [False, False, True, True, True, True, False, False]
+    assert may_wait(claims, Demand(grown=frozenset({"small"})))
+
+
+def test_claim_that_comes_after_a_long_time_without_one_begins_with_a_pause() -> None:
+    claims, pods = Claims(), OurPods(since=ago(700))
+    claims.update({}, pods, TWO_NODES, NOW, {})
+    claims.update({}, OurPods(), TWO_NODES, later(5), {})
+    for seconds, expected in ((120, True), (240 + 601, False)):
+        claims.update({}, pods, TWO_NODES, later(seconds), {})
+        assert may_wait(claims) is expected
+
+
+def test_claim_that_the_extender_enforces_holds_no_demand() -> None:
+    claims = Claims(is_enforced=True)
+    claims.update({}, OurPods(since=ago(700)), TWO_NODES, NOW, {})
+    assert claims.nodes() == {"n1": 42}
+    assert may_wait(claims)
 
 
 def test_claim_of_an_earlier_process_is_kept_while_its_row_waits() -> None:

@@ -150,7 +150,7 @@ def test_stuck_pods_above_the_limit_hold_their_shape(
 
 @pytest.mark.parametrize(
     ("max_jobs", "queues", "held", "is_held"),
-    [(100, 2, 9, False), (100, 2, 10, True), (5, 2, 0, False), (5, 2, 1, True), (100, 24, 3, False), (100, 24, 4, True)],
+    [(100, 2, 9, False), (100, 2, 10, True), (5, 2, 0, False), (5, 2, 1, True), (99, 23, 3, False), (99, 23, 4, True)],
 )
 def test_jobs_that_somebody_holds_are_few_of_each_submitter_and_in_all(
     max_jobs: int, queues: int, held: int, is_held: bool

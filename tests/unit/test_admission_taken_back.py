@@ -232,7 +232,7 @@ def test_place_goes_to_the_submitter_that_has_less_where_submitters_are_fair() -
     [
         ({}, ["job-1"]),
         ({"load": plan_load([("b", "y")])}, []),
-        ({"held": {("b", "y"): 10}}, []),
+        ({"held": plan_load({("b", "y"): 10})}, []),
         ({"quotas": Quotas((Quota("q", {"pods": 1000}, {"pods": 1000}),))}, []),
     ],
     ids=["nothing holds it", "a cap", "its Jobs that others hold", "a quota"],

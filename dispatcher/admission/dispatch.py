@@ -185,7 +185,6 @@ log = structlog.get_logger(component="admission.dispatch")
 
 BATCH: Final = 100
 RoomInputs = tuple[Mapping[PodKind, int], Sequence[Claim], Demand, Mapping[str, str]]
-"""What `room_of` is given beside the nodes."""
 SPARE: Final = 200
 TAIL_SECONDS: Final = 0.05
 """Pause after a cycle that found work. The notify for further rows may be delayed."""

@@ -1,0 +1,89 @@
+"""Rows in line: in a full cluster only Pods of those wait that have less of it."""
+
+from typing import Any
+
+import pytest
+
+from dispatcher.admission.demand import Demand
+from dispatcher.admission.gates import wants_place, without_room
+from dispatcher.admission.room import room_of
+from dispatcher.admission.snapshot import plan_shares
+from dispatcher.admission.windows import Contradictions
+from dispatcher.model.needs import PodNeeds, Toleration
+from tests.rig.builders import a_queue, a_snapshot
+from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
+
+FULL_NODE = view_of([a_node()], [a_bound_pod("n1")])
+GPU = {"nvidia.com/gpu": "1"}
+TOLERATES = (Toleration("nvidia.com/gpu", "Exists"),)
+AT_NODES = (Toleration("node.kubernetes.io/not-ready", "Exists", effect="NoExecute"),)
+
+
+@pytest.mark.parametrize(
+    ("mine", "of_another", "is_held"),
+    [
+        (needs("4"), needs("4"), True),
+        (needs("4"), needs("4100m"), True),
+        (needs("4"), needs("9"), False),  # what becomes free for mine is of no use for it
+        (needs("4"), needs("1"), True),
+        (needs("4", selector=(("pool", "a"),)), needs("4"), True),
+        (needs("4"), needs("4", selector=(("pool", "a"),)), False),
+        (needs("4"), needs("4", terms=()), False),
+        (needs("4", tolerations=TOLERATES), needs("4"), False),
+        (needs("4", tolerations=AT_NODES), needs("4"), True),  # the API server puts it into each Pod
+        (needs("4"), needs("4", more=GPU), False),
+        (needs("4", more=GPU), needs("4"), True),
+        (needs("4"), needs("4", scheduler="volcano"), False),
+    ],
+)
+def test_pod_waits_only_if_no_queue_with_less_waits_for_such_a_place(
+    mine: PodNeeds, of_another: PodNeeds, is_held: bool
+) -> None:
+    """kube-scheduler gives a place to the Pod that waits longest. So weights would mean nothing between shapes."""
+    nodes = view_of([a_node(cpu="16", memory="64Gi", pods="10")], [a_bound_pod("n1", cpu="15")])
+    shares = plan_shares({unplaced(needs("1"), "runs", "rich"): 15}, nodes.size)
+    row, other = unplaced(mine, "mine", "rich"), unplaced(of_another, "other", "poor")
+    queues = a_queue("rich"), a_queue("poor")
+    room = room_of(nodes, {})
+    found = [
+        without_room(42, row, a_snapshot(*queues, room=each, shares=shares, in_line=[other]))
+        for each in (room, room_of(nodes, {}, demand=Demand(grown=frozenset({"mine"}))))
+    ]
+    assert [hold is not None and "has less of the cluster" in hold.detail for hold in found] == [is_held, False]
+    swapped = a_snapshot(*queues, room=room, shares=shares, in_line=[row])
+    assert without_room(42, other, swapped) is None
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        Demand(grown=frozenset({"other"})),
+        Demand(resting=frozenset({"other"})),
+        Demand(contradicted=Contradictions(doubted={"other": "a volume is missing"})),
+    ],
+)
+def test_row_whose_demand_has_its_answer_holds_no_pod_of_others(demand: Demand) -> None:
+    row, other = unplaced(needs("4"), "mine", "rich"), unplaced(needs("4"), "other", "poor")
+    shares = plan_shares({unplaced(needs("1"), "runs", "rich"): 3}, FULL_NODE.size)
+    facts: dict[str, Any] = {"shares": shares, "in_line": [other]}
+    assert without_room(42, row, a_snapshot(room=room_of(FULL_NODE, {}), **facts)) is not None
+    assert without_room(42, row, a_snapshot(room=room_of(FULL_NODE, {}, demand=demand), **facts)) is None
+
+
+@pytest.mark.parametrize("is_fair", [True, False])
+def test_submitters_of_a_fair_queue_wait_in_the_order_of_their_shares(is_fair: bool) -> None:
+    row, other = unplaced(needs("4"), "mine", "q", "rich"), unplaced(needs("4"), "other", "q", "poor")
+    shares = plan_shares({unplaced(needs("1"), "runs", "q", "rich"): 3}, FULL_NODE.size)
+    queue = a_queue("q", fair_submitters=is_fair)
+    snapshot = a_snapshot(queue, room=room_of(FULL_NODE, {}), shares=shares, in_line=[other])
+    assert (without_room(42, row, snapshot) is not None) is is_fair
+
+
+def test_row_behind_another_queue_takes_no_place_of_shapes() -> None:
+    """It would only take the place of a third one."""
+    asking = {unplaced(needs(str(100 + n)), f"shape-{n}", "third", f"login-{n}"): 1 for n in range(25)}
+    row, other = unplaced(needs("4"), "mine", "rich"), unplaced(needs("4"), "other", "poor")
+    shares = plan_shares({unplaced(needs("1"), "runs", "rich"): 3}, FULL_NODE.size)
+    facts: dict[str, Any] = {"room": room_of(FULL_NODE, asking), "shares": shares}
+    assert wants_place(row, a_snapshot(**facts))
+    assert not wants_place(row, a_snapshot(**facts, in_line=[other]))

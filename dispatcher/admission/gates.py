@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dispatcher.admission.demand import ENOUGH, IN_TURN, NONE_ASKS, DemandBounds, why_not_ask
 from dispatcher.admission.room import Room
-from dispatcher.admission.snapshot import ClusterSnapshot, dominant
+from dispatcher.admission.snapshot import ClusterSnapshot, RowInLine
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds, is_no_pickier
@@ -254,26 +254,20 @@ def comes_later(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> bool:
     demand = room.waiting.demand
     if pod.needs is None or demand.is_answered(pod.shape):
         return False
+    own = snapshot.row_in_line(pod)
     return any(
-        has_less(one, pod, snapshot) and not demand.is_answered(one.shape)
-        and one.shape not in demand.resting and one.shape not in demand.contradicted.doubted
-        and one.needs is not None and could_use_place_of(one.needs, pod.needs, room)
+        has_less(one, own, snapshot) and one.size <= SIMILAR * own.size and not demand.is_answered(one.pod.shape)
+        and one.pod.shape not in demand.resting and one.pod.shape not in demand.contradicted.doubted
+        and one.pod.needs is not None and is_no_pickier(one.pod.needs, pod.needs)
         for one in snapshot.in_line
     )  # fmt: skip
 
 
-def has_less(one: PodKind, pod: PodKind, snapshot: ClusterSnapshot) -> bool:
-    """Whether the first one has less of the cluster for its weight."""
-    if one.queue != pod.queue:
-        own, theirs = (snapshot.shares.of_queue(name) / snapshot.queue(name).weight for name in (one.queue, pod.queue))
-        return own < theirs
-    own, theirs = (snapshot.shares.of_submitter(pod.queue, each.submitted_by) for each in (one, pod))
-    return own < theirs and snapshot.queue(pod.queue).fair_submitters
-
-
-def could_use_place_of(one: PodNeeds, other: PodNeeds, room: Room) -> bool:
-    size = room.view.size
-    return dominant(dict(one.asks), size) <= SIMILAR * dominant(dict(other.asks), size) and is_no_pickier(one, other)
+def has_less(one: RowInLine, other: RowInLine, snapshot: ClusterSnapshot) -> bool:
+    """Whether the first one comes next by the shares."""
+    if one.pod.queue != other.pod.queue:
+        return one.share < other.share
+    return one.share_of_submitter < other.share_of_submitter and snapshot.queue(one.pod.queue).fair_submitters
 
 
 def wants_place(pod: PodKind, snapshot: ClusterSnapshot) -> bool:

@@ -50,7 +50,7 @@ from dispatcher.admission.heads import (
     sort_key,
     take_turns,
 )
-from dispatcher.admission.snapshot import ClusterSnapshot
+from dispatcher.admission.snapshot import ClusterSnapshot, RowInLine
 from dispatcher.model.cluster import LONG_AGO
 from dispatcher.model.launches import PodKind
 from dispatcher.model.tasks import IndexedRow
@@ -342,14 +342,14 @@ class ScanResult(Struct, frozen=True):
 class Scan:
     """Scans the indexes. Between cycles it remembers which queues are read by submitter.
 
-    in_line: the first kinds of Pods of each submitter that the last scan found no room for.
+    in_line: the first kinds of Pods of each submitter that the last scan found no room for, the least share first.
     """
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
         self._by_submitter = SubmitterScan(wanted)
         self._hidden: frozenset[str] = frozenset()
-        self.in_line: Sequence[PodKind] = ()
+        self.in_line: Sequence[RowInLine] = ()
 
     async def run(
         self, index: Index, offers: CycleOffers, snapshot: ClusterSnapshot, known: Mapping[int, int]
@@ -375,7 +375,8 @@ class Scan:
         whole = {queue for queue, head in in_order.items() if head.read_count < window and is_chosen(head, set(ids))}
         unread = snapshot.queues.keys() - queues
         behind = [row for own in judge.behind.values() for row in own]
-        self.in_line = [pod for own in judge.in_line.values() for pod in own]
+        in_line = (snapshot.row_in_line(pod) for own in judge.in_line.values() for pod in own)
+        self.in_line = sorted(in_line, key=lambda one: one.share)
         return ScanResult(ids, Counter(held), told, roomless, list(judge.wanting.values()), unread, whole, behind)
 
     def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:

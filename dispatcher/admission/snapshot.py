@@ -168,6 +168,20 @@ class Allowance(Struct, frozen=True):
     batch: int = 0
 
 
+class RowInLine(Struct, frozen=True):
+    """A kind of Pod that the last cycle found no room for.
+
+    share: of its queue for its weight.
+    share_of_submitter: of its submitter in the queue.
+    size: what one such Pod asks for, as a share.
+    """
+
+    pod: PodKind
+    share: float
+    share_of_submitter: float
+    size: float
+
+
 class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     """Everything that a gate may use.
 
@@ -216,10 +230,15 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     first: FirstPods | None = None
     stuck: DemandPods = DemandPods()
     stuck_shapes: frozenset[str] = frozenset()
-    in_line: Sequence[PodKind] = ()
+    in_line: Sequence[RowInLine] = ()
 
     def queue(self, name: str) -> Queue:
         return self.queues.get(name, NO_QUEUE)
+
+    def row_in_line(self, pod: PodKind) -> RowInLine:
+        size = dominant(dict(pod.needs.asks), self.shares.size) if pod.needs is not None else 0
+        share = self.shares.of_queue(pod.queue) / self.queue(pod.queue).weight
+        return RowInLine(pod, share, self.shares.of_submitter(pod.queue, pod.submitted_by), size)
 
     @property
     def waiting(self) -> DemandPods:

@@ -123,14 +123,13 @@ def is_selected(needs: PodNeeds, name: str, labels: Mapping[str, str]) -> bool:
 
 def is_no_pickier(one: PodNeeds, than: PodNeeds) -> bool:
     """Whether the first Pod may have each node that the other one may have, if both are small enough."""
-    lasting = {each for each in than.tolerations if not each.key.startswith(OF_THE_MOMENT)}
-    devices = {name for name, _ in one.asks} - OF_EACH_NODE
-    return (
-        (one.scheduler, one.is_gated, than.is_gated) == (than.scheduler, False, False)
-        and set(one.selector).issubset(than.selector)
-        and (one.terms is None or one.terms == than.terms)
-        and lasting.issubset(one.tolerations)
-        and devices.issubset(name for name, _ in than.asks)
+    if one.scheduler != than.scheduler or one.is_gated or than.is_gated:
+        return False
+    if (one.terms is not None and one.terms != than.terms) or not all(pair in than.selector for pair in one.selector):
+        return False
+    asked = dict(than.asks)
+    return all(each in one.tolerations or each.key.startswith(OF_THE_MOMENT) for each in than.tolerations) and all(
+        name in OF_EACH_NODE or name in asked for name, _ in one.asks
     )
 
 

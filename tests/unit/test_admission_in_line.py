@@ -1,19 +1,26 @@
 """Rows in line: in a full cluster only Pods of those wait that have less of it."""
 
-from typing import Any
-
 import pytest
+from msgspec.structs import replace
 
-from dispatcher.admission.demand import Demand
+from dispatcher.admission.demand import AUTO, Demand
 from dispatcher.admission.gates import wants_place, without_room
 from dispatcher.admission.room import room_of
-from dispatcher.admission.snapshot import plan_shares
+from dispatcher.admission.snapshot import ClusterSnapshot, plan_shares
 from dispatcher.admission.windows import Contradictions
+from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds, Toleration
 from tests.rig.builders import a_queue, a_snapshot
 from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
 
 FULL_NODE = view_of([a_node()], [a_bound_pod("n1")])
+
+
+def behind(other: PodKind, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The snapshot, with a row in line that asks for this Pod."""
+    return replace(snapshot, in_line=[snapshot.row_in_line(other)])
+
+
 GPU = {"nvidia.com/gpu": "1"}
 TOLERATES = (Toleration("nvidia.com/gpu", "Exists"),)
 AT_NODES = (Toleration("node.kubernetes.io/not-ready", "Exists", effect="NoExecute"),)
@@ -46,12 +53,11 @@ def test_pod_waits_only_if_no_queue_with_less_waits_for_such_a_place(
     queues = a_queue("rich"), a_queue("poor")
     room = room_of(nodes, {})
     found = [
-        without_room(42, row, a_snapshot(*queues, room=each, shares=shares, in_line=[other]))
+        without_room(42, row, behind(other, a_snapshot(*queues, room=each, shares=shares)))
         for each in (room, room_of(nodes, {}, demand=Demand(grown=frozenset({"mine"}))))
     ]
     assert [hold is not None and "has less of the cluster" in hold.detail for hold in found] == [is_held, False]
-    swapped = a_snapshot(*queues, room=room, shares=shares, in_line=[row])
-    assert without_room(42, other, swapped) is None
+    assert without_room(42, other, behind(row, a_snapshot(*queues, room=room, shares=shares))) is None
 
 
 @pytest.mark.parametrize(
@@ -65,9 +71,12 @@ def test_pod_waits_only_if_no_queue_with_less_waits_for_such_a_place(
 def test_row_whose_demand_has_its_answer_holds_no_pod_of_others(demand: Demand) -> None:
     row, other = unplaced(needs("4"), "mine", "rich"), unplaced(needs("4"), "other", "poor")
     shares = plan_shares({unplaced(needs("1"), "runs", "rich"): 3}, FULL_NODE.size)
-    facts: dict[str, Any] = {"shares": shares, "in_line": [other]}
-    assert without_room(42, row, a_snapshot(room=room_of(FULL_NODE, {}), **facts)) is not None
-    assert without_room(42, row, a_snapshot(room=room_of(FULL_NODE, {}, demand=demand), **facts)) is None
+    held, passed = (
+        without_room(42, row, behind(other, a_snapshot(room=room_of(FULL_NODE, {}, demand=one), shares=shares)))
+        for one in (AUTO, demand)
+    )
+    assert held is not None
+    assert passed is None
 
 
 @pytest.mark.parametrize("is_fair", [True, False])
@@ -75,7 +84,7 @@ def test_submitters_of_a_fair_queue_wait_in_the_order_of_their_shares(is_fair: b
     row, other = unplaced(needs("4"), "mine", "q", "rich"), unplaced(needs("4"), "other", "q", "poor")
     shares = plan_shares({unplaced(needs("1"), "runs", "q", "rich"): 3}, FULL_NODE.size)
     queue = a_queue("q", fair_submitters=is_fair)
-    snapshot = a_snapshot(queue, room=room_of(FULL_NODE, {}), shares=shares, in_line=[other])
+    snapshot = behind(other, a_snapshot(queue, room=room_of(FULL_NODE, {}), shares=shares))
     assert (without_room(42, row, snapshot) is not None) is is_fair
 
 
@@ -84,6 +93,6 @@ def test_row_behind_another_queue_takes_no_place_of_shapes() -> None:
     asking = {unplaced(needs(str(100 + n)), f"shape-{n}", "third", f"login-{n}"): 1 for n in range(25)}
     row, other = unplaced(needs("4"), "mine", "rich"), unplaced(needs("4"), "other", "poor")
     shares = plan_shares({unplaced(needs("1"), "runs", "rich"): 3}, FULL_NODE.size)
-    facts: dict[str, Any] = {"room": room_of(FULL_NODE, asking), "shares": shares}
-    assert wants_place(row, a_snapshot(**facts))
-    assert not wants_place(row, a_snapshot(**facts, in_line=[other]))
+    snapshot = a_snapshot(room=room_of(FULL_NODE, asking), shares=shares)
+    assert wants_place(row, snapshot)
+    assert not wants_place(row, behind(other, snapshot))

@@ -1,7 +1,7 @@
 """The gates, in their fixed order. A gate judges one candidate by the snapshot: a hold, or None to let it pass."""
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -241,25 +241,29 @@ def no_node_for(pod: PodKind, room: Room, refusal: str = "") -> Hold:
 
 
 AFTER_OTHERS: Final = "the next place goes to a row whose queue or submitter has less of the cluster"
+TURN_COMES: Final = timedelta(minutes=3)
+"""A submitter whose rows others keep from waiting as demand has one Pod that waits after this time."""
 SIMILAR: Final = 2
 """A Pod that asks for up to so many times as much can use what becomes free, or comes, as well."""
 
 
 def comes_later(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> bool:
-    """Whether the next place should go to another row in line.
+    """Whether the next place should go to another row in line, for a while.
 
     kube-scheduler gives a place to the Pod that waits longest, whatever its queue. So only Pods of those wait that have
     least of the cluster, unless nodes come for the shape. A row that has room needs no Pod that waits.
+
+    The other row may be one that never gets a node, for a cause that we do not see. So each submitter has its turn.
     """
-    demand = room.waiting.demand
-    if pod.needs is None or demand.is_answered(pod.shape):
+    demand, since = room.waiting.demand, snapshot.in_line.since.get((pod.queue, pod.submitted_by), snapshot.now)
+    if pod.needs is None or demand.is_answered(pod.shape) or abs(snapshot.now - since) >= TURN_COMES:
         return False
     own = snapshot.row_in_line(pod)
     return any(
         has_less(one, own, snapshot) and one.size <= SIMILAR * own.size and not demand.is_answered(one.pod.shape)
         and one.pod.shape not in demand.resting and one.pod.shape not in demand.contradicted.doubted
         and one.pod.needs is not None and is_no_pickier(one.pod.needs, pod.needs)
-        for one in snapshot.in_line
+        for one in snapshot.in_line.rows
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ from dispatcher.admission.heads import (
     sort_key,
     take_turns,
 )
-from dispatcher.admission.snapshot import ClusterSnapshot, RowInLine
+from dispatcher.admission.snapshot import ClusterSnapshot, InLine
 from dispatcher.model.cluster import LONG_AGO
 from dispatcher.model.launches import PodKind
 from dispatcher.model.tasks import IndexedRow
@@ -342,14 +342,14 @@ class ScanResult(Struct, frozen=True):
 class Scan:
     """Scans the indexes. Between cycles it remembers which queues are read by submitter.
 
-    in_line: the first kinds of Pods of each submitter that the last scan found no room for, the least share first.
+    in_line: the rows that the last scan found no room for.
     """
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
         self._by_submitter = SubmitterScan(wanted)
         self._hidden: frozenset[str] = frozenset()
-        self.in_line: Sequence[RowInLine] = ()
+        self.in_line = InLine()
 
     async def run(
         self, index: Index, offers: CycleOffers, snapshot: ClusterSnapshot, known: Mapping[int, int]
@@ -375,8 +375,7 @@ class Scan:
         whole = {queue for queue, head in in_order.items() if head.read_count < window and is_chosen(head, set(ids))}
         unread = snapshot.queues.keys() - queues
         behind = [row for own in judge.behind.values() for row in own]
-        in_line = (snapshot.row_in_line(pod) for own in judge.in_line.values() for pod in own)
-        self.in_line = sorted(in_line, key=lambda one: one.share)
+        self.in_line = rows_in_line(judge.in_line, self.in_line, snapshot)
         return ScanResult(ids, Counter(held), told, roomless, list(judge.wanting.values()), unread, whole, behind)
 
     def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:
@@ -402,6 +401,19 @@ class Scan:
             return launchable[:most]
         line = between_submitters(name, launchable, judge.pod_of, sort_key)
         return first_of(line, judge.pod_of, snapshot.shares, most)
+
+
+def rows_in_line(
+    found: Mapping[QueueSubmitter, Sequence[PodKind]], before: InLine, snapshot: ClusterSnapshot
+) -> InLine:
+    """The rows without room after a scan. `found`: the first kinds of Pods of each submitter."""
+    rows = [snapshot.row_in_line(pod) for own in found.values() for pod in own]
+    demand, waiting = snapshot.waiting.demand, snapshot.waiting.every
+    ask = {(pod.queue, pod.submitted_by) for pod in waiting if not demand.is_answered(pod.shape)}
+    since = {
+        key: snapshot.now if key in ask else before.since.get(key, snapshot.now) for key, own in found.items() if own
+    }
+    return InLine(sorted(rows, key=lambda one: one.share), since)
 
 
 def is_chosen(head: Head, ids: Set[int]) -> bool:

@@ -182,6 +182,17 @@ class RowInLine(Struct, frozen=True):
     size: float
 
 
+class InLine(Struct, frozen=True):
+    """The rows that wait for room.
+
+    rows: the first kinds of Pods of each submitter, the least share first.
+    since: since when no Pod of the submitter in the queue waits as demand, although one has no room.
+    """
+
+    rows: Sequence[RowInLine] = ()
+    since: Mapping[tuple[str, str], datetime] = {}
+
+
 class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     """Everything that a gate may use.
 
@@ -205,7 +216,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     shares: what queues and submitters have in flight.
     first: what is known of the Pods of each shape; None: it is not judged.
     stuck: where room is not judged, the Pods that kube-scheduler finds no node for. They give way like demand.
-    in_line: the first kinds of Pods of each submitter that the last cycle found no room for.
+    in_line: the rows that the last cycle found no room for.
     stuck_shapes: their shapes, and those that waited lately. A further Pod would only wait.
     """
 
@@ -230,7 +241,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     first: FirstPods | None = None
     stuck: DemandPods = DemandPods()
     stuck_shapes: frozenset[str] = frozenset()
-    in_line: Sequence[RowInLine] = ()
+    in_line: InLine = InLine()
 
     def queue(self, name: str) -> Queue:
         return self.queues.get(name, NO_QUEUE)

@@ -6,11 +6,12 @@ from msgspec.structs import replace
 from dispatcher.admission.demand import AUTO, Demand
 from dispatcher.admission.gates import wants_place, without_room
 from dispatcher.admission.room import room_of
-from dispatcher.admission.snapshot import ClusterSnapshot, plan_shares
+from dispatcher.admission.scan import rows_in_line
+from dispatcher.admission.snapshot import ClusterSnapshot, InLine, plan_shares
 from dispatcher.admission.windows import Contradictions
 from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds, Toleration
-from tests.rig.builders import a_queue, a_snapshot
+from tests.rig.builders import a_queue, a_snapshot, later
 from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
 
 FULL_NODE = view_of([a_node()], [a_bound_pod("n1")])
@@ -18,7 +19,7 @@ FULL_NODE = view_of([a_node()], [a_bound_pod("n1")])
 
 def behind(other: PodKind, snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """The snapshot, with a row in line that asks for this Pod."""
-    return replace(snapshot, in_line=[snapshot.row_in_line(other)])
+    return replace(snapshot, in_line=InLine([snapshot.row_in_line(other)]))
 
 
 GPU = {"nvidia.com/gpu": "1"}
@@ -86,6 +87,19 @@ def test_submitters_of_a_fair_queue_wait_in_the_order_of_their_shares(is_fair: b
     queue = a_queue("q", fair_submitters=is_fair)
     snapshot = behind(other, a_snapshot(queue, room=room_of(FULL_NODE, {}), shares=shares))
     assert (without_room(42, row, snapshot) is not None) is is_fair
+
+
+def test_row_that_never_gets_a_node_keeps_no_other_from_asking_for_ever() -> None:
+    """Its volume is missing, or its ports are taken: nothing that the room knows. An autoscaler must see the others."""
+    row, other = unplaced(needs("4"), "mine", "rich"), unplaced(needs("4"), "other", "poor")
+    shares = plan_shares({unplaced(needs("1"), "runs", "rich"): 3}, FULL_NODE.size)
+    line, found = InLine(), list[bool]()
+    for seconds, waiting in ((0, {}), (179, {}), (180, {}), (181, {row: 1}), (182, {})):
+        snapshot = a_snapshot(room=room_of(FULL_NODE, waiting), shares=shares, now=later(seconds), max_pending=9)
+        third = unplaced(needs("4"), "third", "rich")  # another kind of Pod of the same submitter
+        line = rows_in_line({("rich", "team_a"): [row, third], ("poor", "team_a"): [other]}, line, snapshot)
+        found.append(without_room(42, third, replace(snapshot, in_line=line)) is not None)
+    assert found == [True, True, False, True, True]
 
 
 def test_row_behind_another_queue_takes_no_place_of_shapes() -> None:

@@ -66,6 +66,9 @@ MOST_BEHIND: Final = 3
 """Rows of one submitter in one queue that are compared with those of Pods that wait for a node."""
 MOST_ROOMLESS: Final = 50
 """Kinds of Pods of one submitter in one queue for which one cycle searches in vain."""
+LEAST_ROOMLESS: Final = 5
+MOST_NODES_SEARCHED: Final = 1_000_000
+"""After so many nodes were searched in vain in one cycle, all others get LEAST_ROOMLESS searches."""
 TOLD_ROWS: Final = 500
 """Held rows of all queues together whose holds are kept for those who ask."""
 HeldRow = tuple[IndexedRow, Hold]
@@ -121,6 +124,7 @@ class Judge:
         self.told_of_a_queue = max(LEAST_TOLD, TOLD_ROWS // max(1, len(snapshot.queues)))
         self._unjudged = KINDS_A_LOOK
         self._roomless: dict[QueueSubmitter, set[PodNeeds | None]] = defaultdict(set)
+        self._nodes_searched = 0
         self._noted: set[tuple[str, str, str]] = set()
         self.wanting: dict[str, PodKind] = {}
         """Kinds of Pods that find no place to wait as demand, by shape."""
@@ -194,19 +198,21 @@ class Judge:
     def _without_room(self, row: IndexedRow, offer: Offer) -> Hold | None:
         """The hold of a row that no node has room for.
 
-        A search takes up to a millisecond, and rows can ask for any amount. So a submitter that has many kinds of Pods
-        without room gets no further search: its other rows stay in line.
+        A search takes up to some milliseconds, and rows can ask for any amount. So a submitter that has many kinds of
+        Pods without room gets no further search: its other rows stay in line. Many submitters get fewer searches each.
         """
         room, needs = self.snapshot.room, offer.needs
         if room is None or room.is_kept_for(row.id):
             return None
         roomless = self._roomless[queue_submitter(row)]
         if needs not in roomless:
-            if len(roomless) >= MOST_ROOMLESS:
-                return Hold(HoldReason.IN_LINE, f"behind {MOST_ROOMLESS} kinds of Pods of this submitter without room")
+            if len(roomless) >= (MOST_ROOMLESS if self._nodes_searched < MOST_NODES_SEARCHED else LEAST_ROOMLESS):
+                words = f"behind {len(roomless)} kinds of Pods of this submitter without room"
+                return Hold(HoldReason.IN_LINE, words)
             if room.has_room_for(pod_of(row, offer)):
                 return None
             roomless.add(needs)
+            self._nodes_searched += len(room.view.nodes)
         if (*queue_submitter(row), offer.shape) not in self._noted:
             self._note(row, pod_of(row, offer))
         return without_room(row.id, pod_of(row, offer), self.snapshot)

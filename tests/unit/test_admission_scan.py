@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from dispatcher.admission.heads import FIRST_WINDOW, KINDS_A_LOOK, MOST_ROOMLESS, WIDEST_WINDOW
+from dispatcher.admission.heads import (
+    FIRST_WINDOW,
+    KINDS_A_LOOK,
+    LEAST_ROOMLESS,
+    MOST_NODES_SEARCHED,
+    MOST_ROOMLESS,
+    WIDEST_WINDOW,
+)
 from dispatcher.admission.room import room_of
 from dispatcher.admission.scan import ScanResult
 from dispatcher.admission.snapshot import ClusterSnapshot, Load, Pending, plan_load
@@ -266,3 +273,27 @@ async def test_rows_that_all_ask_for_other_amounts_cost_a_bounded_number_of_sear
     assert found.held["default", HoldReason.NO_ROOM_NOW] == MOST_ROOMLESS
     assert found.held["default", HoldReason.IN_LINE] >= 200 - MOST_ROOMLESS - 1
     assert len(room.witness) <= MOST_ROOMLESS + 1
+
+
+@pytest.mark.fault(41)
+async def test_searches_for_one_login_in_many_queues_are_bounded_and_leave_some_to_others() -> None:
+    queues, nodes = 30, 4000
+    kinds = {
+        f"{queue} {n}".encode(): (f"q{queue:02}", needs(str(100 + n))) for queue in range(queues) for n in range(50)
+    }
+    offers = {kind: Offer("app:1", repr(kind), "default", wanted) for kind, (_, wanted) in kinds.items()}
+    offers[b"good"] = Offer("app:1", "small", "default", needs("1"))
+    hostile = [
+        an_indexed_row(row, kind=kind, queue=queue, submitted_by="hostile")
+        for row, (kind, (queue, _)) in enumerate(kinds.items())
+    ]
+    ids = range(10_000, 10_004)
+    others = [an_indexed_row(ids[n], queue="z", kind=kind) for n, kind in enumerate((b"0 1", b"0 2", b"0 3", b"good"))]
+    room = room_of(view_of([a_node(f"n{n}") for n in range(nodes)]), {})
+    names = [f"q{n:02}" for n in range(queues)]
+    snapshot = a_snapshot(*(a_queue(name) for name in (*names, "z")), max_pending=0, room=room)
+    found = await scan(Table([*hostile, *others]), KindJudge(offers), snapshot)
+    assert found.ids == [ids[-1]]
+    searched = [found.held[name, HoldReason.NO_ROOM_NOW] for name in names]
+    assert (searched[0], searched[-1]) == (MOST_ROOMLESS, LEAST_ROOMLESS)
+    assert sum(searched) * nodes < 2 * MOST_NODES_SEARCHED

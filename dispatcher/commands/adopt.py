@@ -132,12 +132,37 @@ def adopt_file(path: Path, out: Path, taken: set[str], *, check: bool) -> Iterat
     """`taken`: names of templates that this call has made; a second one of a name gets a number."""
     try:
         content = sys.stdin.buffer.read(MOST_BYTES + 1) if path == INPUT else read_most(path)
-        documents = read_documents(text_of(content, MOST_BYTES), MOST_BYTES)
+        text = text_of(content, MOST_BYTES)
     except OSError as fault:
         yield AdoptedFile(str(path), 0, "no manifest", faults=[str(fault.strerror)])
-        return
     except TemplateError as fault:
-        yield from (AdoptedFile(str(path), one.line, "no manifest", faults=[one.words]) for one in fault.faults)
+        yield from no_manifest(path, fault)
+    else:
+        for part in documents_of(text):
+            yield from adopt_part(path, part, out, taken, check=check)
+
+
+def documents_of(text: str) -> Iterator[str]:
+    """The documents of a text, each behind as many empty lines as stand before it: it keeps its line.
+
+    One that is no YAML spoils no other.
+    """
+    before = 0
+    for part in re.split(r"^(?=---(?:\s|$))", text, flags=re.MULTILINE):
+        if not all(line.startswith("%") or not line.strip() for line in part.splitlines()):  # directives stand alone
+            yield "\n" * before + part
+        before += part.count("\n")
+
+
+def no_manifest(path: Path, fault: TemplateError) -> Iterator[AdoptedFile]:
+    return (AdoptedFile(str(path), one.line, "no manifest", faults=[one.words]) for one in fault.faults)
+
+
+def adopt_part(path: Path, part: str, out: Path, taken: set[str], *, check: bool) -> Iterator[AdoptedFile]:
+    try:
+        documents = read_documents(part, MOST_BYTES)
+    except TemplateError as fault:
+        yield from no_manifest(path, fault)
         return
     for line, document in documents:
         what = f"{document.get('kind')} {object_at(document, 'metadata').get('name', '')}".strip()

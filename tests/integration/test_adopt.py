@@ -98,6 +98,20 @@ async def test_text_that_is_no_manifest_is_told_with_its_line(tmp_path: Path, te
     assert words in answer.out
 
 
+async def test_document_that_is_no_manifest_spoils_no_other_of_its_file(tmp_path: Path) -> None:
+    """As a chart writes them: notes, a template that was not filled in, a value that is no object."""
+    bad = ["Thank you", "kind: Job\nspec: {{ .Values.spec }}", "- a", "kind: Job\n\tx: 1", "# nothing", "a: [1"]
+    good = f"# Source\n{json.dumps(job())}"
+    text = "%YAML 1.1\n---\n" + "\n---\n".join(one for each in bad for one in (each, good))
+    file = tmp_path / "all.yaml"
+    file.write_text(text)
+    answer = await dispatcher("adopt", str(file), "--check", "--json")
+    told = [(one["what"], text.splitlines()[one["line"] - 1]) for one in json.loads(answer.out)]
+    assert [line for what, line in told if what == "Job load"] == [json.dumps(job())] * len(bad)
+    wrong = ["Thank you", "spec: {{ .Values.spec }}", "- a", "\tx: 1", "---"]
+    assert [line for what, line in told if what == "no manifest"] == wrong
+
+
 async def test_metadata_that_is_no_object_is_no_traceback(tmp_path: Path) -> None:
     answer = await dispatcher("adopt", str(given(tmp_path, {"kind": "Job", "metadata": "x", "spec": 3})), "--check")
     assert (answer.status, answer.err) == (COULD_NOT, "")

@@ -256,7 +256,9 @@ def comes_later(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> bool:
     The other row may be one that never gets a node, for a cause that we do not see. So each submitter has its turn.
     """
     demand, since = room.waiting.demand, snapshot.in_line.since.get((pod.queue, pod.submitted_by), snapshot.now)
-    if pod.needs is None or demand.is_answered(pod.shape) or abs(snapshot.now - since) >= TURN_COMES:
+    if pod.needs is None or abs(snapshot.now - since) >= TURN_COMES:
+        return False
+    if demand.is_answered(pod.shape) or pod.shape in demand.contradicted.sizes:  # our count says little about it
         return False
     own = snapshot.row_in_line(pod)
     return any(

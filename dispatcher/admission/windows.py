@@ -24,6 +24,8 @@ from dispatcher.model.needs import PodNeeds
 
 PATIENCE: Final = timedelta(seconds=5)
 """kube-scheduler has found no node for so long, and has bound no Pod of the shape meanwhile."""
+AGREED: Final = timedelta(minutes=1)
+"""kube-scheduler has not contradicted the estimate for so long. In a busy cluster it binds Pods all the time."""
 REMEMBERED: Final = timedelta(minutes=10)
 """A window that nobody uses closes after this time."""
 DOUBT: Final = timedelta(seconds=12)
@@ -56,6 +58,7 @@ class Window(Struct, frozen=True):
     at: when the size changed.
     out: names of the Pods that were without a node since then.
     has_grown: whether the estimate was ever contradicted.
+    wrong_at: when it was contradicted last.
     used_at: when a Pod was without a node last.
     fits_since: since when the estimate has room for a Pod that kube-scheduler finds no node for; None: it has none.
     doubted_at: when kube-scheduler contradicted such room last; None: the estimate counts.
@@ -66,6 +69,7 @@ class Window(Struct, frozen=True):
     at: datetime
     out: frozenset[str] = frozenset()
     has_grown: bool = False
+    wrong_at: datetime = LONG_AGO
     used_at: datetime = LONG_AGO
     fits_since: datetime | None = None
     doubted_at: datetime | None = None
@@ -172,8 +176,9 @@ def moved_window(one: Window | None, pods: PodsOfShape, is_wrong: bool, now: dat
     unschedulable = [pod.unschedulable_since for pod in pods.waiting if pod.unschedulable_since is not None]
     if is_wrong and not unschedulable and 2 * len(pods.bound) >= one.size:
         return replace(one, size=min(2 * one.size, LARGEST), at=now, out=waiting, has_grown=True, used_at=now)
+    one = replace(one, wrong_at=now) if is_wrong else one
     is_stuck = unschedulable and one.size > 1 and now - max(min(unschedulable), one.at) >= PATIENCE
-    if is_stuck and now - pods.bound_at() >= PATIENCE:
+    if is_stuck and (now - pods.bound_at() >= PATIENCE or now - max(one.wrong_at, one.at) >= AGREED):
         return replace(one, size=one.size // 2, at=now, out=waiting, has_grown=True, used_at=now)
     if waiting:
         return replace(one, used_at=now, out=waiting | {pod.name for pod in pods.bound})

@@ -22,6 +22,7 @@ def behind(other: PodKind, snapshot: ClusterSnapshot) -> ClusterSnapshot:
     return replace(snapshot, in_line=InLine([snapshot.row_in_line(other)]))
 
 
+COMES, BLIND = Demand(grown=frozenset({"mine"})), Demand(contradicted=Contradictions({"mine": 1}))
 GPU = {"nvidia.com/gpu": "1"}
 TOLERATES = (Toleration("nvidia.com/gpu", "Exists"),)
 AT_NODES = (Toleration("node.kubernetes.io/not-ready", "Exists", effect="NoExecute"),)
@@ -55,9 +56,9 @@ def test_pod_waits_only_if_no_queue_with_less_waits_for_such_a_place(
     room = room_of(nodes, {})
     found = [
         without_room(42, row, behind(other, a_snapshot(*queues, room=each, shares=shares)))
-        for each in (room, room_of(nodes, {}, demand=Demand(grown=frozenset({"mine"}))))
+        for each in (room, *(room_of(nodes, {}, demand=demand) for demand in (COMES, BLIND)))
     ]
-    assert [hold is not None and "has less of the cluster" in hold.detail for hold in found] == [is_held, False]
+    assert [hold is not None and "has less of the cluster" in hold.detail for hold in found] == [is_held, False, False]
     assert without_room(42, other, behind(row, a_snapshot(*queues, room=room, shares=shares))) is None
 
 

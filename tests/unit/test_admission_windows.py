@@ -141,6 +141,24 @@ def test_window_halves_only_when_nothing_was_bound_for_the_patience() -> None:
     assert looks(*grown, (8.9, [RUNS, STUCK, other])) == {"small": 2}
 
 
+def test_window_halves_in_a_busy_cluster_when_the_estimate_was_right_for_a_minute() -> None:
+    """Pods are bound all the time, to nodes that our count knows."""
+    pods = [replace(STUCK, name=f"s{n}", uid=f"s{n}", node_name="") for n in range(4)]
+    begun = [(0.0, [WAITS]), (1.0, [RUNS])]  # against our count
+    for late, size in ((58, 2), (63, 1)):
+        binds = [(second, [*pods, bound(f"b{second}", second)]) for second in range(2, late)]
+        assert looks(*begun, *binds) == {"small": size}
+    against = [
+        (second, [pods[0], replace(WAITS, name=f"w{second}"), bound(f"w{second - 1}", second, "n1")])
+        for second in range(2, 90)
+    ]
+    assert looks(*begun, *against) == {"small": 2}
+
+
+def bound(name: str, seconds: float, node: str = "n9") -> Pod:
+    return a_pod(name=name, uid=name, node_name=node, scheduled_at=later(seconds))
+
+
 def test_unused_window_closes() -> None:
     grown = [(0.0, [WAITS]), (1.0, [RUNS])]
     assert looks(*grown, (600, [RUNS])) == {"small": 2}

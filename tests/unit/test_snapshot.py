@@ -15,11 +15,13 @@ from tests.unit.rooms import needs, unplaced, view_of
 
 holders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", "z"])), max_size=20)
 GROUP = LaunchGroup("default", "default", "app:1")
+A_JOB = a_job()
 POD = PodKind("default", "team_a", "small", None)
 
 
 def pending_of(*pods: Pod, jobs: tuple[Job, ...] = ()) -> Pending:
-    view = ClusterView(NOW, {job.name: job for job in jobs}, {str(number): pod for number, pod in enumerate(pods)}, {})
+    known = {job.name: job for job in (A_JOB, *jobs)}
+    view = ClusterView(NOW, known, {str(number): pod for number, pod in enumerate(pods)}, {})
     return plan_pending(view, a_picture(jobs, a_cluster(pods)).in_flight(), grace_seconds=30)
 
 
@@ -90,8 +92,14 @@ def test_pod_is_stuck_after_the_grace_as_unschedulable(seconds: float, stuck: di
 
 
 def test_pod_is_stuck_at_once_with_grace_zero() -> None:
-    view = ClusterView(NOW, {}, {"pod": a_pod(unschedulable_since=NOW)}, {})
+    view = ClusterView(NOW, {A_JOB.name: A_JOB}, {"pod": a_pod(unschedulable_since=NOW)}, {})
     assert plan_pending(view, InFlight(), 0).stuck_by_shape == {"small": 1}
+
+
+def test_pod_of_no_job_of_ours_is_not_pending() -> None:
+    """Its author gave it our labels. In the mode `any` it would hold the launches of all teams."""
+    stray = a_pod(job_uid="of-nobody", unschedulable_since=ago(60))
+    assert pending_of(stray) == Pending(0, {})
 
 
 def test_unseen_create_counts_as_a_pending_pod() -> None:

@@ -39,7 +39,8 @@ everything: venv ## the gate with more examples, and what is slow or redundant, 
 	@$(MAKE) --no-print-directory $(TOGETHER) prepared coverage house types lint imports
 	$(BIN)/python $(PYTEST) -m slow tests/unit
 	HYPOTHESIS_PROFILE=whole $(BIN)/python $(TOGETHER_TESTED) $(filter-out tests/model,$(ON_SERVERS))
-	@$(MAKE) --no-print-directory $(TOGETHER) node browser model # kubelets wait most of the time
+	@$(MAKE) --no-print-directory node # alone: upgrades under load have limits of time
+	@$(MAKE) --no-print-directory $(TOGETHER) browser model
 
 # Waiting tests and computing tests overlap in one run. A test that fails is run again alone (tests/rig/unsteady.py).
 WORKERS ?= 3

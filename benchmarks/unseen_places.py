@@ -1,5 +1,4 @@
-"""Promise: where admission or kube-scheduler decides what our count does not see, rows get idle nodes about as soon as
-plain Jobs do.
+"""Promise: rows get idle nodes that our count does not see about as soon as plain Jobs do.
 
 400 idle places, 400 rows or plain Jobs of the same Pod. The figure is the time until all of them have a node, as a
 ratio to that of plain Jobs in the same run: at most 2, alone and beside ten shapes of another team that fit nowhere.

@@ -359,6 +359,8 @@ class Dispatch(Generic[P]):
         """The snapshot that the gates use."""
         (picture, in_flight), held = jobs, plan_load(holders(jobs[1].held))
         settings, brakes, quotas = self._settings, picture.brakes, self._ports.quotas()
+        size = room.size if room is not None else NOTHING
+        places = settings.max_jobs if self.last is not None and self.last.is_at_job_cap else 0
         REJECTING_NODES.set(len(self._rejections.look(view.pods, view.now)))
         for node in self._rejections.told:
             NODE_REJECTIONS.labels(node).inc()
@@ -371,9 +373,7 @@ class Dispatch(Generic[P]):
             is_strict=settings.pending_mode == "any",
             load=plan_load(holders(in_flight.every)).sparing(held),
             held=held,
-            shares=plan_shares(
-                in_flight.with_room, room.size if room is not None else NOTHING, left.waiting.every if left else {}
-            ),
+            shares=plan_shares(in_flight.with_room, size, left.waiting.every if left else {}, places),
             pending=plan_pending(view, in_flight, settings.pending_grace_seconds),
             allowance=Allowance(self._bucket.left(self._ports.clock()), brakes.places(BATCH)),
             not_ready=self._not_ready(view, rows.frame) or brakes.api,

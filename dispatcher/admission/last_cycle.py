@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from dispatcher.admission.gates import Candidate, every_hold, holds_of_queue
+from dispatcher.admission.gates import Candidate, every_hold, holds_of_queue, over_job_cap
 from dispatcher.admission.heads import NOT_JUDGED, KnownOffers
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.cluster import Pod
@@ -81,6 +81,11 @@ class LastCycle(Struct, frozen=True):
         """Why nothing is launched, if it is because the database would refuse what containers report."""
         hold = self.snapshot.not_ready
         return hold.detail if hold is not None and hold.detail.startswith(NotReady.TASKS_REFUSED) else ""
+
+    @property
+    def is_at_job_cap(self) -> bool:
+        """Whether MAX_JOBS is used up."""
+        return over_job_cap(self.snapshot) is not None
 
     @property
     def at(self) -> datetime:

@@ -8,7 +8,8 @@ Shares of the cluster that queues and submitters have in flight, by dominant res
 
 A share is the largest part of any one resource of all nodes (Dominant Resource Fairness, Ghodsi et al. 2011). So a
 queue of large Pods cannot take more than a queue of many small ones. The number of Pods is a resource, too: otherwise
-Pods without requests would have no share. If the size of the cluster is not known, a share is a number of Jobs.
+Pods without requests would have no share. So are the places in MAX_JOBS where it is used up: a queue of tiny Pods would
+have almost all of them. If the size of the cluster is not known, a share is a number of Jobs.
 """
 
 from collections import Counter
@@ -32,12 +33,14 @@ from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold
 
 ONE_JOB: Final[Amounts] = MappingProxyType({"pods": 1000})
+PLACES: Final = "(MAX_JOBS)"
+"""The places in MAX_JOBS, as if they were a resource of the cluster. No resource has such a name."""
 
 
 class Shares(Struct, frozen=True):
     """Requested amounts of all unfinished Jobs and unseen creates, without those whose Pods have ended.
 
-    size: what all nodes have.
+    size: what all nodes have, and PLACES if they count.
     by_queue: by queue.
     by_submitter: by (queue, submitter).
     """
@@ -74,12 +77,15 @@ class GrowingShares:
         self._by_submitter[key] = added(self._by_submitter.get(key, NOTHING), asks)
 
 
-def plan_shares(in_flight: Mapping[PodKind, int], size: Amounts, waiting: Mapping[PodKind, int] = {}) -> Shares:
+def plan_shares(
+    in_flight: Mapping[PodKind, int], size: Amounts, waiting: Mapping[PodKind, int] = {}, places: int = 0
+) -> Shares:
     """The shares at the beginning of a cycle. `size`: what all nodes have; empty: not known.
 
     waiting: those of them that wait as demand. They use nothing.
+    places: MAX_JOBS, where it is used up; 0: its places do not count.
     """
-    growing = GrowingShares(Shares(size or ONE_JOB))
+    growing = GrowingShares(Shares({**size, PLACES: places * 1000} if size and places else size or ONE_JOB))
     for pod, count in in_flight.items():
         if (left := count - waiting.get(pod, 0)) > 0:
             growing.add(pod, left)
@@ -96,7 +102,7 @@ def holders(in_flight: Mapping[PodKind, int]) -> Mapping[tuple[str, str], int]:
 
 def asks_of(needs: PodNeeds | None, count: int) -> Amounts:
     asks = needs.asks if needs is not None else ONE_JOB.items()
-    return {name: amount * count for name, amount in asks}
+    return {PLACES: 1000 * count} | {name: amount * count for name, amount in asks}
 
 
 def dominant(asked: Amounts, size: Amounts) -> float:

@@ -32,7 +32,8 @@ TAKEN_BACK: Final = Counter(
 )
 QUEUE_SHARE: Final = Gauge(
     "dispatcher_queue_share",
-    "Largest part of any one resource of all nodes that a queue has in flight; a number of Jobs without CHECK_ROOM",
+    "Largest part of any one resource of all nodes, or of MAX_JOBS where it is used up, that a queue has in flight; a "
+    "number of Jobs without CHECK_ROOM",
     ["queue"],
 )
 JOBS: Final = Gauge("dispatcher_jobs", "Jobs of this installation", ["queue", "state"])

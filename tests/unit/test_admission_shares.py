@@ -4,7 +4,7 @@ import pytest
 
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.snapshot import Shares, holders, plan_shares
+from dispatcher.admission.snapshot import Shares, holders, plan_load, plan_shares
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds
 from tests.rig.builders import a_queue, a_snapshot, a_task
@@ -74,6 +74,23 @@ def test_queue_of_large_pods_gets_as_much_of_the_cluster_as_a_queue_of_small_one
     snapshot = a_snapshot(a_queue("large"), a_queue("small"), max_jobs=44, shares=Shares(SIZE))
     started = [one.task.queue for one in plan_cycle(snapshot, rows).launches]
     assert (started.count("large"), started.count("small")) == (4, 40)
+
+
+def test_queue_of_tiny_pods_gets_half_of_the_places_where_max_jobs_holds_rows() -> None:
+    """Tiny Pods that run for long would keep almost all of them, because they use nothing of the nodes."""
+    tiny, good = (Offer("app:1", f"s{cpu}", "default", needs(cpu, "1Mi")) for cpu in ("1m", "1"))
+    rows = [
+        Candidate(a_task(id=10 * number + n, queue=queue), offer, JobsVerdict(Launch(1)))
+        for n, (queue, offer) in enumerate((("tiny", tiny), ("good", good)))
+        for number in range(1, 60)
+    ]
+    running = {jobs_of("a", tiny.needs, "tiny"): 45, jobs_of("b", good.needs, "good"): 40}
+    load = plan_load({("tiny", "a"): 45, ("good", "b"): 40})
+    for places, started in ((100, (5, 10)), (0, (15, 0))):
+        shares = plan_shares(running, SIZE, places=places)
+        snapshot = a_snapshot(a_queue("tiny"), a_queue("good"), max_jobs=100, shares=shares, load=load)
+        queues = [one.task.queue for one in plan_cycle(snapshot, rows).launches]
+        assert (queues.count("tiny"), queues.count("good")) == started
 
 
 def test_demand_counts_in_no_share() -> None:

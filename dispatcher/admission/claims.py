@@ -37,7 +37,7 @@ ROUND: Final = timedelta(seconds=5)
 BETWEEN: Final = timedelta(minutes=1)
 """A row waits on for so long after a look that did not find it: its Job is being made, or taken back."""
 TURN: Final = timedelta(minutes=2)
-"""So long Pods may wait beside claims, from time to time."""
+"""Pods may wait beside claims for so long, from time to time."""
 MOST_TURNS: Final = 64
 """The longest pause between two such times, in their length."""
 SEARCHES: Final = 5
@@ -146,7 +146,7 @@ class Claims:
 
 
 def is_turn_to_ask(age: timedelta) -> bool:
-    """Whether Pods may wait beside claims now. `age`: so long there have been claims."""
+    """Whether Pods may wait beside claims now. `age`: how long there have been claims."""
     turn = age // TURN
     return turn > 0 and ((turn & (turn - 1)) == 0 or turn % MOST_TURNS == 0)
 
@@ -256,7 +256,7 @@ class Rejections:
         self.nodes: Mapping[str, str] = {}
         self.told: Sequence[str] = ()
         self._rejected: Set[str] | None = None
-        """UIDs of the rejected Pods. What was there before the first look was told by the process before this one."""
+        """UIDs of the rejected Pods. The process before this one has told those of the first look."""
         self._looked_at: tuple[Mapping[str, Pod], datetime] | None = None
 
     def look(self, pods: Mapping[str, Pod], now: datetime) -> Mapping[str, str]:

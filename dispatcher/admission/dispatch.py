@@ -360,7 +360,7 @@ class Dispatch(Generic[P]):
         (picture, in_flight), held = jobs, plan_load(holders(jobs[1].held))
         settings, brakes, quotas = self._settings, picture.brakes, self._ports.quotas()
         size = room.size if room is not None else NOTHING
-        places = settings.max_jobs if self.last is not None and self.last.is_at_job_cap else 0
+        places = settings.max_jobs if self.last is not None and self.last.lacks_places else 0
         REJECTING_NODES.set(len(self._rejections.look(view.pods, view.now)))
         for node in self._rejections.told:
             NODE_REJECTIONS.labels(node).inc()
@@ -478,7 +478,7 @@ def last_cycle(decision: Decision, picture: Picture, before: LastCycle | None, *
     held = decision.held + Counter((task.queue, reason) for task in launched if task.status is Status.WAITING)
     since = held_since(held, plan.after, before.since if before else {})
     ids = frozenset(task.id for task in launched)
-    return LastCycle(plan.after, picture, told, ids, held, since, leads, found.whole)
+    return LastCycle(plan.after, picture, told, ids, held, since, leads, found.whole).after(before)
 
 
 def report(decision: Decision, now: datetime) -> None:

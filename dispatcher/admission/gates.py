@@ -11,7 +11,7 @@ from dispatcher.admission.room import Room
 from dispatcher.admission.snapshot import ClusterSnapshot, RowInLine
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
-from dispatcher.model.needs import PodNeeds, is_no_pickier
+from dispatcher.model.needs import PodNeeds, fits_wherever
 from dispatcher.model.tasks import Queue, Task
 from dispatcher.model.verdicts import Admit, Hold, HoldReason, Stage, Verdict
 
@@ -231,8 +231,8 @@ def no_node_for(pod: PodKind, room: Room, refusal: str = "") -> Hold:
     """The hold of a Pod that no node has room for. `refusal`: why it may not wait as demand, if that is why."""
     demand, is_doubted = room.waiting.demand, pod.shape in room.waiting.demand.contradicted.doubted
     could_fit, why = (True, "") if is_doubted or pod.needs is None else room.view.why_not(pod.needs)
-    more = refusal if refusal in {IN_TURN, NONE_ASKS, AFTER_OTHERS} else demand.told(pod.shape)
-    detail = "; ".join(filter(None, (why, more)))
+    told = refusal if refusal in {IN_TURN, NONE_ASKS} else demand.told(pod.shape)
+    detail = "; ".join(filter(None, (why, told, refusal if refusal == AFTER_OTHERS else "")))
     # Our count alone is no proof. kube-scheduler must have said so of a Pod of this shape, too.
     has_asked = pod.shape in demand.asked and refusal not in {IN_TURN, NONE_ASKS}
     is_contradicted = demand.has_grown(pod.shape) or pod.shape in demand.contradicted.sizes
@@ -264,7 +264,7 @@ def comes_later(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> bool:
     return any(
         has_less(one, own, snapshot) and one.size <= SIMILAR * own.size and not demand.is_answered(one.pod.shape)
         and one.pod.shape not in demand.resting and one.pod.shape not in demand.contradicted.doubted
-        and one.pod.needs is not None and is_no_pickier(one.pod.needs, pod.needs)
+        and one.pod.needs is not None and fits_wherever(one.pod.needs, pod.needs)
         for one in snapshot.in_line.rows
     )  # fmt: skip
 

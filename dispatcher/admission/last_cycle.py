@@ -19,6 +19,10 @@ from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
 QueueReason = tuple[str, HoldReason]
 
 
+SCARCE: Final = timedelta(minutes=1)
+"""For so long after MAX_JOBS was used up, its places count in shares. The order would change to and fro otherwise."""
+
+
 class SeenPods(Protocol):
     """The Pods of the picture, by the UID of their Job, and the API server's clock."""
 
@@ -65,6 +69,7 @@ class LastCycle(Struct, frozen=True):
     since: since when rows of a queue have been held for a reason, without a break.
     leads: whether this replica launched them.
     whole: queues of which every due row was judged.
+    capped_at: when MAX_JOBS was used up last; None: never.
     """
 
     snapshot: ClusterSnapshot
@@ -75,6 +80,7 @@ class LastCycle(Struct, frozen=True):
     since: Mapping[QueueReason, datetime]
     leads: bool
     whole: Set[str] = frozenset()
+    capped_at: datetime | None = None
 
     @property
     def tasks_refused(self) -> str:
@@ -83,9 +89,14 @@ class LastCycle(Struct, frozen=True):
         return hold.detail if hold is not None and hold.detail.startswith(NotReady.TASKS_REFUSED) else ""
 
     @property
-    def is_at_job_cap(self) -> bool:
-        """Whether MAX_JOBS is used up."""
-        return over_job_cap(self.snapshot) is not None
+    def lacks_places(self) -> bool:
+        """Whether MAX_JOBS is used up, or was a moment ago: some Jobs end at any time."""
+        return self.capped_at is not None and abs(self.at - self.capped_at) <= SCARCE
+
+    def after(self, before: "LastCycle | None") -> "LastCycle":
+        """The cycle, with what it knows by the one before it."""
+        known = before.capped_at if before is not None else None
+        return msgspec.structs.replace(self, capped_at=self.at if over_job_cap(self.snapshot) else known)
 
     @property
     def at(self) -> datetime:

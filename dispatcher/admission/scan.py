@@ -409,11 +409,14 @@ def rows_in_line(
     """The rows without room after a scan. `found`: the first kinds of Pods of each submitter."""
     rows = [snapshot.row_in_line(pod) for own in found.values() for pod in own]
     demand, waiting = snapshot.waiting.demand, snapshot.waiting.every
-    ask = {(pod.queue, pod.submitted_by) for pod in waiting if not demand.is_answered(pod.shape)}
-    since = {
-        key: snapshot.now if key in ask else before.since.get(key, snapshot.now) for key, own in found.items() if own
-    }
-    return InLine(sorted(rows, key=lambda one: one.share), since)
+    asking = defaultdict[QueueSubmitter, set[str]](set)
+    for pod in waiting:
+        if not demand.is_answered(pod.shape):
+            asking[pod.queue, pod.submitted_by].add(pod.shape)
+    begun = {key for key, shapes in asking.items() if shapes - before.asking.get(key, set())}
+    known = {key: since for key, since in before.since.items() if key not in begun}
+    since = {key: known.get(key, snapshot.now) for key, own in found.items() if own}
+    return InLine(sorted(rows, key=lambda one: one.share), since, asking)
 
 
 def is_chosen(head: Head, ids: Set[int]) -> bool:

@@ -13,7 +13,7 @@ have almost all of them. If the size of the cluster is not known, a share is a n
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
@@ -192,11 +192,13 @@ class InLine(Struct, frozen=True):
     """The rows that wait for room.
 
     rows: the first kinds of Pods of each submitter, the least share first.
-    since: since when no Pod of the submitter in the queue waits as demand, although one has no room.
+    since: by (queue, submitter), since when no further kind of its Pods waits as demand, although one has no room.
+    asking: the shapes of which its Pods wait, as far as nothing has come for them.
     """
 
     rows: Sequence[RowInLine] = ()
     since: Mapping[tuple[str, str], datetime] = {}
+    asking: Mapping[tuple[str, str], Set[str]] = {}
 
 
 class ClusterSnapshot(Struct, frozen=True, kw_only=True):

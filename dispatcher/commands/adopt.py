@@ -30,6 +30,8 @@ OUT: Final = Path("templates")
 INPUT: Final = Path("-")
 MOST_BYTES: Final = 4 << 20
 """Of a file. It may hold hundreds of manifests."""
+MOST_PARTS: Final = 1000
+"""Documents of a file that are read one by one. Each is read behind the empty lines before it."""
 READERS: Final[Mapping[str, Callable[[Json], Iterator[Adoption]]]] = {
     "Job": of_job, "CronJob": of_cron_job, "ScaledJob": of_scaled_job, "Pod": of_pod, "Workflow": of_workflow,
     "WorkflowTemplate": of_workflow, "ClusterWorkflowTemplate": of_workflow, "CronWorkflow": of_workflow,
@@ -138,31 +140,20 @@ def adopt_file(path: Path, out: Path, taken: set[str], *, check: bool) -> Iterat
     except TemplateError as fault:
         yield from no_manifest(path, fault)
     else:
-        for part in documents_of(text):
-            yield from adopt_part(path, part, out, taken, check=check)
+        yield from adopt_text(path, text, out, taken, check=check)
 
 
-def documents_of(text: str) -> Iterator[str]:
-    """The documents of a text, each behind as many empty lines as stand before it: it keeps its line.
-
-    One that is no YAML spoils no other.
-    """
-    before = 0
-    for part in re.split(r"^(?=---(?:\s|$))", text, flags=re.MULTILINE):
-        if not all(line.startswith("%") or not line.strip() for line in part.splitlines()):  # directives stand alone
-            yield "\n" * before + part
-        before += part.count("\n")
-
-
-def no_manifest(path: Path, fault: TemplateError) -> Iterator[AdoptedFile]:
-    return (AdoptedFile(str(path), one.line, "no manifest", faults=[one.words]) for one in fault.faults)
-
-
-def adopt_part(path: Path, part: str, out: Path, taken: set[str], *, check: bool) -> Iterator[AdoptedFile]:
+def adopt_text(path: Path, text: str, out: Path, taken: set[str], *, check: bool) -> Iterator[AdoptedFile]:
+    """If one of the documents is none, each is read for itself: it spoils no other."""
     try:
-        documents = read_documents(part, MOST_BYTES)
+        documents = read_documents(text, MOST_BYTES)
     except TemplateError as fault:
-        yield from no_manifest(path, fault)
+        parts = parts_of(text)
+        if 1 < len(parts) <= MOST_PARTS:
+            for part in parts:
+                yield from adopt_text(path, part, out, taken, check=check)
+        else:
+            yield from no_manifest(path, fault)
         return
     for line, document in documents:
         what = f"{document.get('kind')} {object_at(document, 'metadata').get('name', '')}".strip()
@@ -173,6 +164,22 @@ def adopt_part(path: Path, part: str, out: Path, taken: set[str], *, check: bool
         for one in made:
             to = out / f"{unique(one.name, taken)}.yaml"
             yield write(one, AdoptedFile(str(path), line, what), to, check=check)
+
+
+def parts_of(text: str) -> list[str]:
+    """The documents of a text, each behind as many empty lines as were before it, so that it keeps its lines."""
+    before, found = 0, list[str]()
+    for part in re.split(r"^(?=---(?:\s|$))", text, flags=re.MULTILINE):
+        if not all(line.startswith("%") or not line.strip() for line in part.splitlines()):  # directives stand alone
+            found.append("\n" * before + part)
+        before += part.count("\n")
+        if len(found) > MOST_PARTS:
+            break
+    return found
+
+
+def no_manifest(path: Path, fault: TemplateError) -> Iterator[AdoptedFile]:
+    return (AdoptedFile(str(path), one.line, "no manifest", faults=[one.words]) for one in fault.faults)
 
 
 def read_most(path: Path) -> bytes:

@@ -121,14 +121,14 @@ def is_selected(needs: PodNeeds, name: str, labels: Mapping[str, str]) -> bool:
     return needs.terms is None or any(matches(term, name, labels) for term in needs.terms)
 
 
-def is_no_pickier(one: PodNeeds, than: PodNeeds) -> bool:
+def fits_wherever(one: PodNeeds, other: PodNeeds) -> bool:
     """Whether the first Pod may have each node that the other one may have, if both are small enough."""
-    if one.scheduler != than.scheduler or one.is_gated or than.is_gated:
+    if one.scheduler != other.scheduler or one.is_gated or other.is_gated:
         return False
-    if (one.terms is not None and one.terms != than.terms) or not all(pair in than.selector for pair in one.selector):
+    if (one.terms is not None and one.terms != other.terms) or not all(pair in other.selector for pair in one.selector):
         return False
-    asked = dict(than.asks)
-    return all(each in one.tolerations or each.key.startswith(OF_THE_MOMENT) for each in than.tolerations) and all(
+    asked = dict(other.asks)
+    return all(each in one.tolerations or each.key.startswith(OF_THE_MOMENT) for each in other.tolerations) and all(
         name in OF_EACH_NODE or name in asked for name, _ in one.asks
     )
 

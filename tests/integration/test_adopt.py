@@ -112,6 +112,14 @@ async def test_document_that_is_no_manifest_spoils_no_other_of_its_file(tmp_path
     assert [line for what, line in told if what == "no manifest"] == wrong
 
 
+async def test_many_documents_that_are_none_take_no_time(tmp_path: Path) -> None:
+    """Each would be read behind the lines of all others."""
+    file = tmp_path / "all.yaml"
+    file.write_text("---\na\n" * 200_000)
+    answer = await dispatcher("adopt", str(file), "--check", "--json")
+    assert [(one["line"], one["what"]) for one in json.loads(answer.out)] == [(2, "no manifest")]
+
+
 async def test_metadata_that_is_no_object_is_no_traceback(tmp_path: Path) -> None:
     answer = await dispatcher("adopt", str(given(tmp_path, {"kind": "Job", "metadata": "x", "spec": 3})), "--check")
     assert (answer.status, answer.err) == (COULD_NOT, "")

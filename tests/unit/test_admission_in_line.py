@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.admission.demand import AUTO, Demand
+from dispatcher.admission.demand import AUTO, Demand, DemandRecord
 from dispatcher.admission.gates import wants_place, without_room
 from dispatcher.admission.room import room_of
 from dispatcher.admission.scan import rows_in_line
@@ -11,7 +11,8 @@ from dispatcher.admission.snapshot import ClusterSnapshot, InLine, plan_shares
 from dispatcher.admission.windows import Contradictions
 from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds, Toleration
-from tests.rig.builders import a_queue, a_snapshot, later
+from dispatcher.model.verdicts import HoldReason
+from tests.rig.builders import NOW, a_queue, a_snapshot, later
 from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
 
 FULL_NODE = view_of([a_node()], [a_bound_pod("n1")])
@@ -90,17 +91,27 @@ def test_submitters_of_a_fair_queue_wait_in_the_order_of_their_shares(is_fair: b
     assert (without_room(42, row, snapshot) is not None) is is_fair
 
 
+def test_row_that_fits_nowhere_is_told_the_words_of_kube_scheduler_also_behind_others() -> None:
+    row, other = unplaced(needs("5"), "mine", "rich"), unplaced(needs("4"), "other", "poor")
+    asked = {"mine": DemandRecord(NOW, NOW, NOW, words="0/1 nodes are available: 1 Insufficient cpu.")}
+    shares = plan_shares({unplaced(needs("1"), "runs", "rich"): 3}, FULL_NODE.size)
+    snapshot = a_snapshot(room=room_of(FULL_NODE, {}, demand=Demand(asked=asked)), shares=shares)
+    hold = without_room(42, row, behind(other, snapshot))
+    assert hold is not None
+    assert (hold.reason, "1 Insufficient cpu" in hold.detail) == (HoldReason.NEVER_FITS, True)
+
+
 def test_row_that_never_gets_a_node_keeps_no_other_from_asking_for_ever() -> None:
     """Its volume is missing, or its ports are taken: nothing that the room knows. An autoscaler must see the others."""
     row, other = unplaced(needs("4"), "mine", "rich"), unplaced(needs("4"), "other", "poor")
     shares = plan_shares({unplaced(needs("1"), "runs", "rich"): 3}, FULL_NODE.size)
     line, found = InLine(), list[bool]()
-    for seconds, waiting in ((0, {}), (179, {}), (180, {}), (181, {row: 1}), (182, {})):
+    for seconds, waiting in ((0, {}), (179, {}), (180, {}), (181, {row: 1}), (360, {row: 1}), (361, {row: 1})):
         snapshot = a_snapshot(room=room_of(FULL_NODE, waiting), shares=shares, now=later(seconds), max_pending=9)
         third = unplaced(needs("4"), "third", "rich")  # another kind of Pod of the same submitter
         line = rows_in_line({("rich", "team_a"): [row, third], ("poor", "team_a"): [other]}, line, snapshot)
         found.append(without_room(42, third, replace(snapshot, in_line=line)) is not None)
-    assert found == [True, True, False, True, True]
+    assert found == [True, True, False, True, True, False], "a Pod that waits in vain keeps no turn for itself"
 
 
 def test_row_behind_another_queue_takes_no_place_of_shapes() -> None:

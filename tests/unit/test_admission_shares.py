@@ -4,10 +4,11 @@ import pytest
 
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
+from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.admission.snapshot import Shares, holders, plan_load, plan_shares
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds
-from tests.rig.builders import a_queue, a_snapshot, a_task
+from tests.rig.builders import a_picture, a_queue, a_snapshot, a_task, later
 from tests.unit.rooms import needs, unplaced
 
 
@@ -91,6 +92,16 @@ def test_queue_of_tiny_pods_gets_half_of_the_places_where_max_jobs_holds_rows() 
         snapshot = a_snapshot(a_queue("tiny"), a_queue("good"), max_jobs=100, shares=shares, load=load)
         queues = [one.task.queue for one in plan_cycle(snapshot, rows).launches]
         assert (queues.count("tiny"), queues.count("good")) == started
+
+
+def test_places_count_for_a_minute_after_max_jobs_was_used_up() -> None:
+    """Some Jobs end at any time. The order of the queues must not change to and fro with each of them."""
+    cycle, found = None, list[bool]()
+    for seconds, total in ((0, 99), (1, 100), (2, 99), (61, 99), (62, 99)):
+        snapshot = a_snapshot(now=later(seconds), max_jobs=100, load=plan_load({("q", "a"): total}))
+        cycle = LastCycle(snapshot, a_picture(), {}, frozenset(), {}, {}, leads=True).after(cycle)
+        found.append(cycle.lacks_places)
+    assert found == [False, True, True, True, False]
 
 
 def test_demand_counts_in_no_share() -> None:

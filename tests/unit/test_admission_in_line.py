@@ -114,6 +114,13 @@ def test_row_that_never_gets_a_node_keeps_no_other_from_asking_for_ever() -> Non
     assert found == [True, True, False, True, True, False], "a Pod that waits in vain keeps no turn for itself"
 
 
+def test_pods_that_nodes_come_for_take_no_turn_of_other_kinds_of_pods() -> None:
+    row = unplaced(needs("4"), "mine", "rich")
+    room = room_of(FULL_NODE, {unplaced(needs("4"), "comes", "rich"): 9}, demand=Demand(grown=frozenset({"comes"})))
+    first = rows_in_line({("rich", "team_a"): [row]}, InLine(), a_snapshot(room=room))
+    assert rows_in_line({("rich", "team_a"): [row]}, first, a_snapshot(room=room, now=later(9))).since == first.since
+
+
 def test_row_behind_another_queue_takes_no_place_of_shapes() -> None:
     """It would only take the place of a third one."""
     asking = {unplaced(needs(str(100 + n)), f"shape-{n}", "third", f"login-{n}"): 1 for n in range(25)}

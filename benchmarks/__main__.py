@@ -27,6 +27,7 @@ PROMISES = (
     "growing",
     "full_cluster",
     "unseen_places",
+    "fair_shares",
     "scheduling_rate",
     "holds_rate",
     "dashboard",

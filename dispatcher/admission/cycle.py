@@ -370,10 +370,8 @@ class WaitingPlaces:
 
     def __init__(self, snapshot: ClusterSnapshot, priorities: Mapping[int, int | None]) -> None:
         self._snapshot, self._priorities = snapshot, priorities
-        growing, room = GrowingShares(snapshot.shares), snapshot.room
-        for pod, count in room.waiting.every.items() if room is not None else ():
-            growing.add(pod, count)
-        self._with_waiting = growing.shares
+        room, shares = snapshot.room, snapshot.shares
+        self._with_waiting = shares.with_launches(room.waiting.every) if room is not None else shares
 
     def comes_before(self, row: RowBehind, probe: Probe) -> bool:
         """Whether the row should have the place of this Pod."""

@@ -36,7 +36,7 @@ from dispatcher.admission.cycle import (
 )
 from dispatcher.admission.demand import Demand, Demands, Patience
 from dispatcher.admission.gates import Candidate, wants_place
-from dispatcher.admission.heads import CycleOffers, Index, learn_kinds
+from dispatcher.admission.heads import CycleOffers, Index, KnownRow, known_rows, learn_kinds
 from dispatcher.admission.last_cycle import (
     AskedPicture,
     LastCycle,
@@ -67,7 +67,7 @@ from dispatcher.model.jobs import End, LaunchGroup
 from dispatcher.model.launches import InFlight, JobsVerdict, LaunchSpec, PodKind, PodRun, Probe, ToCome
 from dispatcher.model.resources import NOTHING
 from dispatcher.model.snapshot import Brakes, ClusterView, Frame
-from dispatcher.model.tasks import Request, Status, Task
+from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason, NotReady
 from dispatcher.runtime.clock import Bucket, Clock, elapsed
 from dispatcher.runtime.metrics import (
@@ -94,17 +94,11 @@ class RowSnapshot(Index, Histories, Protocol):
     async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]: ...
 
 
-class RestingRow(Protocol):
+class RestingRow(KnownRow, Protocol):
     """A row that need not be read."""
 
     @property
-    def attempt(self) -> int: ...
-    @property
-    def queue(self) -> str: ...
-    @property
     def priority(self) -> int | None: ...
-    @property
-    def is_waiting(self) -> bool: ...
 
 
 class Picture(CycleOffers, AskedPicture, Protocol):
@@ -299,8 +293,7 @@ class Dispatch(Generic[P]):
         self._without_job = len(without_job) + in_flight.unseen
         tasks = await rows.tasks(sorted(known | without_job))
         snapshot = snapshot.with_groups(*picture.launch_groups(tasks))
-        at = {id_: row.attempt for rows_ in (resting, tasks) for id_, row in rows_.items()}
-        found = await self._scan.run(rows, picture, snapshot, at)
+        found = await self._scan.run(rows, picture, snapshot, known_rows(resting, tasks))
         waiting, requests = await rows.waiting(found.ids)
         tasks |= waiting
         candidates = readable(await self._candidates(rows, picture, tasks), requests)
@@ -311,7 +304,7 @@ class Dispatch(Generic[P]):
         self._plan_claims(found.roomless, view, room, picture)
         orders = await self._orders(rows, plan, requests, snapshot.room)
         holds = [(tasks[id_], hold.reason) for id_, hold in plan.holds.items()]
-        held = found.held + Counter((task.queue, reason) for task, reason in holds if task.status is Status.WAITING)
+        held = found.held + Counter((task.queue, reason) for task, reason in holds if task.is_waiting)
         rests = await still_waiting(rows, resting, {*tasks, *rows.frame.held})
         held += Counter((queue, HoldReason.LAUNCHED) for queue in rests.values())
         parked = Counter(reason for _, reason in (*holds, *found.held.elements()) if reason in PARKED)
@@ -475,7 +468,7 @@ def last_cycle(decision: Decision, picture: Picture, before: LastCycle | None, *
     launched = [candidate.task for candidate in plan.launches]
     reason = HoldReason.LAUNCHED if leads else HoldReason.IN_LINE
     # They wait until their containers start. A create may take long, and the next cycle comes after it.
-    held = decision.held + Counter((task.queue, reason) for task in launched if task.status is Status.WAITING)
+    held = decision.held + Counter((task.queue, reason) for task in launched if task.is_waiting)
     since = held_since(held, plan.after, before.since if before else {})
     ids = frozenset(task.id for task in launched)
     return LastCycle(plan.after, picture, told, ids, held, since, leads, found.whole).after(before)

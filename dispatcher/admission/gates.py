@@ -6,12 +6,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.admission.demand import ENOUGH, IN_TURN, NONE_ASKS, DemandBounds, why_not_ask
+from dispatcher.admission.demand import ENOUGH, IN_TURN, NONE_ASKS, Demand, DemandBounds, why_not_ask
 from dispatcher.admission.room import Room
-from dispatcher.admission.snapshot import ClusterSnapshot, RowInLine
+from dispatcher.admission.snapshot import ClusterSnapshot, Shares, asks_of
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds, fits_wherever
+from dispatcher.model.resources import Amounts
 from dispatcher.model.tasks import Queue, Task
 from dispatcher.model.verdicts import Admit, Hold, HoldReason, Stage, Verdict
 
@@ -250,30 +251,63 @@ SIMILAR: Final = 2
 def comes_later(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> bool:
     """Whether the next place should go to another row in line, for a while.
 
-    kube-scheduler gives a place to the Pod that waits longest, whatever its queue. So only Pods of those wait that have
-    least of the cluster, unless nodes come for the shape. A row that has room needs no Pod that waits.
-
     The other row may be one that never gets a node, for a cause that we do not see. So each submitter has its turn.
     """
-    demand, since = room.waiting.demand, snapshot.in_line.since.get((pod.queue, pod.submitted_by), snapshot.now)
-    if pod.needs is None or abs(snapshot.now - since) >= TURN_COMES:
-        return False
-    if demand.is_answered(pod.shape) or pod.shape in demand.contradicted.sizes:  # our count says little about it
-        return False
-    own = snapshot.row_in_line(pod)
-    return any(
-        has_less(one, own, snapshot) and one.size <= SIMILAR * own.size and not demand.is_answered(one.pod.shape)
-        and one.pod.shape not in demand.resting and one.pod.shape not in demand.contradicted.doubted
-        and one.pod.needs is not None and fits_wherever(one.pod.needs, pod.needs)
-        for one in snapshot.in_line.rows
-    )  # fmt: skip
+    since = snapshot.in_line.since.get((pod.queue, pod.submitted_by), snapshot.now)
+    return abs(snapshot.now - since) < TURN_COMES and is_behind_others(pod, room, snapshot)
 
 
-def has_less(one: RowInLine, other: RowInLine, snapshot: ClusterSnapshot) -> bool:
-    """Whether the first one comes next by the shares."""
-    if one.pod.queue != other.pod.queue:
-        return one.share < other.share
-    return one.share_of_submitter < other.share_of_submitter and snapshot.queue(one.pod.queue).fair_submitters
+def is_behind_others(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> bool:
+    """Whether a row in line that could use the next place as well has less of the cluster.
+
+    kube-scheduler gives a place to the Pod that waits longest, whatever its queue. So only Pods of those wait that have
+    least of the cluster, unless nodes come for the shape. A row that has room needs no Pod that waits. Pods that wait
+    for such a place count, too: they have it next. So a queue gets no more for rows of several shapes.
+    """
+    demand = room.waiting.demand
+    if pod.needs is None or demand.is_answered(pod.shape):
+        return False
+    if pod.shape in demand.contradicted.sizes:  # our count says little about it
+        return False
+    size = snapshot.row_in_line(pod).size
+    others = [one.pod for one in snapshot.in_line.rows if one.size <= SIMILAR * size and is_rival(one.pod, pod, demand)]
+    if not others:
+        return False
+    waiting = {
+        one: count for one, count in room.waiting.every.items()
+        if is_rival(one, pod, demand) and snapshot.row_in_line(one).size <= SIMILAR * size
+    }  # fmt: skip
+    shares = snapshot.shares.with_launches(waiting)
+    return any(has_less(one, pod, shares, snapshot) and not room.has_room_for(one) for one in others)
+
+
+def is_rival(one: PodKind, pod: PodKind, demand: Demand) -> bool:
+    """Whether one Pod could take the place that the other one waits for. Nodes that come for one are of its own."""
+    if demand.is_answered(one.shape) or one.shape in demand.resting or one.shape in demand.contradicted.doubted:
+        return False
+    return one.needs is not None and pod.needs is not None and fits_wherever(one.needs, pod.needs)
+
+
+def has_less(one: PodKind, other: PodKind, shares: Shares, snapshot: ClusterSnapshot) -> bool:
+    """Whether a launch of the first one comes next by these shares.
+
+    Half of each Pod counts as well, as in the rule of Webster for seats: the last place goes to neither side always.
+    """
+    pods, halves = (one, other), [halved(asks_of(pod.needs, 1)) for pod in (one, other)]
+    if one.queue != other.queue:
+        own, theirs = (
+            shares.of_queue(pod.queue, half) / snapshot.queue(pod.queue).weight
+            for pod, half in zip(pods, halves, strict=True)
+        )
+        return own < theirs
+    own, theirs = (
+        shares.of_submitter(pod.queue, pod.submitted_by, half) for pod, half in zip(pods, halves, strict=True)
+    )
+    return own < theirs and snapshot.queue(one.queue).fair_submitters
+
+
+def halved(asks: Amounts) -> Amounts:
+    return {name: amount // 2 for name, amount in asks.items()}
 
 
 def wants_place(pod: PodKind, snapshot: ClusterSnapshot) -> bool:

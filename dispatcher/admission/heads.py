@@ -79,6 +79,33 @@ QueueSubmitter = tuple[str, str]
 NOT_JUDGED: Final = Hold(HoldReason.NEXT_CYCLE, "its kind is not judged yet")
 
 
+class KnownRow(Protocol):
+    """A row that is judged in any case, or need not be judged. Nearly all of them have a Job."""
+
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def submitted_by(self) -> str: ...
+    @property
+    def is_waiting(self) -> bool: ...
+
+
+class KnownRows(Struct, frozen=True):
+    """The known rows. `attempts`: by id. `waiting`: how many of them wait, by (queue, submitter)."""
+
+    attempts: Mapping[int, int] = {}
+    waiting: Mapping[QueueSubmitter, int] = {}
+
+
+def known_rows(*every: Mapping[int, KnownRow]) -> KnownRows:
+    """`every`: rows by id. The last one of an id counts."""
+    rows: dict[int, KnownRow] = {id_: row for some in every for id_, row in some.items()}
+    waiting = Counter((row.queue, row.submitted_by) for row in rows.values() if row.is_waiting)
+    return KnownRows({id_: row.attempt for id_, row in rows.items()}, waiting)
+
+
 class Index(Kinds, Protocol):
     """The indexes of waiting rows."""
 
@@ -96,7 +123,7 @@ class CycleOffers(KnownOffers, Protocol):
 class Head(Struct, frozen=True):
     """The first rows of a queue, or of one submitter in it.
 
-    read_count: number of rows that were read.
+    read_count: number of rows that were read, without the known ones.
     launchable: the rows that may be launched, in their order.
     held: number of the other rows by reason.
     told: the first of them, each with its hold.
@@ -115,8 +142,7 @@ class Head(Struct, frozen=True):
 class Judge:
     """Judges the rows of one cycle. `snapshot`: without the Pods that give their places to rows that could run."""
 
-    def __init__(self, offers: CycleOffers, whole: ClusterSnapshot, known: Mapping[int, int]) -> None:
-        """`known`: attempts of rows that are judged in any case, or need not be judged."""
+    def __init__(self, offers: CycleOffers, whole: ClusterSnapshot, known: KnownRows) -> None:
         self.snapshot = snapshot = whole.without_demand()
         self._whole = whole
         self._offers = offers
@@ -128,8 +154,11 @@ class Judge:
         self._noted: set[tuple[str, str, str]] = set()
         self.wanting: dict[str, PodKind] = {}
         """Kinds of Pods that find no place to wait as demand, by shape."""
+        self._in_line: Counter[tuple[str, str, str]] = Counter()
         self.in_line: dict[QueueSubmitter, list[PodKind]] = defaultdict(list)
         """The first kinds of Pods without room for which a node is large enough."""
+        self.further: dict[QueueSubmitter, list[PodKind]] = defaultdict(list)
+        """The first kinds of Pods that have room, and more rows than one. Such a place may be the last one."""
         self.behind: dict[QueueSubmitter, list[RowBehind]] = defaultdict(list)
 
     async def learn(self, index: Index, groups: Iterable[Sequence[IndexedRow]]) -> None:
@@ -147,10 +176,11 @@ class Judge:
         chosen: Counter[QueueSubmitter] = Counter()
         roomless: IndexedRow | None = None
         only_wait: list[IndexedRow] = []
-        for row in rows:
-            if self._known.get(row.id) == row.attempt:
-                continue
+        unknown = [row for row in rows if self._known.attempts.get(row.id) != row.attempt]
+        for row in unknown:
             hold = self._hold(row, chosen[queue_submitter(row)])
+            if hold is None or hold.reason is HoldReason.NO_ROOM_NOW:
+                self._line_up(row)
             if hold is None:
                 (only_wait if self.pod_of(row).shape in self.snapshot.stuck_shapes else launchable).append(row)
                 chosen[queue_submitter(row)] += 1
@@ -160,7 +190,19 @@ class Judge:
                 told.append((row, hold))
             if roomless is None and hold.reason is HoldReason.NO_ROOM_NOW and self._could_fit(row):
                 roomless = row
-        return Head(len(rows), launchable, held, told, roomless, only_wait)
+        return Head(len(unknown), launchable, held, told, roomless, only_wait)
+
+    def windows_of_queues(self, queues: Iterable[str], window: int) -> dict[str, int]:
+        """Windows for so many rows of each queue besides the known ones. These would hide the rows behind them."""
+        found = dict.fromkeys(queues, window)
+        for (queue, _), count in self._known.waiting.items():
+            if queue in found:
+                found[queue] += count
+        return found
+
+    def windows(self, windows: Mapping[QueueSubmitter, int]) -> dict[QueueSubmitter, int]:
+        """The same for each submitter."""
+        return {key: window + self._known.waiting.get(key, 0) for key, window in windows.items()}
 
     def pod_of(self, row: IndexedRow) -> PodKind:
         """The Pod that a launch of the row would have."""
@@ -217,11 +259,19 @@ class Judge:
             self._note(row, pod_of(row, offer))
         return without_room(row.id, pod_of(row, offer), self.snapshot)
 
+    def _line_up(self, row: IndexedRow) -> None:
+        """Notes the first kinds of Pods that only room decides about."""
+        key, pod = queue_submitter(row), self.pod_of(row)
+        has_room = pod.needs not in self._roomless[key]
+        self._in_line[*key, pod.shape] += 1
+        if self._in_line[*key, pod.shape] == (2 if has_room else 1):
+            first = self.further[key] if has_room else self.in_line[key]
+            if len(first) < MOST_BEHIND and self._could_fit(row):
+                first.append(pod)
+
     def _note(self, row: IndexedRow, pod: PodKind) -> None:
         """Notes the first row of a shape without room. Shapes with equal needs ask each for itself."""
         self._noted.add((*queue_submitter(row), pod.shape))
-        if len(first := self.in_line[queue_submitter(row)]) < MOST_BEHIND and self._could_fit(row):
-            first.append(pod)
         if wants_place(pod, self.snapshot):
             self.wanting[pod.shape] = pod
         elif len(own := self.behind[queue_submitter(row)]) < MOST_BEHIND and is_behind(pod, self.snapshot):

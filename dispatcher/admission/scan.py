@@ -25,13 +25,14 @@ submitter whose last such read is the oldest comes first: ten thousand held rows
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.cycle import Sorted, between_queues, between_submitters, first_of
-from dispatcher.admission.gates import RowBehind, is_paused, over_queue_cap, over_submitter_cap
+from dispatcher.admission.gates import RowBehind, is_behind_others, is_paused, over_queue_cap, over_submitter_cap
 from dispatcher.admission.heads import (
     LEAST_WINDOW,
     ROUNDS,
@@ -41,6 +42,7 @@ from dispatcher.admission.heads import (
     HeldRow,
     Index,
     Judge,
+    KnownRows,
     QueueSubmitter,
     first_window,
     grouped,
@@ -200,7 +202,7 @@ class SubmitterScan:
     async def _read(
         self, index: Index, judge: Judge, windows: Mapping[QueueSubmitter, int]
     ) -> dict[QueueSubmitter, Head]:
-        rows = grouped(await index.indexed_rows_of(windows), queue_submitter) if windows else {}
+        rows = grouped(await index.indexed_rows_of(judge.windows(windows)), queue_submitter) if windows else {}
         await judge.learn(index, rows.values())
         return {key: judge.head(rows.get(key, ())) for key in windows}
 
@@ -342,7 +344,7 @@ class ScanResult(Struct, frozen=True):
 class Scan:
     """Scans the indexes. Between cycles it remembers which queues are read by submitter.
 
-    in_line: the rows that the last scan found no room for.
+    in_line: the rows that wait for room after the last scan.
     """
 
     def __init__(self, wanted: int) -> None:
@@ -351,10 +353,7 @@ class Scan:
         self._hidden: frozenset[str] = frozenset()
         self.in_line = InLine()
 
-    async def run(
-        self, index: Index, offers: CycleOffers, snapshot: ClusterSnapshot, known: Mapping[int, int]
-    ) -> ScanResult:
-        """`known`: attempts of the rows that are judged in any case, or need not be judged."""
+    async def run(self, index: Index, offers: CycleOffers, snapshot: ClusterSnapshot, known: KnownRows) -> ScanResult:
         judge = Judge(offers, snapshot, known)
         snapshot = judge.snapshot
         queues = open_queues(snapshot)
@@ -375,7 +374,8 @@ class Scan:
         whole = {queue for queue, head in in_order.items() if head.read_count < window and is_chosen(head, set(ids))}
         unread = snapshot.queues.keys() - queues
         behind = [row for own in judge.behind.values() for row in own]
-        self.in_line = rows_in_line(judge.in_line, self.in_line, snapshot)
+        further = [pod for own in judge.further.values() for pod in own]
+        self.in_line = rows_in_line(judge.in_line, further, self.in_line, snapshot)
         return ScanResult(ids, Counter(held), told, roomless, list(judge.wanting.values()), unread, whole, behind)
 
     def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:
@@ -386,7 +386,7 @@ class Scan:
         return list(dict.fromkeys(row.id for row in (*fair, *take_turns(fitting.values()))))[: 2 * self._wanted]
 
     async def _in_order(self, index: Index, judge: Judge, queues: Sequence[str], window: int) -> dict[str, Head]:
-        windows = dict.fromkeys(queues, window)
+        windows = judge.windows_of_queues(queues, window)
         rows = grouped(await index.indexed_rows(windows), queue_of) if windows else {}
         await judge.learn(index, rows.values())
         return {queue: judge.head(rows.get(queue, ())) for queue in queues}
@@ -404,19 +404,26 @@ class Scan:
 
 
 def rows_in_line(
-    found: Mapping[QueueSubmitter, Sequence[PodKind]], before: InLine, snapshot: ClusterSnapshot
-) -> InLine:
-    """The rows without room after a scan. `found`: the first kinds of Pods of each submitter."""
-    rows = [snapshot.row_in_line(pod) for own in found.values() for pod in own]
+    found: Mapping[QueueSubmitter, Sequence[PodKind]], further: Sequence[PodKind], before: InLine,
+    snapshot: ClusterSnapshot,
+) -> InLine:  # fmt: skip
+    """The rows in line after a scan.
+
+    found: the first kinds of Pods without room of each submitter.
+    further: kinds of Pods of which not all rows may have room.
+    """
+    rows = [snapshot.row_in_line(pod) for pod in (*chain.from_iterable(found.values()), *further)]
     demand, waiting = snapshot.waiting.demand, snapshot.waiting.every
     asking = defaultdict[QueueSubmitter, set[str]](set)
     for pod in waiting:
         if not demand.is_answered(pod.shape):
             asking[pod.queue, pod.submitted_by].add(pod.shape)
     begun = {key for key, shapes in asking.items() if shapes - before.asking.get(key, set())}
-    known = {key: since for key, since in before.since.items() if key not in begun}
-    since = {key: known.get(key, snapshot.now) for key, own in found.items() if own}
-    return InLine(sorted(rows, key=lambda one: one.share), since, asking)
+    line = InLine(rows, asking=asking)
+    now, room = msgspec.structs.replace(snapshot, in_line=line), snapshot.room
+    behind = {key for key, own in found.items() if own and room is not None and is_behind_others(own[0], room, now)}
+    since = {key: now.now if key in begun else before.since.get(key, now.now) for key in behind}
+    return msgspec.structs.replace(line, since=since)
 
 
 def is_chosen(head: Head, ids: Set[int]) -> bool:

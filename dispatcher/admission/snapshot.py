@@ -58,9 +58,11 @@ class Shares(Struct, frozen=True):
         asked = self.by_submitter.get((queue, submitter), NOTHING)
         return dominant(added(asked, more) if more else asked, self.size)
 
-    def with_launch(self, pod: PodKind) -> "Shares":
+    def with_launches(self, pods: Mapping[PodKind, int]) -> "Shares":
+        """The shares with so many more Pods of each kind."""
         growing = GrowingShares(self)
-        growing.add(pod)
+        for pod, count in pods.items():
+            growing.add(pod, count)
         return growing.shares
 
 
@@ -175,24 +177,17 @@ class Allowance(Struct, frozen=True):
 
 
 class RowInLine(Struct, frozen=True):
-    """A kind of Pod that the last cycle found no room for.
-
-    share: of its queue for its weight.
-    share_of_submitter: of its submitter in the queue.
-    size: what one such Pod asks for, as a share.
-    """
+    """A kind of Pod that waits for room. `size`: what one such Pod asks for, as a share."""
 
     pod: PodKind
-    share: float
-    share_of_submitter: float
     size: float
 
 
 class InLine(Struct, frozen=True):
     """The rows that wait for room.
 
-    rows: the first kinds of Pods of each submitter, the least share first.
-    since: by (queue, submitter), since when no further kind of its Pods waits as demand, although one has no room.
+    rows: the first kinds of Pods of each submitter for which the last cycle had no room, or not for all of their rows.
+    since: by (queue, submitter), since when others keep its Pods from waiting as demand.
     asking: the shapes of which its Pods wait, as far as nothing has come for them.
     """
 
@@ -224,7 +219,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     shares: what queues and submitters have in flight.
     first: what is known of the Pods of each shape; None: it is not judged.
     stuck: where room is not judged, the Pods that kube-scheduler finds no node for. They give way like demand.
-    in_line: the rows that the last cycle found no room for.
+    in_line: the rows that wait for room.
     stuck_shapes: their shapes, and those that waited lately. A further Pod would only wait.
     """
 
@@ -255,9 +250,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         return self.queues.get(name, NO_QUEUE)
 
     def row_in_line(self, pod: PodKind) -> RowInLine:
-        size = dominant(dict(pod.needs.asks), self.shares.size) if pod.needs is not None else 0
-        share = self.shares.of_queue(pod.queue) / self.queue(pod.queue).weight
-        return RowInLine(pod, share, self.shares.of_submitter(pod.queue, pod.submitted_by), size)
+        return RowInLine(pod, dominant(dict(pod.needs.asks), self.shares.size) if pod.needs is not None else 0)
 
     @property
     def waiting(self) -> DemandPods:
@@ -279,7 +272,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
             self,
             load=self.load.with_job(pod.queue, pod.submitted_by) if is_new else self.load,
             room=self.room.with_launches(pod) if self.room is not None and is_new else self.room,
-            shares=self.shares.with_launch(pod) if is_new else self.shares,
+            shares=self.shares.with_launches({pod: 1}) if is_new else self.shares,
             first=self.first.with_launch(pod.shape) if self.first is not None and is_new else self.first,
             quotas=self.quotas.with_launches(pod.needs) if is_new else self.quotas,
             pending=msgspec.structs.replace(self.pending, total=self.pending.total + 1),

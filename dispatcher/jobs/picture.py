@@ -49,7 +49,7 @@ from dispatcher.model.launches import (
 )
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.snapshot import Brakes, ClusterView
-from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Status, Task
+from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
 from dispatcher.model.verdicts import Hold, HoldReason, NotReady, own_fault
 
 Counts = Counter[tuple[str, str, str, PodNeeds | None]]
@@ -222,6 +222,7 @@ class Rest(Struct, frozen=True):
 
     attempt: attempt of the row.
     queue: queue of the row.
+    submitted_by: submitter of the row.
     priority: priority of the row.
     is_waiting: whether the row was `waiting` when it was judged.
     version: resourceVersion of its Job. Another version ends the rest.
@@ -230,6 +231,7 @@ class Rest(Struct, frozen=True):
 
     attempt: int
     queue: str
+    submitted_by: str
     priority: int
     is_waiting: bool
     version: str
@@ -255,7 +257,8 @@ def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float
     has_started = any(pod.phase != "Pending" for pod in pods)
     most = REST_SECONDS * (0.5 + task.id % 16 / 32)
     until = now + (most if has_started else min(most, left))
-    return Rest(task.attempt, task.queue, task.priority, task.status is Status.WAITING, job.resource_version, until)
+    version = job.resource_version
+    return Rest(task.attempt, task.queue, task.submitted_by, task.priority, task.is_waiting, version, until)
 
 
 def still_resting(

@@ -59,6 +59,10 @@ class Task(Struct, frozen=True, kw_only=True):
     kind: bytes
     second_process: bool = False
 
+    @property
+    def is_waiting(self) -> bool:
+        return self.status is Status.WAITING
+
 
 class IndexedRow(Struct, frozen=True, gc=False):
     """A waiting row with the columns of the index. They suffice to drop it without reading the row."""

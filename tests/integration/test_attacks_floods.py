@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 import pytest_asyncio
 
-from dispatcher.admission.heads import WIDEST_WINDOW
+from dispatcher.admission.heads import WIDEST_WINDOW, KnownRows
 from dispatcher.admission.scan import Scan, ScanResult
 from dispatcher.admission.snapshot import Load
 from dispatcher.model.launches import Offer
@@ -82,7 +82,7 @@ async def one_look(database: Database, queue: str) -> tuple[ScanResult, float]:
     snapshot = a_snapshot(a_queue(queue, max_jobs_per_submitter=1), load=load)
     async with looking(database) as rows:
         began = time.monotonic()
-        found = await Scan(WANTED).run(rows, Templates(), snapshot, {})
+        found = await Scan(WANTED).run(rows, Templates(), snapshot, KnownRows())
         return found, time.monotonic() - began
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dispatcher.admission.cycle import LaunchOrder, plan_cycle
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.heads import take_turns
+from dispatcher.admission.heads import KnownRows, take_turns
 from dispatcher.admission.scan import Scan
 from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, Pending, plan_load
 from dispatcher.model.jobs import Job, LaunchGroup
@@ -179,7 +179,7 @@ async def test_every_head_row_is_read_or_has_one_reason_or_waits_for_a_place(
     parked = {id_ for id_, (_, _, is_parked) in enumerate(drawn) if is_parked}
     index = OfferIndex(table, parked)
     snapshot = a_snapshot(a_queue("a", max_jobs=most), a_queue("b"))
-    found = await Scan(10).run(index, index, snapshot, {})
+    found = await Scan(10).run(index, index, snapshot, KnownRows())
     launchable = {name: [row.id for row in table if row.queue == name and row.kind == b"good" and row.id not in parked]
                   for name in "ab"}  # fmt: skip
     room = {"a": 10 if most is None else min(most, 10), "b": 10}

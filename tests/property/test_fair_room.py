@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
+from dispatcher.admission.heads import KnownRows
 from dispatcher.admission.scan import Scan
 from dispatcher.admission.snapshot import Allowance, dominant, plan_load, plan_shares
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
@@ -104,7 +105,7 @@ class Simulation:
             shares=plan_shares(Counter(pod.kind for pod in self.nodes.running), SIZE),
         )  # fmt: skip
         index = Rows(list(self._waiting.values()), self._loads)
-        found = await self._scan.run(index, index, snapshot, {})
+        found = await self._scan.run(index, index, snapshot, KnownRows())
         for one in plan_cycle(snapshot, [self._candidate(id_) for id_ in found.ids]).launches:
             row = self._waiting.pop(one.task.id)
             length = self._chance.uniform(self._loads[row.queue].shortest, self._loads[row.queue].longest)

@@ -9,6 +9,7 @@ import pytest
 
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
+from dispatcher.admission.heads import KnownRows
 from dispatcher.admission.scan import Scan
 from dispatcher.admission.snapshot import Allowance, plan_load
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
@@ -76,7 +77,7 @@ class Simulation:
         load = plan_load((row.queue, row.submitted_by) for row, _ in self._ends.values())
         snapshot = a_snapshot(*self._queues, max_jobs=self._cap, load=load, allowance=Allowance(1000, 100))
         index = Rows(list(self._waiting.values()))
-        found = await self._scan.run(index, index, snapshot, {})
+        found = await self._scan.run(index, index, snapshot, KnownRows())
         rows = [self._waiting[id_] for id_ in found.ids]
         for one in plan_cycle(snapshot, [candidate_of(row) for row in rows]).launches:
             row = self._waiting.pop(one.task.id)

@@ -1,11 +1,13 @@
 """Fakes for the scan of waiting rows. They record the calls of the scan."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dispatcher.admission.heads import KnownRows
 from dispatcher.admission.scan import Scan, ScanResult
-from dispatcher.admission.snapshot import ClusterSnapshot
+from dispatcher.admission.snapshot import ClusterSnapshot, InLine
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -79,8 +81,14 @@ class Looking:
         self._book = book
         self._scan = Scan(wanted)
 
+    @property
+    def in_line(self) -> InLine:
+        return self._scan.in_line
+
     async def run(self, table: Table, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> ScanResult:
-        return await self._scan.run(table, self._book, snapshot, known)
+        """`known`: attempts of rows that have a Job, by id."""
+        waiting = Counter((row.queue, row.submitted_by) for row in table.rows if row.id in known)
+        return await self._scan.run(table, self._book, snapshot, KnownRows(known, waiting))
 
 
 async def scan(

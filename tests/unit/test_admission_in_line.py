@@ -14,7 +14,9 @@ from dispatcher.model.needs import PodNeeds, Toleration
 from dispatcher.model.verdicts import HoldReason
 from tests.rig.builders import NOW, a_queue, a_snapshot, later
 from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
+from tests.unit.scanning import WANTED, KindJudge, Looking, Table, rows
 
+EIGHT = view_of([a_node(f"n{n}") for n in range(8)], [a_bound_pod(f"n{n}") for n in range(8)])
 FULL_NODE = view_of([a_node()], [a_bound_pod("n1")])
 
 
@@ -50,7 +52,7 @@ def test_pod_waits_only_if_no_queue_with_less_waits_for_such_a_place(
     mine: PodNeeds, of_another: PodNeeds, is_held: bool
 ) -> None:
     """kube-scheduler gives a place to the Pod that waits longest. So weights would mean nothing between shapes."""
-    nodes = view_of([a_node(cpu="16", memory="64Gi", pods="10")], [a_bound_pod("n1", cpu="15")])
+    nodes = view_of([a_node(cpu="16", memory="64Gi", pods="10")], [a_bound_pod("n1", cpu="16")])
     shares = plan_shares({unplaced(needs("1"), "runs", "rich"): 15}, nodes.size)
     row, other = unplaced(mine, "mine", "rich"), unplaced(of_another, "other", "poor")
     queues = a_queue("rich"), a_queue("poor")
@@ -82,6 +84,49 @@ def test_row_whose_demand_has_its_answer_holds_no_pod_of_others(demand: Demand) 
     assert passed is None
 
 
+def test_queue_gets_no_more_for_rows_of_several_shapes() -> None:
+    """One Pod of each shape may wait. Those that wait are as good as placed: kube-scheduler places them next."""
+    row, other = unplaced(needs("4"), "second", "many"), unplaced(needs("4"), "other", "one")
+    shares = plan_shares({unplaced(needs("4"), "runs", "many"): 2, unplaced(needs("4"), "runs", "one"): 3}, EIGHT.size)
+    queues = a_queue("many"), a_queue("one")
+    found = [
+        without_room(42, row, behind(other, a_snapshot(*queues, room=room_of(EIGHT, waiting), shares=shares)))
+        for waiting in ({}, {unplaced(needs("4"), "first", "many"): 2}, {unplaced(needs("9"), "large", "many"): 2})
+    ]
+    assert [hold is not None for hold in found] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("of_many", "of_few", "is_held"), [(7, 2, False), (6, 2, True), (5, 2, True), (10, 3, False), (9, 3, True)]
+)
+def test_last_place_goes_to_neither_side_always(of_many: int, of_few: int, is_held: bool) -> None:
+    """Weights of 3 and 1. Where the shares are even, the next place of four is none of the small queue."""
+    few, many = unplaced(needs("4"), "few", "few"), unplaced(needs("4"), "many", "many")
+    runs = {unplaced(needs("4"), "runs", "many"): of_many, unplaced(needs("4"), "runs", "few"): of_few}
+    queues, room = (a_queue("many", weight=3), a_queue("few")), room_of(EIGHT, {})
+    snapshot = a_snapshot(*queues, room=room, shares=plan_shares(runs, EIGHT.size))
+    assert (without_room(42, few, behind(many, snapshot)) is not None) is is_held
+
+
+def test_row_that_has_room_holds_no_pod_of_others() -> None:
+    """It needs no Pod that waits."""
+    nodes = view_of([a_node(cpu="16", memory="64Gi", pods="10")], [a_bound_pod("n1", cpu="13")])
+    row, other = unplaced(needs("4"), "mine", "rich"), unplaced(needs("3"), "other", "poor")
+    shares = plan_shares({unplaced(needs("1"), "runs", "rich"): 13}, nodes.size)
+    assert without_room(42, row, behind(other, a_snapshot(room=room_of(nodes, {}), shares=shares))) is None
+
+
+@pytest.mark.parametrize(("count", "cap", "in_line"), [(1, None, False), (2, None, True), (2, 1, False)])
+async def test_kind_of_pod_is_in_line_as_long_as_room_decides_about_a_row(
+    count: int, cap: int | None, in_line: bool
+) -> None:
+    """There is room for one Pod. It may be the last place: the second row waits for the next one."""
+    nodes, looks = view_of([a_node(cpu="4")]), Looking(KindJudge({}), WANTED)
+    snapshot = a_snapshot(a_queue(max_jobs_per_submitter=cap), room=room_of(nodes, {}))
+    await looks.run(Table(rows(range(count))), snapshot, {})
+    assert [one.pod.queue for one in looks.in_line.rows] == ["default"] * in_line
+
+
 @pytest.mark.parametrize("is_fair", [True, False])
 def test_submitters_of_a_fair_queue_wait_in_the_order_of_their_shares(is_fair: bool) -> None:
     row, other = unplaced(needs("4"), "mine", "q", "rich"), unplaced(needs("4"), "other", "q", "poor")
@@ -109,16 +154,16 @@ def test_row_that_never_gets_a_node_keeps_no_other_from_asking_for_ever() -> Non
     for seconds, waiting in ((0, {}), (179, {}), (180, {}), (181, {row: 1}), (360, {row: 1}), (361, {row: 1})):
         snapshot = a_snapshot(room=room_of(FULL_NODE, waiting), shares=shares, now=later(seconds), max_pending=9)
         third = unplaced(needs("4"), "third", "rich")  # another kind of Pod of the same submitter
-        line = rows_in_line({("rich", "team_a"): [row, third], ("poor", "team_a"): [other]}, line, snapshot)
+        line = rows_in_line({("rich", "team_a"): [row, third], ("poor", "team_a"): [other]}, [], line, snapshot)
         found.append(without_room(42, third, replace(snapshot, in_line=line)) is not None)
     assert found == [True, True, False, True, True, False], "a Pod that waits in vain keeps no turn for itself"
 
 
 def test_pods_that_nodes_come_for_take_no_turn_of_other_kinds_of_pods() -> None:
-    row = unplaced(needs("4"), "mine", "rich")
+    row, key = unplaced(needs("4"), "mine", "rich"), ("rich", "team_a")
     room = room_of(FULL_NODE, {unplaced(needs("4"), "comes", "rich"): 9}, demand=Demand(grown=frozenset({"comes"})))
-    first = rows_in_line({("rich", "team_a"): [row]}, InLine(), a_snapshot(room=room))
-    assert rows_in_line({("rich", "team_a"): [row]}, first, a_snapshot(room=room, now=later(9))).since == first.since
+    first = rows_in_line({key: [row]}, [], InLine(), a_snapshot(room=room))
+    assert rows_in_line({key: [row]}, [], first, a_snapshot(room=room, now=later(9))).since == first.since
 
 
 def test_row_behind_another_queue_takes_no_place_of_shapes() -> None:

@@ -13,6 +13,8 @@ from dispatcher.admission.heads import (
     MOST_NODES_SEARCHED,
     MOST_ROOMLESS,
     WIDEST_WINDOW,
+    KnownRows,
+    known_rows,
 )
 from dispatcher.admission.room import room_of
 from dispatcher.admission.scan import ScanResult
@@ -21,7 +23,7 @@ from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.rig.builders import a_queue, a_snapshot, ago, an_indexed_row, later
+from tests.rig.builders import a_queue, a_running_task, a_snapshot, a_task, ago, an_indexed_row, later
 from tests.unit.rooms import a_node, needs, view_of
 from tests.unit.scanning import BAD, WANTED, KindJudge, Looking, Table, rows, scan
 
@@ -55,6 +57,25 @@ async def test_due_rows_are_sorted_among_the_ready_ones() -> None:
 async def test_known_rows_are_neither_read_nor_counted() -> None:
     found = await scan(Table(rows([1, 2, 3])), known={2: 1})
     assert (found.ids, found.held) == ([1, 3], {})
+
+
+@pytest.mark.parametrize("is_fair", [True, False])
+async def test_rows_with_jobs_hide_no_row_behind_them(is_fair: bool) -> None:
+    """A row waits until its container starts, and with exit-code until the janitor has ended it. Many do at a time.
+
+    Wide reads would find the rows behind them, but these have a pace: at times such a queue launched nothing.
+    """
+    table, snapshot = Table(rows([*range(1, 1001), 2001, 2002])), a_snapshot(a_queue(fair_submitters=is_fair))
+    found = await scan(table, snapshot=snapshot, known=dict.fromkeys(range(1, 1001), 1))
+    assert found.ids == [2001, 2002]
+    assert len(table.windows) + len(table.of_submitters) == 1, "one read is enough"
+
+
+def test_of_known_rows_those_that_wait_are_counted() -> None:
+    """A row that a container holds is in no index of waiting rows."""
+    resting = {1: a_task(id=1), 2: a_task(id=2, attempt=3), 3: a_running_task(id=3)}
+    found = known_rows(resting, {2: a_task(id=2, attempt=4, submitted_by="other")})
+    assert found == KnownRows({1: 1, 2: 4, 3: 1}, {("default", "team_a"): 1, ("default", "other"): 1})
 
 
 async def test_every_queue_is_read() -> None:

@@ -53,10 +53,10 @@ def test_share_is_a_number_of_jobs_if_the_size_of_the_cluster_is_not_known() -> 
 
 def test_jobs_of_a_queue_are_added_and_a_launch_changes_no_earlier_shares() -> None:
     before = plan_shares({jobs_of("a", needs("10", "1Gi")): 3, jobs_of("b", needs("20", "1Gi")): 1}, SIZE)
-    after = before.with_launch(unplaced(needs("10", "1Gi"), queue="q", submitter="b"))
+    after = before.with_launches({unplaced(needs("10", "1Gi"), queue="q", submitter="b"): 1})
     assert [one.of_queue("q") for one in (before, after)] == pytest.approx([0.5, 0.6])
     assert [one.of_submitter("q", "b") for one in (before, after)] == pytest.approx([0.2, 0.3])
-    assert Shares().with_launch(unplaced(None)).of_queue("q") == 1
+    assert Shares().with_launches({unplaced(None): 1}).of_queue("q") == 1
 
 
 def test_jobs_of_all_needs_count_for_their_holder() -> None:

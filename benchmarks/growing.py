@@ -9,7 +9,7 @@ them have a node, as a ratio to that of plain Jobs in the same run.
 * Nodes that came and never ran anything: at most 5 %.
 
 KUBE_WRITES_PER_SECOND (50, a hundred at once) lets 500 rows go out within 8 s. Plain Jobs are made within 2 s. So
-DEMAND=all is measured with more writes, too: that is what the rule alone costs.
+DEMAND=all is measured with more writes, too: that shows what the rate costs.
 """
 
 import asyncio

@@ -43,7 +43,7 @@ async def add(admin: Connection, rows: int) -> None:
 
 
 async def judges_all(dispatcher: Dispatcher) -> bool:
-    return await dispatcher.metric("dispatcher_waiting_tasks", reason="NeverFits") > 0
+    return await dispatcher.metric("dispatcher_waiting_tasks", reason="NoRoomNow") > 0
 
 
 async def measure_in(place: Place, proxy: KubeProxy) -> tuple[float, Mapping[int, Cycles], float]:

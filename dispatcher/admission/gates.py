@@ -269,16 +269,17 @@ def is_behind_others(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> boo
         return False
     if pod.shape in demand.contradicted.sizes:  # our count says little about it
         return False
-    size = snapshot.row_in_line(pod).size
-    others = [one.pod for one in snapshot.in_line.rows if one.size <= SIMILAR * size and is_rival(one.pod, pod, demand)]
-    if not others:
-        return False
+    most = SIMILAR * snapshot.row_in_line(pod).size
     waiting = {
         one: count for one, count in room.waiting.every.items()
-        if is_rival(one, pod, demand) and snapshot.row_in_line(one).size <= SIMILAR * size
+        if snapshot.row_in_line(one).size <= most and is_rival(one, pod, demand)
     }  # fmt: skip
     shares = snapshot.shares.with_launches(waiting)
-    return any(has_less(one, pod, shares, snapshot) and not room.has_room_for(one) for one in others)
+    return any(
+        one.size <= most and is_rival(one.pod, pod, demand) and has_less(one.pod, pod, shares, snapshot)
+        and not room.has_room_for(one.pod)
+        for one in snapshot.in_line.rows
+    )  # fmt: skip
 
 
 def is_rival(one: PodKind, pod: PodKind, demand: Demand) -> bool:

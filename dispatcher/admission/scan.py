@@ -419,7 +419,8 @@ def rows_in_line(
         if not demand.is_answered(pod.shape):
             asking[pod.queue, pod.submitted_by].add(pod.shape)
     begun = {key for key, shapes in asking.items() if shapes - before.asking.get(key, set())}
-    line = InLine(rows, asking=asking)
+    rows.sort(key=lambda one: snapshot.shares.of_queue(one.pod.queue) / snapshot.queue(one.pod.queue).weight)
+    line = InLine(rows, asking=asking)  # those with least first: most comparisons end with the first row
     now, room = msgspec.structs.replace(snapshot, in_line=line), snapshot.room
     behind = {key for key, own in found.items() if own and room is not None and is_behind_others(own[0], room, now)}
     since = {key: now.now if key in begun else before.since.get(key, now.now) for key in behind}

@@ -99,8 +99,8 @@ def test_queue_gets_no_more_for_rows_of_several_shapes() -> None:
 @pytest.mark.parametrize(
     ("of_many", "of_few", "is_held"), [(7, 2, False), (6, 2, True), (5, 2, True), (10, 3, False), (9, 3, True)]
 )
-def test_last_place_goes_to_neither_side_always(of_many: int, of_few: int, is_held: bool) -> None:
-    """Weights of 3 and 1. Where the shares are even, the next place of four is none of the small queue."""
+def test_queue_of_small_weight_has_no_advantage_where_shares_are_even(of_many: int, of_few: int, is_held: bool) -> None:
+    """Weights of 3 and 1. With 6 and 2 Pods the next place is one of the large queue. With 7 and 2 both may wait."""
     few, many = unplaced(needs("4"), "few", "few"), unplaced(needs("4"), "many", "many")
     runs = {unplaced(needs("4"), "runs", "many"): of_many, unplaced(needs("4"), "runs", "few"): of_few}
     queues, room = (a_queue("many", weight=3), a_queue("few")), room_of(EIGHT, {})

@@ -48,7 +48,7 @@ from dispatcher.prometheus.client import Prometheus
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import Bucket, elapsed
 from dispatcher.runtime.metrics import OF_JANITOR, OF_KEEPER
-from dispatcher.runtime.rounds import Precedence, Rounds, Wake, calm_collector, stop_on_signals
+from dispatcher.runtime.rounds import SOON_SECONDS, Precedence, Rounds, Wake, calm_collector, stop_on_signals
 from dispatcher.settings.definition import Settings
 from dispatcher.settings.loading import SettingSource
 from dispatcher.startup import catalog_of, database_of, planner_of, rules_of, site_of
@@ -149,6 +149,8 @@ class Usage:
 
 log = structlog.get_logger(component="app")
 
+NEWS_SECONDS = {False: SOON_SECONDS, True: 0.25}
+"""The pause before a cycle that looks at news of the cluster, by whether each row that was found has its Job."""
 STOP_SECONDS = 20
 ACCESS_SECONDS = 60
 ACCESS_AGAIN_SECONDS = 2
@@ -205,7 +207,7 @@ class App:
         self.session = Session(database_url, newest=newest)
         self.listener = Listener(database_url, self.when_leading(self.wake), newest)
         self.mirror = self.watching.mirror
-        self.mirror.on_change(self.when_leading(self.wake.soon))
+        self.mirror.on_change(self.when_leading(lambda: self.wake.soon(NEWS_SECONDS[self.dispatch.is_calm])))
         self.access = Access(client, namespace, named, with_nodes=kube.check_room)
         self.catalog = catalog_of(settings, self.site.passed)
         self.catalog.refresh()

@@ -268,7 +268,7 @@ class Rejections:
             known = self._rejected
             self.told = [node for uid, node in rejected.items() if known is not None and uid not in known]
             self._rejected = rejected.keys()
-            found = rejecting_nodes(pods.values(), now)
+            found = rejecting_nodes(pods.values(), now) if rejected else {}
             self.nodes = self.nodes if found == self.nodes else found
         return self.nodes
 

@@ -215,11 +215,18 @@ class Decision(Struct, frozen=True):
         """Whether another cycle soon would find something to do."""
         return bool(self.plan.launches) or any(reason in COMES_AGAIN for _, reason in self.held)
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether each row that was found has its Job. Rows of queues that were not read may have none."""
+        reasons = {reason for _, reason in self.held} | {hold.reason for hold in self.plan.holds.values()}
+        return reasons <= {HoldReason.LAUNCHED} and not self.found.unread
+
 
 class Dispatch(Generic[P]):
     """Runs cycles. The next cycle uses only sizes and counters of the last one, never its rows or Jobs.
 
     waits_for_room: whether the last cycle held a row that no node, or no ResourceQuota, had room for.
+    is_calm: whether the last cycle found no row that waits for its next Job. Then news of the cluster have time.
     last: the last cycle, for those who ask why a row waits; None: there was none.
     """
 
@@ -229,7 +236,7 @@ class Dispatch(Generic[P]):
         self._settings = settings
         self._bucket = bucket
         self._scan = Scan(BATCH)
-        self.waits_for_room = False
+        self.waits_for_room = self.is_calm = False
         self.last: LastCycle | None = None
         self._last_room: tuple[RoomView, RoomInputs, Room] | None = None
         self._rejections = Rejections()
@@ -253,6 +260,7 @@ class Dispatch(Generic[P]):
                 decision = await self._decide(view, room, rows, picture)  # 4 one decision
             CYCLE_SECONDS.observe(time.perf_counter() - began)
             self.waits_for_room = any(reason in FOR_ROOM for _, reason in decision.held)
+            self.is_calm = decision.is_calm
             leads = term != 0 and self._ports.lead.term() == term
             self.last = last_cycle(decision, picture, self.last, leads=leads)
             await self._act(picture, decision, leads=leads, deletes=leads and not view.stale)  # 5 act
@@ -455,11 +463,8 @@ def readable(candidates: Sequence[Candidate], requests: Mapping[int, Request]) -
 
 def last_cycle(decision: Decision, picture: Picture, before: LastCycle | None, *, leads: bool) -> LastCycle:
     """The cycle, as it is kept for those who ask."""
-    plan, found, rows = (
-        decision.plan,
-        decision.found,
-        {candidate.task.id: candidate.task for candidate in decision.candidates},
-    )
+    plan, found = decision.plan, decision.found
+    rows = {candidate.task.id: candidate.task for candidate in decision.candidates}
     holds = ((rows[id_], hold) for id_, hold in plan.holds.items() if not is_running(rows[id_], hold, plan.after.now))
     last = before.told if before else {}
     told = {id_: last[id_] for id_ in decision.resting if id_ in last}

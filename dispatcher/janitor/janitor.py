@@ -37,8 +37,8 @@ from dispatcher.container.contract import NewestServer
 from dispatcher.janitor.closing import Act, Closing, plan_closing
 from dispatcher.janitor.rows import CLOSED_AT_ONCE, Read, RowReader, Trial, Trials
 from dispatcher.janitor.tables import BringingReasons, KeepingTemplates
-from dispatcher.jobs.observed import LaunchEnd, launch_end
-from dispatcher.jobs.picture import JobsPicture, by_task, observe, with_jobs
+from dispatcher.jobs.observed import LaunchEnd, by_job, launch_end, observe
+from dispatcher.jobs.picture import JobsPicture, by_task, with_jobs
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import JobApi, jobs_path, pods_path
@@ -360,7 +360,7 @@ class Janitor:
         return JobsPicture(
             installation=self._installation,
             database_id=rows.database_id,
-            cluster=observe(view, rows.now, self._rules, {}),
+            cluster=observe(view, by_job(view.pods.values()), rows.now, self._rules, {}),
             all_jobs=jobs,
             jobs=by_task(jobs),
             offers=self.catalog,

@@ -4,8 +4,10 @@ Tells in few words how a launch ended, for the row, its history and `explain`. P
 """
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
@@ -13,6 +15,7 @@ from msgspec import Struct
 from dispatcher.model.cluster import Node, Pod, PodEnd, PodRefusal
 from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.needs import PodNeeds
+from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Stage
 
@@ -85,13 +88,30 @@ class ObservedCluster(Struct, frozen=True):
         return self.cluster_now - self.first_seen.get(key, self.cluster_now) >= duration
 
 
+def observe(
+    view: ClusterView, pods: Mapping[str, Sequence[Pod]], now: datetime, rules: Rules,
+    first_seen: Mapping[str, datetime],
+) -> ObservedCluster:  # fmt: skip
+    """The view in the form that the table of outcomes takes. `pods`: by Job. `now`: the database's clock."""
+    return ObservedCluster(
+        now, view.now, pods, view.nodes, first_seen, rules, view.refusals, view.made, view.suspensions
+    )
+
+
+def by_job(pods: Iterable[Pod]) -> Mapping[str, Sequence[Pod]]:
+    found = defaultdict(list)
+    for pod in pods:
+        found[pod.job_uid].append(pod)
+    return found
+
+
 def left_key(job: Job) -> str:
     """For Jobs under deletion without a Pod: one that was just made may not be in the view yet."""
     return f"left/{job.uid}"
 
 
-class TaskWithJobs(Struct, frozen=True):
-    """One row with its Jobs.
+class TaskWithJobs(Struct, frozen=True, dict=True):
+    """One row with its Jobs. What many lines of the table ask for is computed once.
 
     of_attempt: Jobs of the row's attempt.
     last: N, the highest launch of this attempt that the Jobs or the row know of.
@@ -103,19 +123,19 @@ class TaskWithJobs(Struct, frozen=True):
     jobs: Sequence[Job]
     cluster: ObservedCluster
 
-    @property
+    @cached_property
     def of_attempt(self) -> list[Job]:
         return [job for job in self.jobs if job.attempt == self.task.attempt]
 
-    @property
+    @cached_property
     def last(self) -> int:
         return max([self.task.launch, *(job.launch for job in self.of_attempt)])
 
-    @property
+    @cached_property
     def job(self) -> Job | None:
         return next((job for job in self.of_attempt if job.launch == self.last), None)
 
-    @property
+    @cached_property
     def unfinished(self) -> list[Job]:
         """Jobs of any attempt that may have a container that runs."""
         return [job for job in self.jobs if not self.cluster.is_over(job)]
@@ -172,7 +192,7 @@ class TaskWithJobs(Struct, frozen=True):
         """Why J has no Pod; None if it has one, or if no reason is known."""
         return self.cluster.refusals.get(self.job.uid) if self.job and not self.pods else None
 
-    @property
+    @cached_property
     def pods(self) -> Sequence[Pod]:
         return self.cluster.pods.get(self.job.uid, ()) if self.job else ()
 

@@ -23,6 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
 from typing import Final, Protocol
 
@@ -30,9 +31,9 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.memory import OPEN, KnownCreates, Unseen, plan_create
-from dispatcher.jobs.observed import CANNOT_START, CRASHES, DEADLINE, ObservedCluster, Rules
+from dispatcher.jobs.observed import CANNOT_START, CRASHES, DEADLINE, ObservedCluster, Rules, by_job, observe
 from dispatcher.jobs.outcome import judge, waits_since
-from dispatcher.model.cluster import Pod
+from dispatcher.model.cluster import ENDED, Pod
 from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
 from dispatcher.model.launches import (
     InFlight,
@@ -50,7 +51,7 @@ from dispatcher.model.launches import (
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.snapshot import Brakes, ClusterView
 from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
-from dispatcher.model.verdicts import Hold, HoldReason, NotReady, own_fault
+from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage, own_fault
 
 Counts = Counter[tuple[str, str, str, PodNeeds | None]]
 """Numbers by queue, submitter, shape and needs."""
@@ -101,20 +102,20 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
     """Numbers of unfinished Jobs.
 
     A Job under deletion whose Pods have ended uses nothing, however long a finalizer keeps it. A refused Pod does not
-    exist, so it needs no node. Every cycle counts every Job: hence one loop, and local names.
+    exist, so it needs no node. Every cycle counts every Job: hence few loops, and local names.
     """
     every, unplaced, ended, held, podless, active = Counts(), Counts(), Counts(), Counts(), 0, Phase.ACTIVE
     pods, refused = cluster.pods, cluster.refusals
-    over = {uid for uid, own in pods.items() if all(pod.has_ended for pod in own)}
-    idle = {uid for uid, own in pods.items() if any(has_node(pod) or pod.deleting for pod in own)}
-    gated = {uid for uid, own in pods.items() if any(pod.is_gated for pod in own)}
-    idle.update(refused, gated)
+    every_pod = list(chain.from_iterable(pods.values()))
+    alive = {pod.job_uid for pod in every_pod if pod.phase not in ENDED}
+    gated = {pod.job_uid for pod in every_pod if pod.is_gated}
+    idle = {pod.job_uid for pod in every_pod if has_node(pod) or pod.deleting}.union(refused, gated)
     for job in jobs:
         if (job.phase is active or not job.is_finished) and not (job.deleting and cluster.is_over(job)):
             key = job.queue, job.submitted_by, job.shape, job.needs
             every[key] = every.get(key, 0) + 1
             podless += not job.suspended and job.uid not in pods
-            if job.uid in over:
+            if job.uid in pods and job.uid not in alive:
                 ended[key] = ended.get(key, 0) + 1
             elif job.suspended or job.uid in refused or job.uid in gated:
                 held[key] = held.get(key, 0) + 1
@@ -173,8 +174,12 @@ LAUNCHES: Final = 3
 
 
 def failing_groups(tasks: Mapping[int, Task], jobs: Sequence[Job], cluster: ObservedCluster) -> frozenset[LaunchGroup]:
-    """Groups whose newest three launches with a known result all failed to start."""
-    suspects = Counter(job.group for job in jobs if is_suspect(job, cluster))
+    """Groups whose newest three launches with a known result all failed to start.
+
+    Few Jobs may have failed to start, so only their groups are examined.
+    """
+    stuck = {uid for uid, pods in cluster.pods.items() for pod in pods if pod.waiting_reason in CANNOT_START}
+    suspects = Counter(job.group for job in jobs if job.phase is Phase.FAILED or job.uid in stuck)
     failing = set()
     for group in (group for group, count in suspects.items() if count >= LAUNCHES):
         known = [(job.created_at, started) for job in jobs if job.group == group
@@ -183,11 +188,6 @@ def failing_groups(tasks: Mapping[int, Task], jobs: Sequence[Job], cluster: Obse
         if len(newest) == LAUNCHES and not any(newest):
             failing.add(group)
     return frozenset(failing)
-
-
-def is_suspect(job: Job, cluster: ObservedCluster) -> bool:
-    """Whether the Job may have failed to start. Few Jobs are suspects, so only their groups are examined."""
-    return job.phase is Phase.FAILED or any(pod.waiting_reason in CANNOT_START for pod in cluster.pods.get(job.uid, ()))
 
 
 def busy_groups(jobs: Iterable[Job], failing: frozenset[LaunchGroup]) -> frozenset[LaunchGroup]:
@@ -239,12 +239,15 @@ class Rest(Struct, frozen=True):
 
 
 def may_rest(found: JobsVerdict, job: Job, pods: Iterable[Pod]) -> bool:
-    """Whether the row's only Job is under way, with no object to delete and no Pod to watch."""
+    """Whether the row's only Job is under way, with no object to delete and no Pod to watch.
+
+    Or the Job is over, and the janitor will end the row. If the row is tried again, its attempt is another one.
+    """
     verdict = found.verdict
     if found.ends or not isinstance(verdict, Hold) or verdict.reason is not HoldReason.LAUNCHED:
         return False
-    is_plain = job.phase is Phase.ACTIVE and not job.deleting
-    return is_plain and not any(is_news(pod) for pod in pods)
+    waits = job.phase is Phase.ACTIVE or (job.is_finished and verdict.detail == Stage.EXIT_CODE)
+    return waits and not job.deleting and not any(is_news(pod) for pod in pods)
 
 
 def is_news(pod: Pod) -> bool:
@@ -454,16 +457,6 @@ def is_settled(job: Job, task: Task) -> bool:
     return job.is_finished and (task.attempt > job.attempt or task.status in TERMINAL)
 
 
-def observe(view: ClusterView, now: datetime, rules: Rules, first_seen: Mapping[str, datetime]) -> ObservedCluster:
-    """The view in the form that the table of outcomes takes. `now`: the database's clock."""
-    pods = defaultdict(list)
-    for pod in view.pods.values():
-        pods[pod.job_uid].append(pod)
-    return ObservedCluster(
-        now, view.now, pods, view.nodes, first_seen, rules, view.refusals, view.made, view.suspensions
-    )
-
-
 def by_task(jobs: Iterable[Job]) -> Mapping[int, Sequence[Job]]:
     found = defaultdict(list)
     for job in jobs:
@@ -486,6 +479,7 @@ class KnownJobs(Struct, frozen=True):
     view: ClusterView
     jobs: Sequence[Job]
     by_task: Mapping[int, Sequence[Job]]
+    pods: Mapping[str, Sequence[Pod]]
     counted: JobCounts
 
     def is_of(self, view: ClusterView) -> bool:
@@ -494,5 +488,5 @@ class KnownJobs(Struct, frozen=True):
 
 
 def know_jobs(view: ClusterView, now: datetime) -> KnownJobs:
-    jobs = list(view.jobs.values())
-    return KnownJobs(view, jobs, by_task(jobs), count_jobs(jobs, observe(view, now, Rules(), {})))
+    jobs, pods = list(view.jobs.values()), by_job(view.pods.values())
+    return KnownJobs(view, jobs, by_task(jobs), pods, count_jobs(jobs, observe(view, pods, now, Rules(), {})))

@@ -19,8 +19,8 @@ import structlog
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.manifest import JobSite, build_job
 from dispatcher.jobs.memory import NOT_READY, CreateResult, Memory
-from dispatcher.jobs.observed import Rules, due_at
-from dispatcher.jobs.picture import Carried, JobsPicture, Judged, KnownJobs, know_jobs, observe, still_carried
+from dispatcher.jobs.observed import Rules, due_at, observe
+from dispatcher.jobs.picture import Carried, JobsPicture, Judged, KnownJobs, know_jobs, still_carried
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.refusals import Meaning, are_over, is_absent, read_create
 from dispatcher.jobs.templates import Template
@@ -307,7 +307,7 @@ class Launcher:
         return JobsPicture(
             installation=self._submitter.installation,
             database_id=database_id,
-            cluster=observe(view, now, self._rules, carried.first_seen),
+            cluster=observe(view, known.pods, now, self._rules, carried.first_seen),
             all_jobs=known.jobs,
             jobs=known.by_task,
             counted=known.counted,

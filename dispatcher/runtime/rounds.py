@@ -54,22 +54,26 @@ class Wake:
     def __call__(self) -> None:
         self._event.set()
 
-    def soon(self) -> None:
-        """Starts the next round in a moment, so that a burst of watch events makes only one round."""
+    def soon(self, seconds: float = SOON_SECONDS) -> None:
+        """Starts the next round after so many seconds, so that a burst of watch events makes only one round."""
         if self._later is None:
-            self._later = asyncio.get_running_loop().call_later(SOON_SECONDS, self._now)
+            self._later = asyncio.get_running_loop().call_later(seconds, self._now)
 
     def _now(self) -> None:
         self._later = None
         self._event.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Waits for a call, at most `seconds`. Returns True if there was one."""
+        """Waits for a call, at most `seconds`. Returns True if there was one. The next round sees all news so far."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
         except TimeoutError:
             return False
+        finally:
+            if self._later is not None:
+                self._later.cancel()
+                self._later = None
         self._event.clear()
         return True
 

@@ -129,6 +129,10 @@ class Place:
         return len(ends)
 
     @property
+    def is_calm(self) -> bool:
+        return self._dispatch.is_calm
+
+    @property
     def cycle(self) -> LastCycle:
         """The last cycle, as it is kept for those who ask."""
         assert self._dispatch.last is not None
@@ -241,3 +245,19 @@ async def test_parked_row_of_a_queue_at_its_cap_keeps_its_reason() -> None:
     await place.run_cycle()
     assert place.cycle.told[7] == poison
     assert 8 not in place.cycle.told
+
+
+@pytest.mark.parametrize(
+    ("place", "is_calm"),
+    [
+        (Place(term=1, jobs=[a_job()]), True),
+        (Place(term=1, jobs=[a_job()], row=a_running_task(heartbeat_at=NOW)), True),
+        (Place(term=1, jobs=[a_job(attempt=2)]), False),  # it waits until that Job has ended
+        (Place(term=1, jobs=[], queue=a_queue(max_jobs=0)), False),  # its rows are not read
+        (Place(term=1, stale="jobs: a new list is under way"), False),
+    ],
+    ids=["waits for its container", "runs", "waits for an end", "waits for a cap", "not ready"],
+)
+async def test_news_of_the_cluster_have_time_if_no_row_waits_for_its_job(place: Place, is_calm: bool) -> None:
+    await place.run_cycle()
+    assert place.is_calm is is_calm

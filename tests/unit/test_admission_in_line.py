@@ -1,5 +1,7 @@
 """Rows in line: in a full cluster only Pods of those wait that have less of it."""
 
+from collections.abc import Iterator
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,7 +9,7 @@ from dispatcher.admission.demand import AUTO, Demand, DemandRecord
 from dispatcher.admission.gates import wants_place, without_room
 from dispatcher.admission.room import room_of
 from dispatcher.admission.scan import rows_in_line
-from dispatcher.admission.snapshot import ClusterSnapshot, InLine, plan_shares
+from dispatcher.admission.snapshot import ClusterSnapshot, InLine, RowInLine, plan_shares
 from dispatcher.admission.windows import Contradictions
 from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds, Toleration
@@ -18,6 +20,17 @@ from tests.unit.scanning import WANTED, KindJudge, Looking, Table, rows
 
 EIGHT = view_of([a_node(f"n{n}") for n in range(8)], [a_bound_pod(f"n{n}") for n in range(8)])
 FULL_NODE = view_of([a_node()], [a_bound_pod("n1")])
+
+
+class CountedRows(list[RowInLine]):
+    """`compared`: how many rows were compared."""
+
+    compared = 0
+
+    def __iter__(self) -> Iterator[RowInLine]:
+        for row in super().__iter__():
+            self.compared += 1
+            yield row
 
 
 def behind(other: PodKind, snapshot: ClusterSnapshot) -> ClusterSnapshot:
@@ -134,6 +147,18 @@ def test_submitters_of_a_fair_queue_wait_in_the_order_of_their_shares(is_fair: b
     queue = a_queue("q", fair_submitters=is_fair)
     snapshot = behind(other, a_snapshot(queue, room=room_of(FULL_NODE, {}), shares=shares))
     assert (without_room(42, row, snapshot) is not None) is is_fair
+
+
+def test_comparison_ends_with_the_first_row_that_has_less() -> None:
+    """One login can have 50 amounts in each of 50 queues. All of them are compared in each scan of a full cluster."""
+    queues = [f"q{n}" for n in range(50)]
+    runs = {unplaced(needs("1m"), "runs", queue): n for n, queue in enumerate(reversed(queues))}
+    snapshot = a_snapshot(*map(a_queue, queues), room=room_of(EIGHT, {}), shares=plan_shares(runs, EIGHT.size))
+    found = {(queue, "team_a"): [unplaced(needs("4"), queue, queue)] for queue in queues}
+    line = rows_in_line(found, [], InLine(), snapshot)
+    rows = CountedRows(line.rows)
+    held = [without_room(42, own[0], replace(snapshot, in_line=InLine(rows))) for own in found.values()]
+    assert (sum(hold is not None for hold in held), rows.compared) == (49, 49 + 50), "one has less than all others"
 
 
 def test_row_that_fits_nowhere_is_told_the_words_of_kube_scheduler_also_behind_others() -> None:

@@ -5,7 +5,7 @@ import pytest
 from dispatcher.jobs.picture import REST_SECONDS, may_rest, plan_rest, still_resting
 from dispatcher.model.jobs import Phase
 from dispatcher.model.launches import JobsVerdict, Launch
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import Hold, HoldReason, Stage
 from tests.rig.builders import a_job, a_pod, a_task
 
 LAUNCHED = JobsVerdict(Hold(HoldReason.LAUNCHED, "Running"))
@@ -36,6 +36,14 @@ def test_ending_job_or_stuck_pod_does_not_rest() -> None:
     assert not may_rest(LAUNCHED, a_job(deleting=True), [])
     assert not may_rest(LAUNCHED, a_job(phase=Phase.FAILING), [])
     assert not may_rest(LAUNCHED, JOB, [a_pod(waiting_reason="ImagePullBackOff")])
+
+
+@pytest.mark.parametrize("phase", [Phase.COMPLETE, Phase.FAILED])
+def test_row_that_the_janitor_will_end_rests_until_then(phase: Phase) -> None:
+    """Hundreds of such rows would be judged in each cycle for up to ten seconds."""
+    job, pod = a_job(phase=phase), a_pod(phase="Succeeded")
+    assert may_rest(JobsVerdict(Hold(HoldReason.LAUNCHED, Stage.EXIT_CODE)), job, [pod])
+    assert not may_rest(JobsVerdict(Hold(HoldReason.LAUNCHED, Stage.EXITED)), job, [pod]), "its grace ends"
 
 
 def test_rests_end_within_half_a_minute_and_not_all_at_once() -> None:

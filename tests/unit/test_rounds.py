@@ -54,3 +54,14 @@ async def test_bugs_of_rounds_that_only_tell_end_nothing() -> None:
     broken = Broken(is_vital=False)
     await broken.rounds.run(broken.stop)
     assert (broken.calls, broken.rounds.fault) == (2 * BUGS_IN_A_ROW, "a bug")
+
+
+async def test_round_sees_the_news_that_came_before_it() -> None:
+    """They start no further round after it. Later ones may come sooner than those would have."""
+    wake = Wake()
+    wake.soon(60)
+    wake()
+    assert await wake.wait(60)
+    assert not await wake.wait(0.1)
+    wake.soon(0)
+    assert await wake.wait(60)

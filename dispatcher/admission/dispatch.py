@@ -90,7 +90,7 @@ class RowSnapshot(Index, Histories, Protocol):
     frame: Frame
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
-    async def still_waiting(self, ids: Sequence[int]) -> list[int]: ...
+    async def still_waiting(self, ids: Sequence[int]) -> dict[int, int]: ...
     async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]: ...
 
 
@@ -439,9 +439,9 @@ class Dispatch(Generic[P]):
 
 
 async def still_waiting(rows: RowSnapshot, resting: Mapping[int, RestingRow], read: Set[int]) -> dict[int, str]:
-    """The queues of the resting rows that wait, by id. A row that was not read may have ended before its Job."""
-    ids = [id_ for id_, row in resting.items() if row.is_waiting and id_ not in read]
-    return {id_: resting[id_].queue for id_ in await rows.still_waiting(ids)}
+    """The queues of the resting rows that wait, by id. A row that was not read may have ended, or be tried again."""
+    attempts = await rows.still_waiting([id_ for id_, row in resting.items() if row.is_waiting and id_ not in read])
+    return {id_: resting[id_].queue for id_, attempt in attempts.items() if attempt == resting[id_].attempt}
 
 
 def seconds_until(due: datetime | None, now: datetime) -> float:

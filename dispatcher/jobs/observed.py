@@ -102,7 +102,7 @@ def by_job(pods: Iterable[Pod]) -> Mapping[str, Sequence[Pod]]:
     found = defaultdict(list)
     for pod in pods:
         found[pod.job_uid].append(pod)
-    return found
+    return dict(found)
 
 
 def left_key(job: Job) -> str:

@@ -241,12 +241,14 @@ class Rest(Struct, frozen=True):
 def may_rest(found: JobsVerdict, job: Job, pods: Iterable[Pod]) -> bool:
     """Whether the row's only Job is under way, with no object to delete and no Pod to watch.
 
-    Or the Job is over, and the janitor will end the row. If the row is tried again, its attempt is another one.
+    Or the Job is over, and the janitor will end the row, by the exit code that its Pod shows. If the row is tried
+    again, its attempt is another one.
     """
     verdict = found.verdict
     if found.ends or not isinstance(verdict, Hold) or verdict.reason is not HoldReason.LAUNCHED:
         return False
-    waits = job.phase is Phase.ACTIVE or (job.is_finished and verdict.detail == Stage.EXIT_CODE)
+    has_exited = any(pod.had_run and pod.exit is not None and not pod.exit.was_told for pod in pods)
+    waits = job.phase is Phase.ACTIVE or (job.is_finished and has_exited and verdict.detail == Stage.EXIT_CODE)
     return waits and not job.deleting and not any(is_news(pod) for pod in pods)
 
 

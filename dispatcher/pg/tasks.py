@@ -76,9 +76,10 @@ class Look:
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
         return {task.id: task for task in await self.all(query("tasks", "cycle"), read_task, ids)} if ids else {}
 
-    async def still_waiting(self, ids: Sequence[int]) -> list[int]:
+    async def still_waiting(self, ids: Sequence[int]) -> dict[int, int]:
+        """The attempts of those of the rows that wait, by id."""
         rows = await self.all(query("statuses", "cycle"), tuple, ids) if ids else ()
-        return [id_ for id_, status in rows if status == Status.WAITING]
+        return {id_: attempt for id_, status, attempt in rows if status == Status.WAITING}
 
     async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         """`tasks` and `requests` in one query, for rows that are likely to be launched."""

@@ -55,13 +55,20 @@ class Wake:
         self._event.set()
 
     def soon(self, seconds: float = SOON_SECONDS) -> None:
-        """Starts the next round after so many seconds, so that a burst of watch events makes only one round."""
-        if self._later is None:
-            self._later = asyncio.get_running_loop().call_later(seconds, self._now)
+        """Starts the next round within so many seconds, so that a burst of watch events makes only one round."""
+        loop = asyncio.get_running_loop()
+        if self._later is None or loop.time() + seconds < self._later.when():
+            self._forget()
+            self._later = loop.call_later(seconds, self._now)
 
     def _now(self) -> None:
         self._later = None
         self._event.set()
+
+    def _forget(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
 
     async def wait(self, seconds: float) -> bool:
         """Waits for a call, at most `seconds`. Returns True if there was one. The next round sees all news so far."""
@@ -71,9 +78,7 @@ class Wake:
         except TimeoutError:
             return False
         finally:
-            if self._later is not None:
-                self._later.cancel()
-                self._later = None
+            self._forget()
         self._event.clear()
         return True
 

@@ -109,8 +109,8 @@ SELECT id, queue, priority, run_at, timeout_seconds, max_failures, template, sta
 FROM dispatch_private.tasks WHERE id = ANY ($1::bigint[])
 
 -- name: statuses
--- The status of rows. $1 bigint[] ids.
-SELECT id, status FROM dispatch_private.tasks WHERE id = ANY ($1::bigint[])
+-- The status and the attempt of rows. $1 bigint[] ids.
+SELECT id, status, attempt FROM dispatch_private.tasks WHERE id = ANY ($1::bigint[])
 
 -- name: start_secret
 -- The secret that start keys are derived from, as the two blocks of an HMAC key.

@@ -232,8 +232,9 @@ class Look:
         self.read |= wanted
         return {id_: self.rows[id_].task for id_ in sorted(wanted) if id_ in self.rows}
 
-    async def still_waiting(self, ids: Iterable[int]) -> list[int]:
-        return [id_ for id_ in ids if id_ in self.rows and self.rows[id_].task.status is Status.WAITING]
+    async def still_waiting(self, ids: Iterable[int]) -> dict[int, int]:
+        tasks = {id_: self.rows[id_].task for id_ in ids if id_ in self.rows}
+        return {id_: task.attempt for id_, task in tasks.items() if task.status is Status.WAITING}
 
     async def waiting(self, ids: Iterable[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         return await self.tasks(ids), await self.requests(ids)

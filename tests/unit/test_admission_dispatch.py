@@ -33,6 +33,7 @@ from tests.rig.builders import (
     a_task,
     ago,
     an_indexed_row,
+    later,
 )
 from tests.unit.test_jobs_submit import LOST, Cluster
 
@@ -61,16 +62,16 @@ class Table:
     now = NOW
     database_id = DATABASE_ID
 
-    def __init__(self, row: Task, queue: Queue) -> None:
-        self._row = row
+    def __init__(self, row: Task, queue: Queue, index: Sequence[IndexedRow]) -> None:
+        self._row, self._index = row, index
         self.frame = Frame([queue], [], None)
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
         over = a_task(id=41, status=Status.SUCCEEDED, finished_at=ago(600))
         return {task.id: task for task in (self._row, over) if task.id in ids}
 
-    async def still_waiting(self, ids: Sequence[int]) -> list[int]:
-        return [id_ for id_, row in (await self.tasks(ids)).items() if row.status is Status.WAITING]
+    async def still_waiting(self, ids: Sequence[int]) -> dict[int, int]:
+        return {id_: row.attempt for id_, row in (await self.tasks(ids)).items() if row.status is Status.WAITING}
 
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
         return {id_: a_request(task_id=id_) for id_ in ids}
@@ -82,7 +83,7 @@ class Table:
         return await self.tasks(ids), await self.requests(ids)
 
     async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
-        return [an_indexed_row(42)]
+        return [*self._index]
 
     async def submitters(self, queues: Sequence[str]) -> list[tuple[str, str]]:
         return []
@@ -104,7 +105,7 @@ class Place:
         self, term: int, moment: str = "", then: int = 0, stale: str = "", made: Job | None = None,
         jobs: Sequence[Job] = (LEFT_OVER,), row: Task | None = None, queue: Queue = OPEN,
     ) -> None:  # fmt: skip
-        self._queue = queue
+        self._queue, self.index = queue, [an_indexed_row(42)]
         answers = [ApiAnswer(201, job=made)] if made else [LOST]
         self.lead, self.cluster, self.removed = Lead(term), Cluster(answers), list[str]()
         self._moment, self._then, self._stale = moment, then, stale
@@ -122,7 +123,7 @@ class Place:
     @asynccontextmanager
     async def rows(self, held_at_most: int) -> AsyncIterator[Table]:
         self._pass("rows")
-        yield Table(self.row, self._queue)
+        yield Table(self.row, self._queue, self.index)
 
     async def remove(self, ends: Sequence[End]) -> int:
         self.removed.extend(end.uid for end in ends)
@@ -218,6 +219,17 @@ async def test_row_that_ends_before_its_job_no_longer_counts_as_waiting(status: 
     told = RowReason("default", 1, Hold(HoldReason.LAUNCHED, "Starting"), ago(9))
     place.cycle = msgspec.structs.replace(place.cycle, told={42: told})
     place.row = a_task(status=status, launch=1, finished_at=NOW)
+    await place.run_cycle()
+    assert (place.cycle.held, place.cycle.told) == ({}, {})
+
+
+async def test_row_that_is_tried_again_no_longer_counts_as_launched() -> None:
+    """Its Job is still there, and its next attempt is not due yet."""
+    place = Place(term=1, jobs=[a_job(resource_version="7")])
+    await place.run_cycle()
+    assert place.cycle.held == {("default", HoldReason.LAUNCHED): 1}
+    place.row = a_task(attempt=2, run_at=later(60))
+    place.index = []
     await place.run_cycle()
     assert (place.cycle.held, place.cycle.told) == ({}, {})
 

@@ -3,11 +3,14 @@
 import pytest
 
 from dispatcher.jobs.picture import REST_SECONDS, may_rest, plan_rest, still_resting
+from dispatcher.model.cluster import PodEnd
 from dispatcher.model.jobs import Phase
 from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.verdicts import Hold, HoldReason, Stage
 from tests.rig.builders import a_job, a_pod, a_task
 
+BY_EXIT_CODE = Hold(HoldReason.LAUNCHED, Stage.EXIT_CODE)
+EXIT = PodEnd(exit_code=1)
 LAUNCHED = JobsVerdict(Hold(HoldReason.LAUNCHED, "Running"))
 JOB = a_job(resource_version="7")
 REST = plan_rest(a_task(id=42), JOB, [a_pod(phase="Running")], 100, 1800)
@@ -41,9 +44,11 @@ def test_ending_job_or_stuck_pod_does_not_rest() -> None:
 @pytest.mark.parametrize("phase", [Phase.COMPLETE, Phase.FAILED])
 def test_row_that_the_janitor_will_end_rests_until_then(phase: Phase) -> None:
     """Hundreds of such rows would be judged in each cycle for up to ten seconds."""
-    job, pod = a_job(phase=phase), a_pod(phase="Succeeded")
-    assert may_rest(JobsVerdict(Hold(HoldReason.LAUNCHED, Stage.EXIT_CODE)), job, [pod])
+    job, pod, verdict = a_job(phase=phase), a_pod(had_run=True, exit=EXIT), JobsVerdict(BY_EXIT_CODE)
+    assert may_rest(verdict, job, [pod])
     assert not may_rest(JobsVerdict(Hold(HoldReason.LAUNCHED, Stage.EXITED)), job, [pod]), "its grace ends"
+    assert not may_rest(verdict, job, [a_pod(exit=EXIT)]), "whether its group fails is found by the rows that are read"
+    assert not may_rest(verdict, job, [a_pod(had_run=True)]), "its Pod may show later that it was told to stop"
 
 
 def test_rests_end_within_half_a_minute_and_not_all_at_once() -> None:

@@ -25,7 +25,7 @@ from tests.rig.dispatching import Dispatcher, Place
 from tests.rig.janitoring import Janitor
 
 NODES, CORES = 20, 4
-SECONDS, ROWS = 90, 2_000
+SECONDS, ROWS = 180, 2_000
 WEIGHTS = {"heavy": 3, "light": 1}
 STEER = {"run-seconds": "8"}
 MOST_OFF, LEAST_BUSY = 0.03, 0.97

@@ -12,7 +12,8 @@ A cycle counts every Job, so the counting loops are plain.
 
 Launch groups that fail. A launch group is one image under one template for one queue.
 
-Resting rows: rows that a cycle need not read, because their only Job is under way and has not changed.
+Resting rows: rows that a cycle need not read, because their only Job has not changed. It is under way, or the janitor
+will end the row by its exit code.
 
 A change of the Job, or a Pod that cannot start, ends the rest at once. A cancel, a retry or an end of the row itself is
 found within 30 s. The graces of 60 s that follow allow this delay. So the cost of a cycle depends on the number of

@@ -327,7 +327,7 @@ FINISHED: Final = frozenset({"tasks_finished"})
 FAILED: Final = frozenset({"tasks_failed"})
 OF_SUBMITTER: Final = frozenset({"tasks_of_submitter"})
 OF_BATCH: Final = frozenset({"tasks_of_batch"})
-OF_OWN_BATCH: Final = frozenset({"tasks_of_batch", "tasks_of_own_batch"})
+OF_OWN_BATCH: Final = frozenset({"tasks_of_own_batch"})
 LABELS: Final = frozenset({"tasks_labels"})
 ENDED: Final = frozenset({"tasks_finished_of_queue"})
 LAUNCHES: Final = frozenset({"task_launches_pkey"})
@@ -361,13 +361,13 @@ OF_RUN: Final[Mapping[str, tuple[Indexes, ...]]] = {
     "pages/matching_of_submitter": (OF_SUBMITTER,),
     "pages/matching_of_batch": (OF_BATCH,),
     "batches/owners_of_batch": (OF_BATCH,),
-    "batches/batches": (OF_OWN_BATCH,),
+    "batches/batches": (OF_BATCH | OF_OWN_BATCH,),
     "pages/few_of_batch": (OF_BATCH,),
     "pages/few_with_labels": (LABELS,),
     "pages/few_of_status": (PROCESSING, FAILED),
     "pages/newest_waiting": (READY, DUE),
     "batches/failed": (FAILED,),
-    "batches/failed_of_batch": (OF_BATCH, BY_ID),
+    "batches/failed_of_batch": (OF_OWN_BATCH, BY_ID),
     "queues/templates": (),
     "queues/queue_settings": (),
     "queues/queue_starts": (STARTS, BY_ID),

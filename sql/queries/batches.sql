@@ -47,12 +47,12 @@ SELECT id, template, kind, left(spec ->> 'image', 300) AS image, finished_at AS 
 FROM dispatch_private.tasks WHERE status = 'failed' AND finished_at > $1 ORDER BY finished_at DESC LIMIT $2
 
 -- name: failed_of_batch
--- As failed, of one batch. $1 text queue, $2 text batch, $3 text submitter, $4 int most, $5 int most rows to look at, the newest first. Only the index of batches has this order.
+-- As failed, of one batch. $1 text queue, $2 text batch, $3 text submitter, $4 int most, $5 int most rows to look at, the newest first. Only one index has this order, and it has the status, too.
 SELECT t.id, t.template, t.kind, left(t.spec ->> 'image', 300) AS image, coalesce(t.finished_at, t.created_at) AS at, left(t.error, 400) AS head, right(t.error, 400) AS tail
 FROM (SELECT id FROM (SELECT id, status FROM dispatch_private.tasks
-                      WHERE (queue, batch, submitted_by) >= ($1, $2, $3) AND (queue, batch, submitted_by) <= ($1, $2, $3)
+                      WHERE (submitted_by, queue, batch) >= ($3, $1, $2) AND (submitted_by, queue, batch) <= ($3, $1, $2)
                         AND batch IS NOT NULL
-                      ORDER BY queue DESC, batch DESC, submitted_by DESC, id DESC LIMIT $5) AS looked_at
+                      ORDER BY submitted_by DESC, queue DESC, batch DESC, id DESC LIMIT $5) AS looked_at
       WHERE status = 'failed' LIMIT $4) AS newest
 JOIN dispatch_private.tasks AS t ON t.id = newest.id
 

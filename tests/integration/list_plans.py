@@ -21,7 +21,7 @@ LISTS = {
     "few_of_status": {"tasks_processing", "tasks_failed"},
     "newest_waiting": {"tasks_ready", "tasks_due"},
     "failed": {"tasks_failed"},
-    "failed_of_batch": {"tasks_of_batch", "tasks_pkey"},
+    "failed_of_batch": {"tasks_of_own_batch", "tasks_pkey"},
 }
 """Lists of rows, each with its indexes."""
 

@@ -151,7 +151,7 @@ def job_of(wire: WireJob, numbers: tuple[int, ...], identity: str, size: int) ->
         phase=phase,
         reason=condition.reason,
         ended_at=condition.last_transition_time,
-        deleting=wire.metadata.deletion_timestamp is not None,
+        deleting_since=wire.metadata.deletion_timestamp,
         suspended=is_suspended(wire),
         suspended_by=suspender_of(wire) if is_suspended(wire) else "",
         kept_by=kept_by(wire.metadata),

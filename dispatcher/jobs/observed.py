@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.model.cluster import Node, Pod, PodEnd, PodRefusal
+from dispatcher.model.cluster import DEADLINE, Node, Pod, PodEnd, PodRefusal
 from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.snapshot import ClusterView
@@ -28,10 +28,9 @@ CANNOT_START: Final = frozenset({
 CRASHES: Final = "CrashLoopBackOff"
 """Waiting reason of a sidecar that ends again and again. Only init containers that restart always have it."""
 
-GRACE: Final = timedelta(seconds=60)
 NEVER: Final = datetime.max.replace(tzinfo=UTC)
+GRACE: Final = timedelta(seconds=60)
 """For cancels, reports, ended rows, older attempts and image errors. A container can stop; a registry can recover."""
-DEADLINE: Final = "DeadlineExceeded"
 """kubelet's reason for the end of a Pod at its run limit."""
 POD_APPEARS_IN: Final = timedelta(seconds=30)
 
@@ -305,8 +304,8 @@ def of_pod(end: PodEnd, pod: Pod, limit_seconds: int) -> str:
     if end.reason == DEADLINE:
         limit = f"its limit of {span(limit_seconds)}" if limit_seconds else "its limit"
         return f"{doing(pod, end, limit_seconds)} over {limit}"
-    if end.reason:
-        return with_words(end.reason, end.message)
+    if end.reason or end.disruption:
+        return with_words(end.reason or end.disruption, end.message)
     if end.exit_code is None:
         return "its Pod failed"
     return of_container(end, end.exit_code)

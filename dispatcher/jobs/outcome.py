@@ -23,14 +23,13 @@ from msgspec.structs import replace
 from dispatcher.container.contract import PUT_OFF
 from dispatcher.jobs.observed import (
     CANNOT_START,
-    DEADLINE,
     GRACE,
     ObservedCluster,
     TaskWithJobs,
     is_stopped,
     stage,
 )
-from dispatcher.model.cluster import FORGOTTEN, Node, Pod
+from dispatcher.model.cluster import DEADLINE, FORGOTTEN, Node, Pod
 from dispatcher.model.errors import doubled
 from dispatcher.model.jobs import End, EndedBy, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch

@@ -32,9 +32,9 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.memory import OPEN, KnownCreates, Unseen, plan_create
-from dispatcher.jobs.observed import CANNOT_START, CRASHES, DEADLINE, ObservedCluster, Rules, by_job, observe
+from dispatcher.jobs.observed import CANNOT_START, CRASHES, ObservedCluster, Rules, by_job, observe
 from dispatcher.jobs.outcome import judge, waits_since
-from dispatcher.model.cluster import ENDED, Pod
+from dispatcher.model.cluster import DEADLINE, ENDED, Pod
 from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
 from dispatcher.model.launches import (
     InFlight,

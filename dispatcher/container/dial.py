@@ -72,6 +72,8 @@ INSTEAD: Final = {
 }
 FAULTS: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """Whatever the driver raises, apart from what it says about an unreadable URL."""
+OF_LOGIN_OR_OUTAGE: Final = frozenset({"28", "3D", "53", "57"})
+"""Classes of SQLSTATEs with which a server refuses a session, whatever its settings are."""
 DEFAULT_PORT: Final = 5432
 LARGEST_PORT: Final = 2**16
 FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
@@ -133,8 +135,12 @@ async def ask_once(
     dialled = partial(dial, url, newest=newest, answer_seconds=CALL_SECONDS, cached_statements=0)  # perhaps a pooler
     try:
         connection = await dialled(settings | PINNED)
-    except asyncpg.exceptions.ProtocolViolationError:  # this pooler refuses settings
-        connection = await dialled(settings)  # our statements name the schema of each object
+    except asyncpg.PostgresError as fault:
+        if str(fault.sqlstate)[:2] in OF_LOGIN_OR_OUTAGE:
+            raise
+        connection = await dialled(
+            settings
+        )  # as a pooler wants it: our statements name every schema
     try:
         return await connection.fetchrow(statement, *parameters)
     finally:

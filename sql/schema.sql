@@ -1947,7 +1947,7 @@ CREATE FUNCTION dispatch_private.guard_task() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS …;
-COMMENT ON FUNCTION dispatch_private.guard_task() IS 'Trigger: guards the functions that change a row against themselves.';
+COMMENT ON FUNCTION dispatch_private.guard_task() IS 'Trigger: guards the functions that change a row against themselves, and lets the commit wait for the disk.';
 CREATE FUNCTION dispatch_private.has_more_waiting(submitter text, in_queue text, most bigint) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS …;

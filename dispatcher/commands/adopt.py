@@ -36,6 +36,8 @@ READERS: Final[Mapping[str, Callable[[Json], Iterator[Adoption]]]] = {
     "Job": of_job, "CronJob": of_cron_job, "ScaledJob": of_scaled_job, "Pod": of_pod, "Workflow": of_workflow,
     "WorkflowTemplate": of_workflow, "ClusterWorkflowTemplate": of_workflow, "CronWorkflow": of_workflow,
 }  # fmt: skip
+GROUPS: Final = frozenset({"batch", "", "argoproj.io", "keda.sh"})
+"""Of those kinds. Others have Jobs and Workflows of their own, such as Volcano and Cloud Run."""
 BESIDE: Final = "is no work: kubectl apply it as it is"
 OF_TRIGGERS: Final = (
     "is no work: an insert of a row is the trigger, so leave it out, and give its login to whoever inserts"
@@ -59,9 +61,11 @@ UNKNOWN_KIND: Final = "is a kind that is not known here: if it is work, write it
 
 def adopt(document: Json) -> list[Adoption] | tuple[Did, str]:
     """The templates of one document, or why there is none. Of whatever shape it is, this raises nothing."""
-    kind = str(document.get("kind"))
-    if (reader := READERS.get(kind)) is None:
+    kind, group = str(document.get("kind")), str(document.get("apiVersion") or "").rpartition("/")[0]
+    reader = READERS.get(kind) if group in GROUPS or "apiVersion" not in document else None
+    if reader is None:
         known = NO_WORK.get(kind)
+        kind = kind if kind not in READERS else f"{kind} of {group or document['apiVersion']}"
         return (Did.LEFT_OUT, f"{kind} {name_of(document)} {known}") if known else (
             Did.OPEN, f"{kind} {name_of(document)} {UNKNOWN_KIND}"
         )  # fmt: skip

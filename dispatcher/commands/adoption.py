@@ -5,7 +5,7 @@ to a person. What the API server would refuse in the manifest, the check of the 
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from dispatcher.container.contract import LAST_STATUS, statuses_as_text
 from dispatcher.jobs.env import LOGIN, is_dispatchers
 from dispatcher.jobs.fields import dotted, list_at, object_at
 from dispatcher.jobs.template_text import Path
-from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES, RESTARTS, TASK
+from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES, RESTARTS, TASK, is_image
 from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Manifest
 
@@ -166,6 +166,11 @@ class Adopter:
             for part, number in without_index(self._pod, self._task_container):
                 words = f"env.{INDEX} is in the container of the task alone"
                 self.tell(Did.OPEN, (*pod_path, part, number), words)
+            if pod.get("subdomain"):
+                words = "no Pod is called NAME-INDEX, and rows start one by one: they cannot find each other by name"
+                self.tell(Did.OPEN, (*pod_path, "subdomain"), words)
+        for path, words in (*unlike_ours(self._pod, pod_path), *unfilled_images(self._pod, pod_path)):
+            self.tell(Did.OPEN, path, words)
         return Adoption(self.name, manifest, self.fields, self.statements)
 
     def tell_unknown(self, found: Json, known: Collection[str], path: Path) -> None:
@@ -344,6 +349,34 @@ def without_index(pod: Json, task_container: str) -> Iterator[tuple[str, int]]:
             is_task = field == "containers" and isinstance(one, dict) and one.get("name") == task_container
             if not is_task and any(INDEX in text or INDEX_NOTE in text for text in texts(one)):
                 yield field, number
+
+
+def unlike_ours(part: object, path: Path) -> Iterator[tuple[Path, str]]:
+    """Where the Pod selects Pods by a label of the Job controller. Those of our Jobs have another value of it."""
+    for key, value in entries(part):
+        at = (*path, key)
+        if key == "labelSelector" and isinstance(value, dict):
+            terms = (one.get("key") for one in objects(value.get("matchExpressions")))
+            names = [*object_at(value, "matchLabels"), *terms]
+        else:
+            names = list(value) if key in {"matchLabelKeys", "mismatchLabelKeys"} and isinstance(value, list) else []
+        for name in names:
+            if OF_CONTROLLERS.fullmatch(str(name)):
+                yield at, f"no Pod of ours has this {name}: give the Pods a label of your own, and select that"
+        yield from unlike_ours(value, at)
+
+
+def entries(part: object) -> Iterable[tuple[str | int, object]]:
+    return part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+
+
+def unfilled_images(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    """Images that no node can pull: Helm, envsubst, sed or Argo would have filled something in."""
+    for field in ("initContainers", "containers"):
+        for number, one in enumerate(objects(pod.get(field))):
+            if (image := one.get("image")) and not is_image(image):
+                words = f"nobody fills in {image!r:.80} here: write it, or let rows choose: {ids.ROW_MAY_SET}: image"
+                yield (*path, field, number, "image"), words
 
 
 def word_of_job(field: str, value: object) -> tuple[Did, str] | None:

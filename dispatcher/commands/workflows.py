@@ -159,6 +159,8 @@ def given_by(step: Json, whole: Json) -> dict[str, str]:
 def graph(step: Json, path: Path) -> Adoption:
     what = ", ".join(sorted(step.keys() - {"name", "inputs", "outputs"})) or "nothing"
     words = "no single container to launch: insert rows in the order that it says"
+    if "script" in step:
+        words = "this program is not known here: name it in command, and give it the source by args"
     told = AdoptedField(Did.OPEN, dotted(path), f"{what}: {words}")
     return Adoption(template_name(step.get("name", "")), {}, [told], [])
 
@@ -222,7 +224,8 @@ def container_of(step: Json) -> Json:
     if flag is None or not isinstance(script.get("source"), str):
         return {}
     rest = {key: value for key, value in script.items() if key != "source"}
-    return {**rest, "command": [*command, flag], "args": [escaped(script["source"]), *list_at(script, "args")]}
+    options = list_at(script, "args")  # Argo gives the program its script behind them
+    return {**rest, "command": [*command, *options, flag], "args": [escaped(script["source"])]}
 
 
 def as_container(step: Json, variables: Variables) -> dict[str, Any]:
@@ -261,7 +264,8 @@ def step_of_workflow(step: Json, whole: Json, path: Path) -> Adoption:
     lost = dict(placeholders(made.manifest["spec"], path))
     for did, at, words in words_of_parameters(step, path, variables, " ".join(lost.values())):
         found.tell(did, at, words)
-    found.fields += [as_of_step(AdoptedField(Did.OPEN, dotted(at), word_of(at, lost[at])), path) for at in lost]
+    told = [(at, word_of(at, text)) for at, text in lost.items() if at[-1] != "image"]
+    found.fields += [as_of_step(AdoptedField(Did.OPEN, dotted(at), words), path) for at, words in told]
     return made
 
 
@@ -284,8 +288,6 @@ def placeholders(part: object, path: Path) -> Iterator[tuple[Path, str]]:
 def word_of(path: Path, text: str) -> str:
     """What to do with a text that nobody fills in here."""
     what = f"nobody fills in {text!r:.80} here"
-    if path[-1] == "image":
-        return f"{what}: write it, or let rows choose: {ids.ROW_MAY_SET}: image"
     if "env" in path:
         return f"{what}: a value is not put together from others: give the whole value by env of the row"
     return what
@@ -360,6 +362,9 @@ def words_of_retries(strategy: object, path: Path) -> Iterator[tuple[Did, Path, 
         yield did, (*at, field), words
 
 
+OF_PARAMETER: Final = frozenset({"name", "value", "default", "description", "globalName"})
+
+
 def words_of_parameters(step: Json, path: Path, variables: Variables, lost: str) -> Iterator[tuple[Did, Path, str]]:
     """`lost`: the texts that nobody fills in."""
     listed = enumerate(objects(object_at(step, "inputs").get("parameters")))
@@ -374,6 +379,9 @@ def words_of_parameters(step: Json, path: Path, variables: Variables, lost: str)
             yield Did.LEFT_OUT, at, "its container does not use it"
         if names and (value := one.get("value", one.get("default"))) is not None:
             yield Did.OPEN, at, f"put {value!r} into env of the template, or of each row that gives none"
+        for field in sorted(one.keys() - OF_PARAMETER) if names else ():
+            has_like = field == "valueFrom"
+            yield Did.OPEN, (*at, field), "put it into env of the template, as valueFrom" if has_like else NO_LIKE
     for parameter in sorted(variables.names.keys() - parameters.keys()):
         words = f"parameter {parameter.rpartition('.')[2]}: {', '.join(variables.names[parameter])} in env of the row"
         yield Did.TRANSLATED, (*path, "container"), words

@@ -72,6 +72,8 @@ INSTEAD: Final = {
 }
 FAULTS: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """Whatever the driver raises, apart from what it says about an unreadable URL."""
+OF_LOGIN_OR_OUTAGE: Final = frozenset({"28", "3D", "53", "57"})
+"""Classes of SQLSTATEs with which a server refuses a session, whatever its settings are."""
 DEFAULT_PORT: Final = 5432
 LARGEST_PORT: Final = 2**16
 FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
@@ -133,8 +135,12 @@ async def ask_once(
     dialled = partial(dial, url, newest=newest, answer_seconds=CALL_SECONDS, cached_statements=0)  # perhaps a pooler
     try:
         connection = await dialled(settings | PINNED)
-    except asyncpg.exceptions.ProtocolViolationError:  # this pooler refuses settings
-        connection = await dialled(settings)  # our statements name the schema of each object
+    except asyncpg.PostgresError as fault:
+        if str(fault.sqlstate)[:2] in OF_LOGIN_OR_OUTAGE:
+            raise
+        connection = await dialled(
+            settings
+        )  # as a pooler wants it: our statements name every schema
     try:
         return await connection.fetchrow(statement, *parameters)
     finally:
@@ -202,8 +208,9 @@ def ways_of(url: str | None, env: Mapping[str, str]) -> list[HostRoute]:
         given |= {"sslmode": given.get("sslmode") or "require"}
         del given["ssl"]
     check_words(given)
-    hosts = given.pop("host", "") or unquote(netloc) or env.get("PGHOST", "")
-    found = hosts_of(hosts, given.pop("port", "") or env.get("PGPORT", ""))
+    named = given.pop("host", "") or ("" if netloc else env.get("PGHOST", ""))
+    hosts = [(name, "") for name in named.split(",")] if named else hosts_before_the_path(netloc)
+    found = with_ports(hosts, given.pop("port", "") or env.get("PGPORT", ""))
     seconds = seconds_of(given.pop("connect_timeout", ""))
     if given.pop("load_balance_hosts", "") == "random":
         random.shuffle(found)
@@ -245,20 +252,33 @@ def check_words(given: Mapping[str, str]) -> None:
         raise UnreadableUrl("sslnegotiation=direct needs sslmode=require, or a stronger one")
 
 
-def hosts_of(hosts: str, ports: str) -> list[tuple[str | None, int | None]]:
-    """Hosts with their ports. `hosts`: as in `a:5432,[::1],/run/postgresql`. `ports`: one for all, or one for each."""
-    names, numbers = hosts.split(","), ports.split(",")
-    if len(numbers) not in {1, len(names)}:
-        raise UnreadableUrl(f"{len(names)} hosts with {len(numbers)} ports: name one port, or one for each host")
-    found: list[tuple[str | None, int | None]] = []
-    for name, number in zip(names, numbers * len(names), strict=False):
-        parts = re.fullmatch(r"(?:\[([^\]]*)\]|(/[^:]*|[^:/\[\]]*))(?::(\d*))?", name)
-        port = (parts[3] if parts else "") or number
-        if parts is None or not re.fullmatch(r"\d{0,5}", port):
+def hosts_before_the_path(netloc: str) -> list[tuple[str, str]]:
+    """Hosts with their ports, as in `a:5432,[::1],%2Frun%2Fpostgresql`. A colon of a name is percent-encoded here.
+
+    In `host=` and PGHOST no port stands beside a name, as in libpq: its colons are those of a folder or an address.
+    """
+    found = list[tuple[str, str]]()
+    for written in netloc.split(","):
+        parts = re.fullmatch(r"(?:\[([^\]]*)\]|([^:/\[\]]*))(?::(\d*))?", written)
+        if parts is None:
             raise UnreadableUrl(f"it is not {FORM}")  # the parts may be those of a password
+        found.append((unquote(parts[1] or parts[2]), parts[3] or ""))
+    return found
+
+
+def with_ports(hosts: Sequence[tuple[str, str]], ports: str) -> list[tuple[str | None, int | None]]:
+    """Hosts with their ports. `ports`: those of the parameter, one for all, or one for each."""
+    numbers = ports.split(",")
+    if len(numbers) not in {1, len(hosts)}:
+        raise UnreadableUrl(f"{len(hosts)} hosts with {len(numbers)} ports: name one port, or one for each host")
+    found: list[tuple[str | None, int | None]] = []
+    for (name, own), number in zip(hosts, numbers * len(hosts), strict=False):
+        port = own or number
+        if not re.fullmatch(r"\d{0,5}", port):
+            raise UnreadableUrl(f"it is not {FORM}")
         if port and not 0 < int(port) < LARGEST_PORT:
             raise UnreadableUrl(f"port {port} is not from 1 to {LARGEST_PORT - 1}")
-        found.append((parts[1] or parts[2] or None, int(port) if port else None))
+        found.append((name or None, int(port) if port else None))
     return found
 
 

@@ -311,6 +311,7 @@ class LaunchRun:
         files = {variable: folder / name for variable, name in names.items()}
         try:
             files["TASK_PAYLOAD_FILE"].write_text(payload, encoding="utf-8")
+            files["TASK_PAYLOAD_FILE"].chmod(0o644)  # whatever the umask is; the folder bounds who reaches it
         except OSError as fault:
             return ExecReport("retry", 1, f"TASK_PAYLOAD_FILE cannot be written: {fault}")
         # The command needs no start key: exec has taken the row. A second start of it would be refused.
@@ -419,12 +420,18 @@ def describe_end(status: int) -> str:
 
 
 def own_folder() -> tempfile.TemporaryDirectory[str]:
-    """For payload and result. OSError: none can be made; the message names the next step."""
+    """For payload and result. OSError: none can be made; the message names the next step.
+
+    An entrypoint that starts as root often goes on as another user (gosu, su-exec, setpriv), who writes here, too.
+    """
     try:
-        folder = restored(os.environ).get("TMPDIR") or None
-        return tempfile.TemporaryDirectory(prefix="task-", dir=folder, ignore_cleanup_errors=True)
+        place = restored(os.environ).get("TMPDIR") or None
+        folder = tempfile.TemporaryDirectory(prefix="task-", dir=place, ignore_cleanup_errors=True)
+        if os.geteuid() == 0:
+            Path(folder.name).chmod(0o1777)
     except OSError as fault:
         raise OSError(f"{fault}: mount an emptyDir at /tmp, or name a folder in TMPDIR") from fault
+    return folder
 
 
 def name_of(number: int) -> str:

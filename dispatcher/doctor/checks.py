@@ -279,6 +279,12 @@ DATABASE: Final[Mapping[str, Check]] = {
         "Another encoding holds texts that no program can read. One such row stops all launches.",
         "psql {database} -c 'CREATE DATABASE {new} ENCODING UTF8 TEMPLATE template0'  # then migrate it, and use it",
     ),
+    "CollationChanged": Check(
+        Part.DATABASE,
+        "Does the server order texts as it did when the indexes were made?",
+        "In an index of another order rows are not found: they are never launched, and keys are taken twice.",
+        "psql {database} -c 'REINDEX DATABASE {object}' -c 'ALTER DATABASE {object} REFRESH COLLATION VERSION'",
+    ),
     "SchemaOld": Check(
         Part.DATABASE,
         "Is every migration of this version applied, and are the functions those of this version?",

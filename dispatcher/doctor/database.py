@@ -174,7 +174,10 @@ class Limit(Struct, frozen=True):
 
 
 class Server(Struct, frozen=True):
-    """The server, as every login may see it."""
+    """The server, as every login may see it.
+
+    collation_made, collation_now: the version of the database's collation, as noted and as of now; None: it has none.
+    """
 
     database: str
     version: int
@@ -182,6 +185,8 @@ class Server(Struct, frozen=True):
     limits: tuple[Limit, ...]
     queue_usage: float
     encoding: str
+    collation_made: str | None = None
+    collation_now: str | None = None
 
 
 class Schema(Struct, frozen=True):
@@ -280,6 +285,13 @@ def judge_server(server: Server, login: str) -> Iterator[Finding]:
         yield fault("DatabaseEncoding", where, f"its encoding is {server.encoding}", **names)
     else:
         yield good("DatabaseEncoding", where)
+    if server.collation_made and server.collation_made != server.collation_now:
+        said = (
+            f"it was made with version {server.collation_made} of its collation; the server has {server.collation_now}"
+        )
+        yield fault("CollationChanged", where, said, database=server.database, object=ident(server.database))
+    else:
+        yield good("CollationChanged", where)
     if paths(server.search_path) != NAMES_IN:
         said = f"the session looks up names in {server.search_path}: a pooler drops the settings of the session"
         yield fault("SearchPath", "the session", said, database=server.database, object=f"ROLE {ident(login)}")

@@ -96,7 +96,14 @@ def server_of(row: Row) -> Server:
         Limit("login", row["login"], row["most_of_login"], row["used_of_login"]),
     ]
     return Server(
-        row["database"], row["version"], row["search_path"], tuple(limits), row["queue_usage"], row["encoding"]
+        row["database"],
+        row["version"],
+        row["search_path"],
+        tuple(limits),
+        row["queue_usage"],
+        row["encoding"],
+        row["collation_made"],
+        row["collation_now"],
     )
 
 

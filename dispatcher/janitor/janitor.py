@@ -27,7 +27,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 import structlog
@@ -169,39 +169,31 @@ SNAPSHOT_SECONDS: Final = 30
 TOLD_AFTER_SECONDS: Final = 600
 
 
-class SessionSnapshot(NamedTuple):
-    """A session's snapshot. xmin: the oldest transaction that it may have to see."""
-
-    pid: int
-    login: str
-    xmin: str
-
-
 class SnapshotTable(Protocol):
-    async def snapshots(self) -> Sequence[tuple[int, str, str]]: ...
+    async def oldest_snapshot(self) -> tuple[int, str, str] | None: ...
 
 
 class Snapshots:
-    """Knows between rounds since when each snapshot is there."""
+    """Knows between rounds since when the oldest snapshot is there. Sessions may hand it on to each other."""
 
     def __init__(self, table: SnapshotTable, clock: Clock = elapsed) -> None:
         self._table = table
         self._clock = clock
-        self._since: Mapping[SessionSnapshot, float] = {}
-        self._told: SessionSnapshot | None = None
+        self._since: tuple[str, float] = ("", 0.0)
+        self._told = ("", 0)
 
     async def run_once(self) -> float:
         now = self._clock()
-        found = [SessionSnapshot(*one) for one in await self._table.snapshots()]
-        self._since = {one: self._since.get(one, now) for one in found}
-        oldest = min(found, key=lambda one: self._since[one], default=None)
-        seconds = now - self._since[oldest] if oldest else 0.0
+        pid, login, oldest = await self._table.oldest_snapshot() or (0, "", "")
+        if oldest != self._since[0] or not oldest:
+            self._since = oldest, now
+        seconds = now - self._since[1]
         OLDEST_SNAPSHOT.set(seconds)
-        if oldest and seconds >= TOLD_AFTER_SECONDS and oldest != self._told:
-            self._told = oldest
+        if seconds >= TOLD_AFTER_SECONDS and self._told != (oldest, pid):
+            self._told = oldest, pid
             log.warning(
-                "a session keeps a snapshot: no dead row is removed", login=oldest.login, pid=oldest.pid,
-                seconds=round(seconds), next_step=f"pg_terminate_backend({oldest.pid})",
+                "a session keeps a snapshot: no dead row is removed", login=login, pid=pid, seconds=round(seconds),
+                next_step=f"pg_terminate_backend({pid})",
             )  # fmt: skip
         return SNAPSHOT_SECONDS
 

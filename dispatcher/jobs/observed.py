@@ -6,13 +6,13 @@ Tells in few words how a launch ended, for the row, its history and `explain`. P
 import signal
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.model.cluster import Node, Pod, PodEnd, PodRefusal
+from dispatcher.model.cluster import DEADLINE, Node, Pod, PodEnd, PodRefusal
 from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.snapshot import ClusterView
@@ -28,9 +28,9 @@ CANNOT_START: Final = frozenset({
 CRASHES: Final = "CrashLoopBackOff"
 """Waiting reason of a sidecar that ends again and again. Only init containers that restart always have it."""
 
+NEVER: Final = datetime.max.replace(tzinfo=UTC)
 GRACE: Final = timedelta(seconds=60)
 """For cancels, reports, ended rows, older attempts and image errors. A container can stop; a registry can recover."""
-DEADLINE: Final = "DeadlineExceeded"
 """kubelet's reason for the end of a Pod at its run limit."""
 POD_APPEARS_IN: Final = timedelta(seconds=30)
 
@@ -76,12 +76,21 @@ class ObservedCluster(Struct, frozen=True):
         """Whether no container of the Job runs any more, and no new one will.
 
         The Job controller writes no condition on a Job that is being deleted, and the finalizers of others can keep
-        such a Job and its Pods for ever.
+        such a Job and its Pods for ever. It makes no Pod then either, but the last one may not be in the view yet.
         """
         if job.is_finished or not job.deleting:
             return job.is_finished
         pods = self.pods.get(job.uid, ())
-        return all(pod.has_ended for pod in pods) if pods else self.has_lasted(left_key(job), GRACE)
+        return all(pod.has_ended for pod in pods) if pods else not self.may_go(job)
+
+    def may_go(self, job: Job) -> bool:
+        """Whether the Job has been under deletion for so short a time that it may be gone soon."""
+        return job.deleting_since is not None and self.cluster_now - job.deleting_since < GRACE
+
+    def next_over(self, jobs: Iterable[Job]) -> datetime:
+        """When the next Job under deletion is over, although nobody tells."""
+        since = (job.deleting_since for job in jobs if self.may_go(job))
+        return min((one + GRACE for one in since if one is not None), default=NEVER)
 
     def has_lasted(self, key: str, duration: timedelta) -> bool:
         """Whether the state `key` was first seen at least `duration` ago. A state that is new has lasted no time."""
@@ -103,11 +112,6 @@ def by_job(pods: Iterable[Pod]) -> Mapping[str, Sequence[Pod]]:
     for pod in pods:
         found[pod.job_uid].append(pod)
     return dict(found)
-
-
-def left_key(job: Job) -> str:
-    """For Jobs under deletion without a Pod: one that was just made may not be in the view yet."""
-    return f"left/{job.uid}"
 
 
 class TaskWithJobs(Struct, frozen=True, dict=True):
@@ -300,8 +304,8 @@ def of_pod(end: PodEnd, pod: Pod, limit_seconds: int) -> str:
     if end.reason == DEADLINE:
         limit = f"its limit of {span(limit_seconds)}" if limit_seconds else "its limit"
         return f"{doing(pod, end, limit_seconds)} over {limit}"
-    if end.reason:
-        return with_words(end.reason, end.message)
+    if end.reason or end.disruption:
+        return with_words(end.reason or end.disruption, end.message)
     if end.exit_code is None:
         return "its Pod failed"
     return of_container(end, end.exit_code)

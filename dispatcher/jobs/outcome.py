@@ -23,15 +23,13 @@ from msgspec.structs import replace
 from dispatcher.container.contract import PUT_OFF
 from dispatcher.jobs.observed import (
     CANNOT_START,
-    DEADLINE,
     GRACE,
     ObservedCluster,
     TaskWithJobs,
     is_stopped,
-    left_key,
     stage,
 )
-from dispatcher.model.cluster import FORGOTTEN, Node, Pod
+from dispatcher.model.cluster import DEADLINE, FORGOTTEN, Node, Pod
 from dispatcher.model.errors import doubled
 from dispatcher.model.jobs import End, EndedBy, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
@@ -192,8 +190,6 @@ def with_lost_nodes(row: TaskWithJobs, found: JobsVerdict) -> JobsVerdict:
     """Frees every Job of the row from a lost node, whatever else is done: a delete alone waits for its kubelet."""
     ends, seen, verdict = [*found.ends], [*found.seen], found.verdict
     for job in row.unfinished:
-        if job.deleting and not row.cluster.pods.get(job.uid):
-            seen.append(left_key(job))
         if lost := lost_pods(row, job):
             ends += force_deletes(row, job, lost)
             seen += map(lost_key, lost)
@@ -231,7 +227,7 @@ def force_deletes(row: TaskWithJobs, job: Job, lost: Sequence[Pod]) -> tuple[End
 
 def launched(row: TaskWithJobs) -> JobsVerdict | None:
     job = row.job
-    if job is None or (row.cluster.is_over(job) and not (job.is_finished and job.deleting)):
+    if job is None or (row.cluster.is_over(job) and not (job.is_finished and row.cluster.may_go(job))):
         return None
     ends = [ending(job, pod, cause) for pod in row.pods if (cause := end_cause(row, job, pod))]
     ends += [fail(job, "its Pod is refused")] if is_refused_for_long(row, job) else []

@@ -32,9 +32,9 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.memory import OPEN, KnownCreates, Unseen, plan_create
-from dispatcher.jobs.observed import CANNOT_START, CRASHES, DEADLINE, ObservedCluster, Rules, by_job, observe
+from dispatcher.jobs.observed import CANNOT_START, CRASHES, ObservedCluster, Rules, by_job, observe
 from dispatcher.jobs.outcome import judge, waits_since
-from dispatcher.model.cluster import ENDED, Pod
+from dispatcher.model.cluster import DEADLINE, ENDED, Pod
 from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
 from dispatcher.model.launches import (
     InFlight,
@@ -477,19 +477,24 @@ def still_carried(carried: Carried, view: ClusterView, jobs: Mapping[int, Sequen
 
 
 class KnownJobs(Struct, frozen=True):
-    """What follows from the Jobs of a view alone. It holds as long as Jobs, Pods and refusals stay the same objects."""
+    """What follows from the Jobs of a view alone, while Jobs, Pods and refusals stay the same objects; at most `until`.
+
+    until: when a Job under deletion is over, although nobody tells.
+    """
 
     view: ClusterView
     jobs: Sequence[Job]
     by_task: Mapping[int, Sequence[Job]]
     pods: Mapping[str, Sequence[Pod]]
     counted: JobCounts
+    until: datetime
 
     def is_of(self, view: ClusterView) -> bool:
-        before = self.view
-        return before.jobs is view.jobs and before.pods is view.pods and before.refusals is view.refusals
+        same = (getattr(self.view, one) is getattr(view, one) for one in ("jobs", "pods", "refusals"))
+        return view.now < self.until and all(same)
 
 
 def know_jobs(view: ClusterView, now: datetime) -> KnownJobs:
     jobs, pods = list(view.jobs.values()), by_job(view.pods.values())
-    return KnownJobs(view, jobs, by_task(jobs), pods, count_jobs(jobs, observe(view, pods, now, Rules(), {})))
+    cluster = observe(view, pods, now, Rules(), {})
+    return KnownJobs(view, jobs, by_task(jobs), pods, count_jobs(jobs, cluster), cluster.next_over(jobs))

@@ -220,6 +220,7 @@ def compose_all(text: str, most: int = MOST_BYTES) -> list[yaml.Node]:
     """The documents that are not blank. TemplateError: the text is no YAML, too large, or too deep."""
     if len(text.encode(errors="surrogatepass")) > most:
         raise at_line(1, f"the text has more than {most >> 10} KiB")
+    text = with_whole_characters(text)
     try:
         check_depth(yaml.parse(text, Loader=Plain))
         roots = [root for root in yaml.compose_all(text, Loader=Plain) if not is_blank(root)]
@@ -232,6 +233,17 @@ def compose_all(text: str, most: int = MOST_BYTES) -> list[yaml.Node]:
     for root in roots:
         count(root, {})
     return roots
+
+
+ESCAPE: Final = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+"""An escape of JSON. A pair of surrogates has two groups."""
+
+
+def with_whole_characters(text: str) -> str:
+    """A text of JSON with each pair of surrogates as its character: JSON writes it so, and YAML does not know pairs."""
+    if not text.lstrip().startswith("{"):
+        return text
+    return ESCAPE.sub(lambda one: bytes.fromhex(one[1] + one[2]).decode("utf-16-be") if one[1] else one[0], text)
 
 
 def is_blank(root: yaml.Node) -> bool:

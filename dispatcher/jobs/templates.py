@@ -292,6 +292,19 @@ def without_image(manifest: Manifest, given: int | None) -> Iterator[Path]:
                 yield (*POD, field, index, "image")
 
 
+IMAGE: Final = re.compile(
+    r"(?:(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]+)?/)?"  # registry
+    r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+    r"(?::\w[\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+)
+
+
+def is_image(text: object) -> bool:
+    """Whether nodes can read the text as the reference of an image. The API server takes any text."""
+    return isinstance(text, str) and IMAGE.fullmatch(text) is not None
+
+
 def is_dropped(path: Path) -> bool:
     """Whether no Job has this part: an export has more metadata than labels and annotations, and a status."""
     return path[:1] == ("status",) or (path[:1] == ("metadata",) and len(path) > 1 and path[1] in DROPPED)
@@ -381,6 +394,12 @@ class Template(Struct, frozen=True):
         has_login = LOGIN in {*self.taken, *passed} or self.task_container.get("envFrom")
         if self.report == "sql" and not has_login:
             yield f"nothing in this template reports: add {LOGIN} and a report, or {REPORT}: exit-code"
+        if self.task_container.get("envFrom") and (names := sorted({*passed} - self.taken)):
+            told = ", ".join(names[:3])
+            yield f"PASS_ENV gives {told}, which win over keys of that name in envFrom: name those in env"
+        for one in (*self.pod_spec.get("initContainers", ()), *self.pod_spec["containers"]):
+            if one.get("image") and not is_image(one["image"]):
+                yield f"image {one['image']!r:.80} is none that a node can pull: did nobody fill it in?"
         own = self.pod_spec.get("schedulerName")
         if scheduler and own not in (None, scheduler):
             yield f"schedulerName {own} is not used: DISPATCHER_SCHEDULER_NAME is {scheduler}"

@@ -190,9 +190,9 @@ REQUEST_SECONDS: Final = 5
 MOST_PODS: Final = 20
 """Pods whose Events one round reads. The others follow in later rounds."""
 COMES: Final = frozenset({"TriggeredScaleUp", "Nominated"})
-REFUSES: Final = "NotTriggerScaleUp"
-OF_KARPENTER: Final = ("FailedScheduling", "karpenter")
-"""Reason, and the beginning of the component. kube-scheduler has the same reason."""
+REFUSES: Final = frozenset({"NotTriggerScaleUp", "FailedScaleUp"})
+UNSCHEDULED: Final = "FailedScheduling"
+"""The Pod's own scheduler says so, too. Any other writer is an autoscaler: Karpenter, under whatever name."""
 LONGEST_WORDS: Final = 300
 
 
@@ -221,7 +221,7 @@ class ScaleAnswers:
     async def _read(self, pod: Pod) -> ScaleAnswer | None:
         params = {"fieldSelector": f"involvedObject.uid={pod.uid}", "limit": "100"}
         reply = await self._client.request("GET", self._events, params=params, seconds=REQUEST_SECONDS)
-        return answer_of(reply.read(f"list events of Pod {pod.name}", EventList).readable())
+        return answer_of(reply.read(f"list events of Pod {pod.name}", EventList).readable(), pod.scheduler)
 
 
 def next_pods(waiting: Iterable[Pod], *, after: str) -> list[Pod]:
@@ -229,18 +229,17 @@ def next_pods(waiting: Iterable[Pod], *, after: str) -> list[Pod]:
     return sorted(waiting, key=lambda pod: (pod.name <= after, pod.name))[:MOST_PODS]
 
 
-def answer_of(events: Sequence[WireEvent]) -> ScaleAnswer | None:
-    """The newest answer among the Events of a Pod; None: no autoscaler has said anything."""
-    said = [event for event in events if event.reason in COMES or is_refusal(event)]
+def answer_of(events: Sequence[WireEvent], scheduler: str) -> ScaleAnswer | None:
+    """The newest answer among the Events of a Pod; None: no autoscaler has said anything. `scheduler`: the Pod's."""
+    said = [event for event in events if event.reason in COMES or is_refusal(event, scheduler)]
     if not said:
         return None
     last = max(said, key=lambda event: event.ended_at)
     return ScaleAnswer(last.reason in COMES, last.ended_at, " ".join(last.message.split())[:LONGEST_WORDS])
 
 
-def is_refusal(event: WireEvent) -> bool:
-    reason, component = OF_KARPENTER
-    return event.reason == REFUSES or (event.reason == reason and event.writer.startswith(component))
+def is_refusal(event: WireEvent, scheduler: str) -> bool:
+    return event.reason in REFUSES or (event.reason == UNSCHEDULED and event.writer not in {"", scheduler})
 
 
 SUSPENSIONS_SECONDS: Final = 5

@@ -151,7 +151,7 @@ def job_of(wire: WireJob, numbers: tuple[int, ...], identity: str, size: int) ->
         phase=phase,
         reason=condition.reason,
         ended_at=condition.last_transition_time,
-        deleting=wire.metadata.deletion_timestamp is not None,
+        deleting_since=wire.metadata.deletion_timestamp,
         suspended=is_suspended(wire),
         suspended_by=suspender_of(wire) if is_suspended(wire) else "",
         kept_by=kept_by(wire.metadata),
@@ -328,7 +328,8 @@ def own_pod_of(wire: WirePod) -> Pod:
         kept_by=kept_by(meta),
         deleting=meta.deletion_timestamp is not None,
         is_disrupted=any(map(is_disruption, status.conditions)),
-        is_gated=any(c.type == "PodScheduled" and c.reason == "SchedulingGated" for c in status.conditions),
+        scheduler=wire.spec.scheduler_name,
+        is_gated=any(c.type == "PodScheduled" and c.reason == GATED for c in status.conditions),
     )
 
 
@@ -339,6 +340,7 @@ def task_container_of(wire: WirePod) -> str:
     return noted or ("task" if "task" in names or not names else names[0])
 
 
+GATED: Final = "SchedulingGated"
 LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 """Whoever may write a Pod's status can write any time. Run limits are added to this one."""
 
@@ -349,9 +351,12 @@ def scheduled_at(conditions: Sequence[Condition]) -> datetime | None:
 
 
 def unschedulable_since(conditions: Sequence[Condition]) -> datetime | None:
+    """Since when kube-scheduler tries in vain: no node fits (Unschedulable), or one of its plugins or extenders fails
+    (SchedulerError). A gated Pod it does not try.
+    """
     return next(
         (c.last_transition_time for c in conditions
-         if c.type == "PodScheduled" and c.status == "False" and c.reason == "Unschedulable"),
+         if c.type == "PodScheduled" and c.status == "False" and c.reason != GATED),
         None,
     )  # fmt: skip
 

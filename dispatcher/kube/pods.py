@@ -9,7 +9,7 @@ Reads how a Pod failed, and what a Pod waits for, in the words of kubelet and ku
 A container writes its termination message itself. So the message is cut, and has no control characters.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -38,8 +38,16 @@ def asked_of(spec: PodSpec, requests_of: Callable[[Container], Written]) -> Amou
     """The requests of a Pod, as kube-scheduler counts them."""
     first = tuple((requests_of(one), one.restart_policy == "Always") for one in spec.init_containers or ())
     containers = tuple(requests_of(one) for one in spec.containers)
-    whole = requests(spec.resources.requests if spec.resources else None)
-    return asked_by((containers, first, requests(spec.overhead), whole))
+    named = {name for written in (*containers, *(one for one, _ in first)) for name, _ in written}
+    return asked_by((containers, first, requests(spec.overhead), requests_of_whole(spec.resources, named)))
+
+
+def requests_of_whole(resources: wire.Resources | None, named: Collection[str]) -> Written:
+    """The requests of the Pod as a whole. A resource with only a limit is requested by it, if no container names it."""
+    if resources is None:
+        return ()
+    of_limits = {name: amount for name, amount in (resources.limits or {}).items() if name not in named}
+    return requests({**of_limits, **(resources.requests or {})})
 
 
 def limits_of(spec: PodSpec) -> Amounts:
@@ -185,11 +193,10 @@ def end_of(wire: WirePod, task: str) -> PodEnd | None:
     """How the Pod failed; None: it has not failed. `task`: name of the template's container."""
     if wire.status.phase != "Failed":
         return None
-    reason, message = words(wire.status.reason) or disruption(wire), words(wire.status.message)
     status, ended = failed_container(wire, task)
-    if status is None or ended is None:
-        return PodEnd(reason=reason, message=message)
-    return replace(container_end(wire, status, ended, task), reason=reason, message=message)
+    end = PodEnd() if status is None or ended is None else container_end(wire, status, ended, task)
+    said = words(wire.status.reason), disruption(wire), words(wire.status.message)
+    return replace(end, reason=said[0], disruption=said[1], message=said[2])
 
 
 def exit_of(wire: WirePod, task: str) -> PodEnd | None:

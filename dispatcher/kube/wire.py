@@ -283,8 +283,15 @@ class EventSource(Wire, frozen=True):
     component: str = ""
 
 
+class EventSeries(Wire, frozen=True):
+    last_observed_time: Moment | None = None
+
+
 class WireEvent(Wire, frozen=True):
-    """An Event about an object. `reporting_component` is what newer clients write in place of `source`."""
+    """An Event about an object.
+
+    `reporting_component`, `event_time` and `series` are what newer clients write in place of `source` and timestamps.
+    """
 
     metadata: Meta = Meta()
     reason: str = ""
@@ -293,6 +300,8 @@ class WireEvent(Wire, frozen=True):
     reporting_component: str | None = None
     first_timestamp: Moment | None = None
     last_timestamp: Moment | None = None
+    event_time: Moment | None = None
+    series: EventSeries | None = None
 
     @property
     def writer(self) -> str:
@@ -300,11 +309,12 @@ class WireEvent(Wire, frozen=True):
 
     @property
     def began_at(self) -> datetime:
-        return self.first_timestamp or self.metadata.creation_timestamp or LONG_AGO
+        return self.first_timestamp or self.event_time or self.metadata.creation_timestamp or LONG_AGO
 
     @property
     def ended_at(self) -> datetime:
-        return self.last_timestamp or self.began_at
+        repeated_at = self.series.last_observed_time if self.series else None
+        return self.last_timestamp or repeated_at or self.began_at
 
 
 class EventList(Wire, frozen=True):

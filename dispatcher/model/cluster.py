@@ -28,10 +28,8 @@ LONG_AGO: Final = datetime.fromisoformat("1970-01-02T00:00:00+00:00")
 """Stands for a time that an object does not have. kubelet reports 1970-01-01 for a container that never started."""
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 """Phases of Pods whose containers run no more."""
-NOT_REJECTED: Final = frozenset(
-    {"DeadlineExceeded", "PreemptionByScheduler", "DeletionByTaintManager", "DeletionByPodGC"}
-)
-"""Reasons of failed Pods that are no word of a kubelet about its node."""
+DEADLINE: Final = "DeadlineExceeded"
+"""The reason of a Pod that ran for longer than its limit. Any other one is a word of its kubelet about the node."""
 
 
 FORGOTTEN: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
@@ -41,7 +39,8 @@ FORGOTTEN: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
 class PodEnd(Struct, frozen=True, kw_only=True):
     """How a Pod failed, or how its task's container ended, in Kubernetes' words.
 
-    reason, message: why its node or the cluster ended it, such as Evicted; empty: its containers ended by themselves.
+    reason, message: why its kubelet ended it, such as Evicted; empty: it did not.
+    disruption: why somebody else disrupted it, such as PreemptionByScheduler or EvictionByEvictionAPI; empty: nobody.
     container: the container that ended: `task` for that of the template, or the first one that failed; empty: none did.
     exit_code: its exit code; None: it never ran.
     was_told: whether its Pod had been told to stop before it ended.
@@ -52,6 +51,7 @@ class PodEnd(Struct, frozen=True, kw_only=True):
     """
 
     reason: str = ""
+    disruption: str = ""
     message: str = ""
     container: str = ""
     exit_code: int | None = None
@@ -70,7 +70,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     shape: what its Job needs of a node, as a digest.
     nominated_node: the node that kube-scheduler makes free for it by preemption; empty: none.
     scheduled_at: when it got its node; None without a node, or if its condition does not say.
-    unschedulable_since: when kube-scheduler found no node for it.
+    unschedulable_since: when kube-scheduler tried it in vain.
     waiting_reason: why a container cannot start, such as ImagePullBackOff; empty while it starts normally.
     waiting_message: the same in words, or why kube-scheduler finds no node.
     had_run: whether the process of its task's container existed.
@@ -80,6 +80,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     exit: how its task's container ended, whatever the others do; None: it has not, or nobody knows.
     kept_by: finalizers of others, if it is being deleted.
     is_disrupted: whether it has the condition DisruptionTarget.
+    scheduler: name of its scheduler.
     is_gated: whether scheduling gates keep kube-scheduler from it.
     needs: what it needs of a node, as the API server made it; None: not read, as it was read of a Pod of its shape.
     """
@@ -105,6 +106,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     kept_by: tuple[str, ...] = ()
     deleting: bool = False
     is_disrupted: bool = False
+    scheduler: str = "default-scheduler"
     is_gated: bool = False
     needs: PodNeeds | None = None
 
@@ -112,7 +114,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     def is_rejected(self) -> bool:
         """Whether the kubelet of its node refused it. Then no container of it has existed. That is the node's fault."""
         reason = self.end.reason if self.end is not None else ""
-        return bool(self.node_name and reason) and not self.had_begun and reason not in NOT_REJECTED
+        return bool(self.node_name and reason) and not self.had_begun and reason != DEADLINE
 
     @property
     def has_ended(self) -> bool:

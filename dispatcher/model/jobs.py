@@ -52,7 +52,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
     image: image of its task's container, as we asked for it.
     reason, ended_at: reason and time of the condition that gives the phase.
-    deleting: whether a deletion has begun.
+    deleting_since: when its deletion began; None: it has not.
     suspended: somebody keeps it from having Pods: by `suspend`, or by a parallelism of 0.
     suspended_by: who does so; empty: nothing tells.
     kept_by: finalizers of others, if it is being deleted.
@@ -86,7 +86,7 @@ class Job(Struct, frozen=True, kw_only=True):
     phase: Phase = Phase.ACTIVE
     reason: str = ""
     ended_at: datetime | None = None
-    deleting: bool = False
+    deleting_since: datetime | None = None
     suspended: bool = False
     suspended_by: str = ""
     kept_by: tuple[str, ...] = ()
@@ -104,6 +104,10 @@ class Job(Struct, frozen=True, kw_only=True):
     cache: LaunchCache | None = None
     lacks: str = ""
     size: int = 0
+
+    @property
+    def deleting(self) -> bool:
+        return self.deleting_since is not None
 
     @property
     def is_finished(self) -> bool:

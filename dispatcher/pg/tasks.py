@@ -314,10 +314,11 @@ class Closings:
     async def cancel(self, task_id: int, attempt: int, run_digest: bytes) -> str | None:
         return await self._call(query("cancel", "janitor"), task_id, attempt, run_digest)
 
-    async def snapshots(self) -> list[tuple[int, str, str]]:
-        """Sessions that keep a snapshot: (pid, login, oldest transaction)."""
+    async def oldest_snapshot(self) -> tuple[int, str, str] | None:
+        """The session that keeps the oldest dead rows: (pid, login, oldest transaction)."""
         async with self._session.use() as connection:
-            return [tuple(row) for row in await connection.fetch(query("snapshots", "janitor"))]
+            row = await connection.fetchrow(query("oldest_snapshot", "janitor"))
+        return tuple(row) if row is not None else None
 
     async def told(self, most: int) -> list[tuple[int, int, str, datetime, str]]:
         """Reasons that were brought over, `most` of them: (task, attempt, reason, since, message)."""

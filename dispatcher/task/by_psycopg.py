@@ -14,6 +14,9 @@ from psycopg.conninfo import conninfo_to_dict
 from dispatcher.container.contract import LOGIN_REFUSED, PINNED, SERVER, URL, NewestServer, OldPrimary, WrongEnvironment
 from dispatcher.task.body import DatabaseFault
 
+REFUSED: Final = "FATAL:"
+OF_THE_LOGIN: Final = "password authentication failed"
+
 
 def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[object]) -> tuple[Any, ...] | None:
     """The first row of the answer. `newest`: the newest server that this task saw."""
@@ -29,7 +32,7 @@ def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[obj
             finally:
                 alarm.cancel()
     except (OSError, psycopg.Error, OldPrimary) as fault:
-        refused = LOGIN_REFUSED if "password authentication failed" in str(fault) else None  # it gives no code for it
+        refused = LOGIN_REFUSED if OF_THE_LOGIN in str(fault) else None  # it gives no code for it
         raise DatabaseFault(fault, getattr(fault, "sqlstate", None) or refused) from fault
 
 
@@ -56,7 +59,9 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
             pinned = (f"-c {name}={value.replace(' ', '')}" for name, value in PINNED.items())
             return connect_with(url, " ".join((options, *pinned)))
         except psycopg.OperationalError as fault:
-            if "startup parameter" in str(fault):  # this pooler refuses settings
+            if REFUSED in str(fault) and OF_THE_LOGIN not in str(
+                fault
+            ):  # perhaps our settings: a pooler
                 return connect_with(url, options)  # our statements name the schema of each object
             if "connection is bad: invalid" not in str(fault):
                 raise

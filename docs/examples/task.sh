@@ -15,7 +15,8 @@ ask() { # STATEMENT [-v NAME=VALUE …]: again and again, for each call may be r
         psql -d "$TASK_DATABASE_URL" -XqAt -v ON_ERROR_STOP=1 -v VERBOSITY=verbose "$@" <<<"$statement" 2>"$folder/said"; do
         status=$?
         cat "$folder/said" >&2
-        grep -Eq 'ERROR: +(22|DI|54001)' "$folder/said" && return 1
+        grep -Eq ': +(22[0-9A-Z]{3}|DI[0-9]{3}|54001): ' "$folder/said" && return 1 # the word before it is the server's language
+        grep -Eq 'startup parameter|command-line options' "$folder/said" && echo "$0: a pooler refuses PGOPTIONS: connect to Postgres itself" >&2 && exit 2
         case $status:$((SECONDS < patience)) in 2:1 | 3:1 | 124:1 | 143:1) sleep 2 ;; *) return 1 ;; esac # 126: too long
     done
 }

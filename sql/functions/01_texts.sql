@@ -4,14 +4,14 @@ CREATE OR REPLACE FUNCTION dispatch_private.clip(words text, most integer) RETUR
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     words := regexp_replace(replace(left(words, most), E'\r\n', E'\n'),
-                            E'[\\x01-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]', E'\ufffd', 'g');
+                            E'[\\x01-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ufffd]', '?', 'g');
     WHILE octet_length(words) > most LOOP -- a character has at most 4 bytes: a few rounds at most
         words := left(words, length(words) - greatest((octet_length(words) - most) / 4, 1));
     END LOOP;
     RETURN words;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.clip(text, integer) IS 'The longest beginning of a text that fits into so many bytes, with a sign in place of what controls a terminal or the direction of text.';
+COMMENT ON FUNCTION dispatch_private.clip(text, integer) IS 'The longest beginning of a text that fits into so many bytes, with ? in place of what controls a terminal or the direction of text. Every encoding of clients has that sign.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.plain_note(words text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT AS $$

@@ -20,10 +20,13 @@ BEGIN
         NEW.progress := NULL;
         NEW.note := NULL;
     END IF;
+    IF current_setting('synchronous_commit') = 'off' THEN -- who is told of this state must find it after a crash of the server
+        PERFORM set_config('synchronous_commit', 'local', true);
+    END IF;
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.guard_task() IS 'Trigger: guards the functions that change a row against themselves.';
+COMMENT ON FUNCTION dispatch_private.guard_task() IS 'Trigger: guards the functions that change a row against themselves, and lets the commit wait for the disk.';
 
 CREATE OR REPLACE TRIGGER guard_task BEFORE UPDATE OF status, attempt, launch, run_digest, finished_at ON dispatch_private.tasks
     FOR EACH ROW EXECUTE FUNCTION dispatch_private.guard_task();

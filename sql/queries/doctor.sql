@@ -5,6 +5,8 @@
 SELECT current_database()::text AS database, session_user::text AS login,
        current_setting('server_version_num')::int AS version, current_setting('search_path') AS search_path,
        getdatabaseencoding()::text AS encoding,
+       (SELECT datcollversion::text FROM pg_database WHERE datname = current_database()) AS collation_made,
+       (SELECT pg_database_collation_actual_version(oid)::text FROM pg_database WHERE datname = current_database()) AS collation_now,
        current_setting('autovacuum') = 'on' AND current_setting('track_counts') = 'on' AS autovacuum,
        pg_notification_queue_usage() AS queue_usage, clock_timestamp() AS now,
        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
@@ -73,13 +75,14 @@ SELECT gid, owner::text AS owner, prepared AS since FROM pg_prepared_xacts
 WHERE database = current_database() AND prepared < now() - interval '1 h' ORDER BY prepared
 
 -- name: snapshots
--- The session with the oldest snapshot, if a VACUUM of the last minutes has left many dead rows: it cannot remove what a snapshot may have to see.
-SELECT a.pid, a.usename::text AS login, age(a.backend_xmin) AS transactions, s.n_dead_tup AS dead
+-- The session that keeps the oldest dead rows, as the janitor finds it, if a VACUUM of the last minutes has left many dead rows: it cannot remove what a snapshot may have to see.
+SELECT a.pid, a.usename::text AS login, oldest.age AS transactions, s.n_dead_tup AS dead
 FROM pg_stat_all_tables AS s CROSS JOIN pg_stat_activity AS a
+CROSS JOIN LATERAL (SELECT greatest(age(a.backend_xid), age(a.backend_xmin)) AS age) AS oldest
 WHERE s.schemaname = 'dispatch_private' AND s.relname = 'tasks' AND s.n_dead_tup > 20000
   AND greatest(s.last_vacuum, s.last_autovacuum) > now() - interval '15 min'
-  AND (a.datname = current_database() OR a.datname IS NULL) AND a.usename IS NOT NULL AND a.pid <> pg_backend_pid() AND age(a.backend_xmin) > 100
-ORDER BY 3 DESC LIMIT 1
+  AND (a.datname = current_database() OR a.datname IS NULL) AND a.usename IS NOT NULL AND a.pid <> pg_backend_pid() AND oldest.age > 100
+ORDER BY oldest.age DESC, age(a.backend_xid) = oldest.age DESC NULLS LAST, a.pid LIMIT 1
 
 -- name: members
 -- Logins of our group roles: the end of the password, and settings by which the server tells what a session works with.

@@ -1,9 +1,11 @@
 -- The calls of the janitor, and the queries that only it may run.
 
--- name: snapshots
--- Sessions of this database, and of standbys, that keep a snapshot; not this one. Workers of the server have no login.
-SELECT pid, usename::text, backend_xmin::text FROM pg_stat_activity
-WHERE (datname = current_database() OR datname IS NULL) AND usename IS NOT NULL AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+-- name: oldest_snapshot
+-- The session of this database, or of a standby, that keeps the oldest dead rows; not this one. By its snapshot, or by a transaction of its own that stays open: then every snapshot of others is as old as that. Workers of the server have no login.
+SELECT a.pid, a.usename::text, (CASE WHEN age(a.backend_xid) = oldest.age THEN a.backend_xid ELSE a.backend_xmin END)::text
+FROM pg_stat_activity AS a CROSS JOIN LATERAL (SELECT greatest(age(a.backend_xid), age(a.backend_xmin)) AS age) AS oldest
+WHERE (a.datname = current_database() OR a.datname IS NULL) AND a.usename IS NOT NULL AND oldest.age IS NOT NULL AND a.pid <> pg_backend_pid()
+ORDER BY oldest.age DESC, age(a.backend_xid) = oldest.age DESC NULLS LAST, a.pid LIMIT 1
 
 -- name: run_digests
 -- Digest of the run token that holds each row. The janitor's calls name it, so that they never hit the next run. $1 bigint[] ids.

@@ -23,6 +23,7 @@ from tests.controlplane import binaries
 from tests.controlplane.waiting import wait_for
 from tests.rig.execing import Ended, Wrapper, started, wrapped
 from tests.rig.pages import AUTHOR, find_block
+from tests.rig.poolers import pooler
 from tests.rig.postgres import Database, PostgresServer
 from tests.rig.postgres_fixtures import one_database
 from tests.rig.postgres_process import binaries as postgres_programs
@@ -282,6 +283,23 @@ async def test_result_that_cannot_be_stored_fails_the_row(database: Database, re
     now = await row.now()
     assert (ended.status, now["status"]) == (0, "failed"), ended
     assert now["error"] == "the result is not JSON of at most 64 KiB"
+
+
+async def test_refused_result_is_known_in_any_language_of_the_server(database: Database, tmp_path: Path) -> None:
+    """lc_messages is that of the server's operating system. It translates the word before the code, too."""
+    psql, run = tmp_path / "psql", f'{postgres_programs()}/psql "$@" 2>&1 1>&3 | sed s/ERROR:/FEHLER:/ >&2'
+    psql.write_text(f"#!/bin/bash\n{{ {run}; exit ${{PIPESTATUS[0]}}; }} 3>&1\n", encoding="utf-8")
+    psql.chmod(0o755)
+    row = await insert_row(database)
+    ended = await Image(("env", f"PATH={tmp_path}:{os.environ['PATH']}", *bash("echo 17 rows").argv)).run(row)
+    assert ("FEHLER" in ended.said, await row.status()) == (True, "failed"), ended
+
+
+async def test_pooler_that_refuses_the_key_is_named_at_once(database: Database) -> None:
+    row = await insert_row(database)
+    async with pooler(database.url("task")) as (url, startups):
+        ended = await Image(("env", f"TASK_DATABASE_URL={url}", *bash("echo 17").argv)).run(row)
+    assert (ended.status, "connect to Postgres itself" in ended.said, len(startups)) == (2, True, 1), ended
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])

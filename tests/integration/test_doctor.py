@@ -303,6 +303,20 @@ async def test_password_that_ends_soon_is_named(database: Database) -> None:
         assert (found.what, found.where) == ("PasswordEnds", "login task")
 
 
+async def test_collation_of_another_version_is_named(database: Database) -> None:
+    """Whoever starts the server on another operating system has it."""
+    admin = await database.session("admin")
+    set_to = "UPDATE pg_database SET datcollversion = $1 WHERE datname = current_database()"
+    now = await admin.fetchval("SELECT datcollversion FROM pg_database WHERE datname = current_database()")
+    await admin.execute(set_to, "1.0")
+    try:
+        (found,) = await faults(database.url("reader"))
+        assert (found.what, "made with version 1.0" in found.message) == ("CollationChanged", True)
+        assert f"REINDEX DATABASE {database.name}" in found.mend
+    finally:
+        await admin.execute(set_to, now)
+
+
 async def test_server_that_does_not_clean_its_tables_is_named(database: Database) -> None:
     """The setting of the login stands for that of the server."""
     async with planted(database, "ALTER ROLE reader SET track_counts = off", "ALTER ROLE reader RESET track_counts"):

@@ -282,7 +282,10 @@ async def test_an_error_is_cut_at_8_kib_between_two_characters(database: Databas
 
 
 async def test_an_error_is_kept_without_what_controls_a_terminal(database: Database) -> None:
-    """Whoever reads the column with psql reads it as it is."""
-    row, told = await insert_row(database), "a\x1b[2Jb\r\nc\td\u202ee\x9bf\u2028g"
+    """Whoever reads the column with psql reads it as it is, with a client of whatever encoding."""
+    row, told = await insert_row(database), "a\x1b[2Jb\r\nc\td\u202ee\x9bf\u2028g\ufffd"
     assert await row.finish(await row.started(), "failed", error=told) == "failed"
-    assert (await row.now())["error"] == "a\ufffd[2Jb\nc\td\ufffde\ufffdf\ufffdg"
+    reader = await database.connect("team_a")
+    await reader.execute("SET client_encoding = 'LATIN1'")
+    found = await reader.fetchval("SELECT error FROM dispatch.tasks WHERE id = $1", row.id)
+    assert found == "a?[2Jb\nc\td?e?f?g?"

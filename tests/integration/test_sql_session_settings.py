@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 import pytest
 
-from tests.rig.postgres import Database
+from dispatcher.pg.queries import query
+from tests.rig.postgres import Connection, Database
 from tests.rig.postgres_fixtures import one_database
+from tests.rig.rows import CANCEL, FINISH, HEARTBEAT, RETRY, insert_row
 
 database = one_database
 
@@ -47,3 +51,28 @@ async def test_node_name_of_a_container_is_checked_whatever_its_session_sets(dat
     connection = await database.connect("admin")
     await connection.execute("SET standard_conforming_strings = off")
     assert await connection.fetchval("SELECT dispatch_private.subdomain($1)", "a\x1bc") is None
+
+
+async def test_state_that_somebody_is_told_is_on_disk_although_commits_need_not_wait(database: Database) -> None:
+    """Without it a crash of the server takes back a start or a report, and the work runs twice. A heartbeat may go."""
+    task, team, janitor = [await database.connect(login) for login in ("task", "team_a", "janitor")]
+    for session in (task, team, janitor):
+        await session.execute("SET synchronous_commit = off")
+
+    async def commit_waits(session: Connection, call: Awaitable[object]) -> bool:
+        async with session.transaction():
+            await call
+            return bool(await session.fetchval("SHOW synchronous_commit") == "local")
+
+    row = await insert_row(database)
+    started = await row.start()
+    assert started is not None
+    other = await insert_row(database)
+    assert await commit_waits(task, other.start(by=task))
+    assert not await commit_waits(task, task.fetch(HEARTBEAT, started.run_token))
+    assert await commit_waits(task, task.fetch(FINISH, started.run_token, "failed", "no", None, None))
+    assert await commit_waits(team, team.fetch(RETRY, row.id, None))
+    assert await commit_waits(team, team.fetch(CANCEL, row.id, None))
+    ended = await insert_row(database)
+    assert await commit_waits(janitor, janitor.fetch(query("end", "janitor"), ended.id, 1, 0, None, "failed", "no"))
+    assert await task.fetchval("SHOW synchronous_commit") == "off"

@@ -9,9 +9,9 @@ from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs
 from tests.faults.rules import Gate, nth
 from tests.integration.test_exec_database import LOSSES, NOWHERE, succeeded_once, through
-from tests.integration.test_exec_pooler import pooler
 from tests.integration.test_exec_start import UNREADABLE
 from tests.rig.execing import DONE, PUT_OFF, UNAVAILABLE, Ended, one_proxy
+from tests.rig.poolers import REFUSALS, pooler
 from tests.rig.postgres import Database, PostgresServer, url_with
 from tests.rig.postgres_fixtures import one_database
 from tests.rig.rows import Row, insert_row
@@ -193,9 +193,12 @@ async def test_url_that_cannot_be_read_is_reported_without_its_password(library:
         assert "TASK_DATABASE_URL" in ended.said or name == "an @ in the password", (name, ended)
 
 
-async def test_pooler_that_refuses_a_setting_is_asked_without_it(library: Library, database: Database) -> None:
+@pytest.mark.parametrize("kind", REFUSALS)
+async def test_pooler_that_refuses_a_setting_is_asked_without_it(
+    library: Library, database: Database, kind: str
+) -> None:
     row = await insert_row(database)
-    async with pooler(database.url("task")) as (url, startups):
+    async with pooler(database.url("task"), kind) as (url, startups):
         ended = await library.run(row, RESULT, TASK_DATABASE_URL=url)
     assert (ended.status, await row.status()) == (DONE, "succeeded"), ended
     assert [b"search_path" in startup for startup in startups] == [True, False] * 2

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -47,6 +48,14 @@ async def test_end_is_told_in_words_and_output_passes_through() -> None:
 async def test_words_say_what_becomes_of_the_row(script: str, status: int, words: str) -> None:
     ended = await run_try("--", *sh(script))
     assert (ended.status, words in ended.said) == (status, True), ended
+
+
+async def test_command_may_go_on_as_another_user() -> None:
+    """Entrypoints that start as root do (gosu, su-exec, setpriv). As nobody else we cannot try it."""
+    as_nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups") if os.geteuid() == 0 else ()
+    script = 'cat "$TASK_PAYLOAD_FILE"; echo 50 >"$TASK_PROGRESS_FILE"; umask 077; echo "{}" >"$TASK_RESULT_FILE"'
+    ended = await run_try("--payload", "7", "--", *as_nobody, *sh(f"umask 022; {script}"))
+    assert (ended.status, ended.out, "with the result {}" in ended.said) == (DONE, b"7", True), ended
 
 
 @pytest.mark.parametrize("script", ["exit 0", "echo no >&2; exit 65", "sleep 600 & exit 3", "exec /no/such"])

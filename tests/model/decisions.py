@@ -239,7 +239,7 @@ class Decisions:
             reason="PodFailurePolicy" if job.phase == DISRUPTED else "BackoffLimitExceeded",
             created_at=LONG_AGO,
             ended_at=LONG_AGO if is_finished(job) else None,
-            deleting=bool(job.flags & DELETING),
+            deleting_since=LONG_AGO if job.flags & DELETING else None,
             unstarted=job.unstarted,
             disrupted=job.disrupted,
             unplaced_before=job.unplaced,

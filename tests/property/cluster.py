@@ -127,7 +127,7 @@ class Cluster:
         return ApiAnswer(200)
 
     def begin_delete(self, job: Job) -> None:
-        self.change(job, deleting=True)
+        self.change(job, deleting_since=self._clock.of_cluster)
         if not any(pod.job_uid == job.uid for pod in self.pods.values()):
             self.finish_delete(self.jobs[job.name])
 

@@ -84,14 +84,14 @@ def a_queue(name: str = "default", **changes: Any) -> Queue:
     return msgspec.structs.replace(Queue(name), **changes)
 
 
-def a_job(attempt: int = 1, launch: int = 1, *, task_id: int = 42, **changes: Any) -> Job:
-    """A Job of this launch, made ten minutes ago. Its UID is `job-ATTEMPT-LAUNCH`."""
+def a_job(attempt: int = 1, launch: int = 1, *, task_id: int = 42, deleting: bool = False, **changes: Any) -> Job:
+    """A Job of this launch, made ten minutes ago. Its UID is `job-ATTEMPT-LAUNCH`. `deleting`: since now."""
     identity = ids.task_identity(DATABASE_ID, task_id, CREATED)
     job = Job(
         name=ids.job_name("dispatcher", task_id, identity, attempt, launch), uid=f"job-{attempt}-{launch}",
         resource_version=f"{attempt}{launch}", task_id=task_id, attempt=attempt, launch=launch, queue="default",
         template="default", image=IMAGE, identity=identity, database_id=DATABASE_ID, submitted_by="team_a",
-        created_at=ago(600),
+        created_at=ago(600), deleting_since=NOW if deleting else None,
     )  # fmt: skip
     return msgspec.structs.replace(job, **changes)
 

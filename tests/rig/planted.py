@@ -29,6 +29,7 @@ PLANTED: Final[Mapping[str, str]] = {
     "ApiServerTooOld": "unit/test_doctor_judges_cluster.py::test_fault_of_the_cluster_is_named_alone",
     "DatabaseEncoding": "integration/test_doctor.py::"
     "test_database_of_another_encoding_is_named_with_the_command_that_makes_one",
+    "CollationChanged": "integration/test_doctor.py::test_collation_of_another_version_is_named",
     "ObjectChanged": DATABASE,
     "ObjectUnknown": "integration/test_doctor.py::test_object_that_nobody_knows_is_named",
     "SequenceBehind": DATABASE,

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dispatcher.admission.claims import LOOKED_AT_AGAIN, REJECTIONS, Rejections, rejecting_nodes
 from dispatcher.admission.launch_inputs import OrderInputs, make_order
@@ -22,6 +23,11 @@ def rejected(number: int, node: str = "bad", seconds: float = 60, reason: str = 
     )
 
 
+def disrupted(number: int) -> Pod:
+    """A Pod that somebody evicted before it began. Its kubelet writes that it failed, and no reason of its own."""
+    return replace(rejected(number), end=PodEnd(disruption="EvictionByEvictionAPI"), is_disrupted=True)
+
+
 def ran(node: str = "bad", seconds: float = 30, **facts: Any) -> Pod:
     return a_pod(name="ran", node_name=node, phase="Running", had_begun=True, created_at=ago(seconds), **facts)
 
@@ -38,12 +44,12 @@ def ran(node: str = "bad", seconds: float = 30, **facts: Any) -> Pod:
         ([*(rejected(n) for n in range(5)), ran(seconds=90)], {"bad": "UnexpectedAdmissionError (5 Pods)"}),
         ([*(rejected(n) for n in range(5)), ran("good")], {"bad": "UnexpectedAdmissionError (5 Pods)"}),
         ([rejected(n, reason="DeadlineExceeded") for n in range(5)], {}),
-        ([rejected(n, reason="PreemptionByScheduler") for n in range(5)], {}),
+        ([disrupted(n) for n in range(5)], {}),
         ([rejected(n, reason="OutOfpods") for n in range(5)], {"bad": "OutOfpods (5 Pods)"}),
         ([rejected(n, node="") for n in range(5)], {}),
     ],
     ids=["three", "two", "old ones do not count", "all are old", "one each", "healed", "ran before", "another node",
-         "run limit", "preempted", "any word of a kubelet", "no node"],
+         "run limit", "ended by somebody else", "any word of a kubelet", "no node"],
 )  # fmt: skip
 def test_node_that_rejects_the_newest_pods_is_found(pods: list[Pod], found: dict[str, str]) -> None:
     assert rejecting_nodes(pods, NOW) == found

@@ -263,6 +263,14 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
             Did.OPEN,
             "final",
         ),
+        (job(pod(topologySpreadConstraints=[{"labelSelector": {"matchLabels": {"job-name": "x"}}}])),
+         "spec.template.spec.topologySpreadConstraints[0].labelSelector", Did.OPEN, "a label of your own"),
+        (job(pod(affinity={"podAntiAffinity": {"required": [{"matchLabelKeys": ["controller-uid"]}]}})),
+         "spec.template.spec.affinity.podAntiAffinity.required[0].matchLabelKeys", Did.OPEN, "a label of your own"),
+        (job(pod(subdomain="all"), completions=3, completionMode="Indexed"),
+         "spec.template.spec.subdomain", Did.OPEN, "find each other"),
+        *((job(pod(container(image=image))), "spec.template.spec.containers[0].image", Did.OPEN, "nobody fills in")
+          for image in ("{{ .Values.image }}", "${REGISTRY}/app:1", "<IMAGE>", "https://reg.example/x:1", " a", "A B")),
     ],
 )  # fmt: skip
 def test_what_is_left_to_a_person_or_kept_is_told(document: dict[str, Any], field: str, did: Did, words: str) -> None:
@@ -364,10 +372,13 @@ def test_what_is_no_work_is_left_out() -> None:
     assert "work without an end" in str(adopt({"kind": "Deployment"}))
 
 
-@pytest.mark.parametrize("kind", ["JobSet", "TaskRun", "PyTorchJob", None])
+@pytest.mark.parametrize("kind", ["JobSet", "TaskRun", "PyTorchJob", None, "batch.volcano.sh/v1alpha1 Job"])
 def test_kind_that_is_not_known_is_left_to_a_person(kind: str | None) -> None:
-    found = adopt({"kind": kind})
+    """Others have a Job, too: its kind alone does not say what it is."""
+    group, _, name = (kind or "").rpartition(" ")
+    found = adopt({"kind": name or None, "spec": {"tasks": []}} | ({"apiVersion": group} if group else {}))
     assert isinstance(found, tuple)
+    assert group.rpartition("/")[0] in found[1]
     assert (found[0], "write its Pod as a Job" in found[1]) == (Did.OPEN, True)
 
 

@@ -6,8 +6,7 @@ from typing import Any, Final
 import pytest
 
 from dispatcher.container.contract import PUT_OFF
-from dispatcher.jobs.observed import DEADLINE
-from dispatcher.model.cluster import Pod, PodEnd
+from dispatcher.model.cluster import DEADLINE, Pod, PodEnd
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import Launch
 from dispatcher.model.tasks import Status, Task

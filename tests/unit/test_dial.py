@@ -38,6 +38,9 @@ def hosts(url: str | None, **env: str) -> list[tuple[str | None, int | None]]:
         ("postgresql:///db?host=a,b&port=1,2", [("a", 1), ("b", 2)]),
         ("postgresql://%2Frun%2Fpostgresql:5433/db", [("/run/postgresql", 5433)]),
         ("postgresql:///db?host=/run/postgresql", [("/run/postgresql", None)]),
+        ("postgresql:///db?host=/cloudsql/proj:europe-west1:inst", [("/cloudsql/proj:europe-west1:inst", None)]),
+        ("postgresql://u@%2Fcloudsql%2Fp%3Ar%3Ai/db?port=7", [("/cloudsql/p:r:i", 7)]),
+        ("postgresql:///db?host=::1,fe80::1&port=1,2", [("::1", 1), ("fe80::1", 2)]),
         ("postgresql://", [(None, None)]),
     ],
 )
@@ -48,6 +51,7 @@ def test_hosts_of_a_url_are_tried_one_by_one(url: str, found: list[tuple[str | N
 def test_variables_of_libpq_name_hosts_too() -> None:
     assert hosts(None, PGHOST="a,b", PGPORT="1,2") == [("a", 1), ("b", 2)]
     assert hosts("postgresql://c/db", PGHOST="a,b", PGPORT="7") == [("c", 7)]
+    assert hosts(None, PGHOST="/cloudsql/p:r:i,::1") == [("/cloudsql/p:r:i", None), ("::1", None)]
     with pytest.raises(UnreadableUrl, match="channel_binding=require is not supported"):
         hosts(None, PGCHANNELBINDING="require")
 

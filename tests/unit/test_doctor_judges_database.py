@@ -104,6 +104,8 @@ def test_healthy_database_has_only_good_findings() -> None:
     [
         ({"version": 140_010}, "PostgresTooOld"),
         ({"encoding": "SQL_ASCII"}, "DatabaseEncoding"),
+        ({"collation_made": "2.28", "collation_now": "2.36"}, "CollationChanged"),
+        ({"collation_made": "2.28"}, "CollationChanged"),
         ({"search_path": '"$user", public'}, "SearchPath"),
         ({"queue_usage": 0.4}, "NotifyQueue"),
         ({"limits": (Limit("server", "max_connections", 97, 95),)}, "ConnectionRoom"),
@@ -306,7 +308,7 @@ def test_every_query_is_judged_or_reads_one_row() -> None:
     assert set(OF_RUN) | ONE_ROW == {f"{file}/{block}" for file in {*OF_READER.values()} for block in blocks(file)}
     calls = {"cancel", "delete", "end", "ended", "return", "tell", "templates"}
     assert set(OF_JANITOR) - set(OF_RUN) == {
-        f"janitor/{block}" for block in blocks("janitor").keys() - calls - {"told", "snapshots"}
+        f"janitor/{block}" for block in blocks("janitor").keys() - calls - {"told", "oldest_snapshot"}
     }
 
 

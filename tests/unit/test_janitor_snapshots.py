@@ -11,10 +11,10 @@ class Server:
     """The sessions with a snapshot, and the time."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[int, str, str]] = []
+        self.found: tuple[int, str, str] | None = None
         self.time = 1000.0
 
-    async def snapshots(self) -> list[tuple[int, str, str]]:
+    async def oldest_snapshot(self) -> tuple[int, str, str] | None:
         return self.found
 
 
@@ -22,17 +22,18 @@ def seconds() -> float:
     return next(iter(OLDEST_SNAPSHOT.collect())).samples[0].value
 
 
+@pytest.mark.parametrize("pid", [1, 2], ids=["the same session", "handed on"])
 @pytest.mark.parametrize("next_xmin", ["700", "701"])
-async def test_time_counts_while_the_session_has_the_same_snapshot(next_xmin: str) -> None:
+async def test_time_counts_while_the_oldest_snapshot_is_the_same(next_xmin: str, pid: int) -> None:
     server = Server()
     watched = Snapshots(server, lambda: server.time)
-    server.found = [(1, "team_a", "700"), (2, "team_b", "800")]
+    server.found = (1, "team_a", "700")
     assert await watched.run_once() == SNAPSHOT_SECONDS
     assert seconds() == 0
-    server.time, server.found = 1090, [(1, "team_a", next_xmin)]
+    server.time, server.found = 1090, (pid, "team_a", next_xmin)
     await watched.run_once()
     assert seconds() == (90 if next_xmin == "700" else 0)
-    server.found = []
+    server.found = None
     await watched.run_once()
     assert seconds() == 0
 
@@ -40,7 +41,7 @@ async def test_time_counts_while_the_session_has_the_same_snapshot(next_xmin: st
 async def test_session_is_named_once_after_ten_minutes() -> None:
     server = Server()
     watched = Snapshots(server, lambda: server.time)
-    server.found = [(4711, "team_a", "700")]
+    server.found = (4711, "team_a", "700")
     with capture_logs() as logs:
         for late in (0, TOLD_AFTER_SECONDS - 1, TOLD_AFTER_SECONDS, TOLD_AFTER_SECONDS + 30):
             server.time = 1000 + late

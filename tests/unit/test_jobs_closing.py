@@ -131,6 +131,17 @@ TABLE: list[tuple[str, Task, tuple[Job, ...], Closing | None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("task", "closing"),
+    [(a_cancelled_task(), CANCELS), (a_silent_task(max_failures=1), returns())],
+    ids=["cancel", "return"],
+)
+def test_run_ends_although_a_finalizer_keeps_its_deleted_job(task: Task, closing: Closing) -> None:
+    """A Job under deletion never finishes. The janitor remembers nothing from one round to the next."""
+    found = [fence(plan(task, a_job(deleting=True), at=later(seconds))) for seconds in (59, 60)]
+    assert found == [None, closing]
+
+
 @pytest.mark.parametrize(("ended", "closing"), [(3599, None), (3600, returns(1, 21))])
 def test_run_that_was_disrupted_too_often_is_left_to_an_operator_first(ended: int, closing: Closing | None) -> None:
     job = a_disrupted_job(1, 21, disrupted=20, ended_at=ago(ended))

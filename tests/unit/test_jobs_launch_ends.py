@@ -30,7 +30,7 @@ def reason_of(end: PodEnd, job: Job | None = None) -> str:
         (PodEnd(container="task", exit_code=137, cause="OOMKilled"), "OOMKilled"),
         (PodEnd(container="task", exit_code=128, cause="StartError", output="no x"), "StartError: no x"),
         (PodEnd(reason="Evicted", message="The node was low on memory."), "Evicted: The node was low on memory."),
-        (PodEnd(reason="PreemptionByScheduler", container="task", exit_code=143), "PreemptionByScheduler"),
+        (PodEnd(disruption="PreemptionByScheduler", container="task", exit_code=143), "PreemptionByScheduler"),
         (PodEnd(), "its Pod failed"),
     ],
 )

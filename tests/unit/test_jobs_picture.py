@@ -2,15 +2,17 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dispatcher.jobs.memory import KnownCreates, TemplateBrake, Unseen
-from dispatcher.jobs.picture import with_jobs
+from dispatcher.jobs.picture import know_jobs, with_jobs
 from dispatcher.jobs.refusals import RefusedRows
 from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.jobs import Phase
 from dispatcher.model.launches import Launch, Offer, PodKind, PodRun
 from dispatcher.model.needs import PodNeeds
+from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Kind
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task, ago, later
@@ -48,6 +50,15 @@ def test_row_is_judged_by_its_own_jobs() -> None:
     found = a_picture([foreign, a_job()]).judge_row(a_task()).verdict
     assert isinstance(found, Hold)
     assert found.reason is HoldReason.LAUNCHED
+
+
+def test_deleted_job_that_a_finalizer_keeps_gives_its_place_back_although_nothing_changes() -> None:
+    job = a_job(deleting=True)
+    first = ClusterView(NOW, {job.name: job}, {}, {})
+    views = [msgspec.structs.replace(first, now=later(seconds)) for seconds in (0, 59, 60)]
+    known = know_jobs(first, NOW)
+    assert [known.is_of(view) for view in views] == [True, True, False]
+    assert [sum(know_jobs(view, NOW).counted.every.values()) for view in views] == [1, 1, 0]
 
 
 def test_jobs_of_one_task_can_be_replaced_by_those_of_a_live_list() -> None:

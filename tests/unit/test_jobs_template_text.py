@@ -1,5 +1,6 @@
 """The text of a template: what is read, where it breaks, and the line of each part."""
 
+import json
 from typing import Any
 
 import pytest
@@ -216,6 +217,12 @@ def test_documents_of_a_text_have_their_lines_and_those_of_a_list_stand_alone() 
 def test_text_that_holds_no_documents_is_a_fault(text: str, words: str) -> None:
     with pytest.raises(TemplateError, match=words):
         here.read_documents(text)
+
+
+def test_pair_of_surrogates_in_json_is_one_character() -> None:
+    """Python's and Java's JSON write so what is beyond the first 65,536 characters."""
+    value = {"a": "\U0001f600 \\ud83d\\ude00", "b": {"c": "\ue000é"}}
+    assert read_manifest(json.dumps(value, indent=1)) == value
 
 
 def test_number_of_thousands_of_digits_is_a_text() -> None:

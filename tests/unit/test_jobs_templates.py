@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.jobs.templates import OPENABLE, Template, judge_template, parse_template
+from dispatcher.jobs.templates import OPENABLE, Template, is_image, judge_template, parse_template
 from dispatcher.model.errors import TemplateError
 from tests.rig.builders import IMAGE, a_manifest, a_template
 
@@ -140,6 +140,20 @@ UNREPORTED = (
 )
 
 
+PASSED = "PASS_ENV gives A, which win over keys of that name in envFrom: name those in env"
+UNFILLED = "image '${REGISTRY}/app' is none that a node can pull: did nobody fill it in?"
+DIGEST = f"sha256:{'0' * 64}"
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["app", "app:1", "a/b/c:v1.2-x", "localhost:5000/app", "reg.example:443/team_a/app.x__y--z:T_1", f"a@{DIGEST}",
+     f"[::1]:5000/a:1@{DIGEST}", "EU.gcr.io/p/a"],
+)  # fmt: skip
+def test_image_that_nodes_can_pull_is_no_doubt(image: str) -> None:
+    assert is_image(image)
+
+
 @pytest.mark.parametrize(
     ("parts", "passed", "told"),
     [
@@ -147,6 +161,8 @@ UNREPORTED = (
         ({}, ["TASK_DATABASE_URL"], []),
         ({"container": LOGIN}, [], []),
         ({"container": {"envFrom": [{"secretRef": {"name": "s"}}]}}, [], []),
+        ({"container": {"envFrom": [{"secretRef": {"name": "s"}}]}}, ["A"], [PASSED]),
+        ({"container": {"image": "${REGISTRY}/app"}, "bounds": {"report": "exit-code"}}, [], [UNFILLED]),
         ({"bounds": {"report": "exit-code"}}, [], []),
         ({"bounds": {"report": "exit-code", "container": "work"}, "pod": {"containers": HELPERS}}, [], []),
         (

@@ -50,6 +50,22 @@ def test_sidecars_overhead_and_the_whole_pod_count_as_for_kube_scheduler() -> No
     assert dict(read(containers=one, initContainers=first, resources={"requests": {"cpu": 5}}).asks)["cpu"] == 5000
 
 
+@pytest.mark.parametrize(
+    ("whole", "container", "cpu"),
+    [
+        ({"limits": {"cpu": "2"}}, {}, 2000),
+        ({"limits": {"cpu": "2"}}, {"requests": {"cpu": "500m"}}, 500),
+        ({"limits": {"cpu": "2"}}, {"limits": {"cpu": "1"}}, 1000),
+        ({"limits": {"cpu": "2"}}, {"requests": {"memory": "1Gi"}}, 2000),
+        ({"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}, {}, 1000),
+    ],
+)
+def test_limit_of_the_whole_pod_is_its_request_if_no_container_names_it(
+    whole: dict[str, Any], container: dict[str, Any], cpu: int
+) -> None:
+    assert dict(read(containers=[a_container(**container)], resources=whole).asks)["cpu"] == cpu
+
+
 def test_constraints_are_read() -> None:
     expression = {"key": "a", "operator": "In", "values": ["1", "2"]}
     name = {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}

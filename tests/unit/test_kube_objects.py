@@ -240,7 +240,7 @@ def test_a_job_without_conditions_is_active() -> None:
 
 
 def test_a_deleted_or_suspended_job_is_read_as_such() -> None:
-    assert job_of(a_wire_job(metadata__deletionTimestamp=AT)).deleting
+    assert job_of(a_wire_job(metadata__deletionTimestamp=AT)).deleting_since == THEN
     assert job_of(a_wire_job(spec__suspend=True)).suspended
     assert not job_of(a_wire_job(spec__suspend=None)).suspended
     assert job_of(a_wire_job(spec__parallelism=0)).suspended

@@ -56,6 +56,7 @@ def test_time_of_the_far_future_can_be_reckoned_with() -> None:
     ("condition", "since"),
     [
         (a_condition("PodScheduled", "False", "Unschedulable"), THEN),
+        (a_condition("PodScheduled", "False", "SchedulerError"), THEN),  # a plugin or an extender fails
         (a_condition("PodScheduled", "False", "SchedulingGated"), None),
         (a_condition("PodScheduled", "True", "Unschedulable"), None),
         (a_condition("Ready", "False", "Unschedulable"), None),

@@ -61,7 +61,7 @@ def test_a_pod_without_statuses_has_the_words_of_its_node_alone() -> None:
 def test_a_disruption_is_told_by_its_condition() -> None:
     true = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "lastTransitionTime": AT}
     other = {"type": "Ready", "status": "True", "reason": "no", "lastTransitionTime": AT}
-    assert end_of(failed(OOM, conditions=[other, true])).reason == "PreemptionByScheduler"
+    assert end_of(failed(OOM, conditions=[other, true])).disruption == "PreemptionByScheduler"
     assert end_of(failed(OOM, conditions=[other, true | {"status": "False"}])).reason == ""
     assert end_of(failed(OOM, conditions=[true], reason="Evicted")).reason == "Evicted"
 

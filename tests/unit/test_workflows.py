@@ -133,8 +133,26 @@ def test_script_is_an_argument_of_its_program() -> None:
     assert made["command"] == ["/bin/bash", "-e", "-c"]
     assert made["args"] == ["echo $$(date) $$$$ $(DAY)"], "kubelet expands the parameter alone"
     assert why_unusable(judge_template("one", found.manifest)) == ""
+    strict = adopted(workflow({"name": "one", "script": {**script, "args": ["-o", "pipefail"]}}))
+    (made,) = strict.manifest["spec"]["template"]["spec"]["containers"]
+    assert made["command"] == ["/bin/bash", "-e", "-o", "pipefail", "-c"], "Argo gives the script behind the args"
     odd = adopted(workflow({"name": "one", "script": {**script, "command": ["magic"]}}))
-    assert (odd.manifest, [one.did for one in odd.fields if "script" in one.words]) == ({}, [Did.OPEN])
+    assert (odd.manifest, [one.did for one in odd.fields if "program is not known" in one.words]) == ({}, [Did.OPEN])
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}, "as valueFrom"),
+        ({"enum": ["x", "y"]}, "no like here"),
+    ],
+)
+def test_source_of_a_parameter_is_not_lost(facts: dict[str, Any], words: str) -> None:
+    one = step(
+        container={"image": "a", "args": ["{{inputs.parameters.d}}"]}, inputs={"parameters": [{"name": "d", **facts}]}
+    )
+    left = [told for told in adopted(workflow(one)).fields if told.did is Did.OPEN and words in told.words]
+    assert [told.field for told in left] == [f"spec.templates[0].inputs.parameters[0].{next(iter(facts))}"]
 
 
 def test_first_step_of_a_cron_workflow_gets_the_arguments() -> None:

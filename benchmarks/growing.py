@@ -110,14 +110,18 @@ def jobs_path(place: Place) -> str:
 
 
 async def make_plain(place: Place) -> None:
-    """Posts plain Jobs over 16 connections."""
+    await make_jobs(place, plain_job(place), ROWS)
+
+
+async def make_jobs(place: Place, job: Json, count: int) -> None:
+    """Posts so many copies of a Job over 16 connections."""
     path, places = jobs_path(place), asyncio.Semaphore(16)
 
     async def make() -> None:
         async with places:
-            await place.control_plane.admin("POST", path, plain_job(place))
+            await place.control_plane.admin("POST", path, job)
 
-    await asyncio.gather(*(make() for _ in range(ROWS)))
+    await asyncio.gather(*(make() for _ in range(count)))
 
 
 async def insert(place: Place) -> None:

@@ -1835,7 +1835,7 @@ COMMENT ON FUNCTION dispatch_private.check_objects(objects jsonb) IS 'Raises an 
 CREATE FUNCTION dispatch_private.clip(words text, most integer) RETURNS text
     LANGUAGE plpgsql IMMUTABLE STRICT
     AS …;
-COMMENT ON FUNCTION dispatch_private.clip(words text, most integer) IS 'The longest beginning of a text that fits into so many bytes, with a sign in place of what controls a terminal or the direction of text.';
+COMMENT ON FUNCTION dispatch_private.clip(words text, most integer) IS 'The longest beginning of a text that fits into so many bytes, with ? in place of what controls a terminal or the direction of text. Every encoding of clients has that sign.';
 CREATE FUNCTION dispatch_private.clock_of(kind text, whose text) RETURNS regclass
     LANGUAGE sql STABLE
     AS …;

@@ -138,9 +138,7 @@ async def ask_once(
     except asyncpg.PostgresError as fault:
         if str(fault.sqlstate)[:2] in OF_LOGIN_OR_OUTAGE:
             raise
-        connection = await dialled(
-            settings
-        )  # as a pooler wants it: our statements name every schema
+        connection = await dialled(settings)  # as a pooler wants it: our statements name every schema
     try:
         return await connection.fetchrow(statement, *parameters)
     finally:

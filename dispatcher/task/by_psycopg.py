@@ -59,9 +59,7 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
             pinned = (f"-c {name}={value.replace(' ', '')}" for name, value in PINNED.items())
             return connect_with(url, " ".join((options, *pinned)))
         except psycopg.OperationalError as fault:
-            if REFUSED in str(fault) and OF_THE_LOGIN not in str(
-                fault
-            ):  # perhaps our settings: a pooler
+            if REFUSED in str(fault) and OF_THE_LOGIN not in str(fault):  # perhaps our settings: a pooler
                 return connect_with(url, options)  # our statements name the schema of each object
             if "connection is bad: invalid" not in str(fault):
                 raise

@@ -223,7 +223,7 @@ READERS: dict[str, tuple[Callable[[bytes], object], Callable[[], dict[str, Json]
         "deep": {"metadata": {**OURS, **LABELLED}, "data": {"caches": "[" * (LARGEST // 2)}},
     }),
     "Events": (lambda raw: [each(msgspec.json.decode(raw, type=EventList).readable()) for each in (
-        refusal_of, answer_of, words_of_events)], lambda: {
+        refusal_of, partial(answer_of, scheduler="s"), words_of_events)], lambda: {
         "many": {"items": many(an_event)},
         "a message": {"items": [{**an_event("a"), "message": "x \n" * 400_000}]},
     }),

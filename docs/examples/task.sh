@@ -46,8 +46,7 @@ ask "SELECT run_token, coalesce(payload, 'null')
      FROM dispatch.task_start(:'id', $SECRET, :'attempt', :'launch', :'uid', :'node', :'pod', :'run')" \
     -v id="$TASK_ID" -v attempt="$TASK_ATTEMPT" -v launch="$TASK_LAUNCH" \
     -v uid="$JOB_UID" -v node="$NODE_NAME" -v pod="$POD_NAME" -v run="$run" >"$folder/row" || exit 75 # the launch does not count as one that failed
-patience=$TASK_TIMEOUT_SECONDS
-[ -s "$folder/row" ] || exit 0 # not ours, or not any more
+patience=$TASK_TIMEOUT_SECONDS && [ -s "$folder/row" ] || exit 0 # not ours, or not any more
 IFS='|' read -r secret payload <"$folder/row"
 
 tee "$folder/errors" <"$folder/stderr" >&2 & log=$!

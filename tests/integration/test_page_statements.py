@@ -144,20 +144,20 @@ async def test_administrator_without_superuser_rights_makes_the_logins() -> None
 async def test_statements_of_the_operators_page_change_roles_and_queues(installed: Site) -> None:
     admin = installed.url(SUPERUSER)
     declare, declare_missing = statements_of(OPERATOR, "INSERT")
-    (pause,) = statements_of(OPERATOR, "UPDATE")
+    pause, cap = statements_of(OPERATOR, "UPDATE")
     (rotate,) = statements_of(OPERATOR, "SELECT dispatch")
     moving = list(dict.fromkeys(re.findall(r'^psql work -c "(.*)"$', read_page(INSTALL), re.MULTILINE)))
     assert len(moving) == 2, "a pause, and its end"
     block = find_block(OPERATOR, "REVOKE")
-    for statement in (declare, block, pause, moving[0], find_block(OPERATOR, "UPDATE"), *[declare_missing] * 2):
+    for statement in (declare, block, pause, cap, moving[0], find_block(OPERATOR, "UPDATE"), *[declare_missing] * 2):
         await psql(admin, statement)
-    queues = """SELECT name, submit_role, max_waiting_per_submitter, paused_until, weight, fair_submitters
-                FROM dispatch.queues ORDER BY name"""
+    queues = """SELECT name, submit_role, max_jobs_per_submitter, max_waiting_per_submitter, paused_until, weight,
+                       fair_submitters FROM dispatch.queues ORDER BY name"""
     assert await psql(admin, queues) == [
-        "*||100000|infinity|1|f", "default||||1|f", "nightly||||1|f", "reports|team_a||infinity|3|t"
+        "*||20|100000|infinity|1|f", "default|||||1|f", "nightly|||||1|f", "reports|team_a|5||infinity|3|t"
     ]  # fmt: skip
     await psql(admin, moving[1])
-    assert (await psql(admin, queues))[0] == "*||100000||1|f"
+    assert (await psql(admin, queues))[0] == "*||20|100000||1|f"
     assert await psql(admin, "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'team_a'") == ["20"]
     assert await ask(installed, "task_team_a", "SELECT current_user") == "task_team_a"
     await psql(installed.url("work_dispatcher_migrate"), rotate)

@@ -79,7 +79,9 @@ class Sizes(Struct, frozen=True):
 class KnownSizes:
     """Answers about the sizes of nodes, as long as no node's size, labels or lasting taints change."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_NEEDS) -> None:
+        """`most`: needs that are remembered."""
+        self.most = most
         self.of: dict[PodNeeds, Sizes] = {}
         self._groups: list[tuple[Amounts, list[Node]]] = []
         self._total: dict[str, int] = {}
@@ -224,7 +226,7 @@ class RoomView(Struct, frozen=True):
     def sizes_for(self, needs: PodNeeds) -> "Sizes":
         """Whether a node would have room if no Pod, no cordon and no taint of the moment were on it."""
         if needs not in self.sizes.of:
-            if len(self.sizes.of) >= MOST_NEEDS:
+            if len(self.sizes.of) >= self.sizes.most:
                 self.sizes.of.clear()
             self.sizes.of[needs] = self._sizes_for(needs)
         return self.sizes.of[needs]

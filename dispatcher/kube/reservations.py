@@ -10,7 +10,7 @@ our own Pods alone.
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -210,6 +210,8 @@ class ClaimedNode(Protocol):
 class ClaimObjects:
     """The NodeReservations of one installation's claims."""
 
+    replaced_after: ClassVar[float] = REPLACED_AFTER_SECONDS
+
     def __init__(
         self, client: KubeClient, reservations: Reflector[Reservation], namespace: str, installation: str,
         may_write: Callable[[], bool],
@@ -251,7 +253,7 @@ class ClaimObjects:
         return found
 
     def _is_over(self, one: Reservation, claim: ClaimedNode | None) -> bool:
-        is_old = self._client.now().timestamp() - one.made_at > REPLACED_AFTER_SECONDS
+        is_old = self._client.now().timestamp() - one.made_at > self.replaced_after
         return claim is None or claim.node != one.node or is_old
 
     async def _make(self, claim: ClaimedNode) -> None:

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import asyncpg
 import msgspec
@@ -39,16 +39,7 @@ from dispatcher.pg.connect import SESSION, Session, Url
 from dispatcher.pg.queries import query
 from dispatcher.pg.tasks import UNREADABLE, Look, columns, read_texts, snapshot
 
-MOST_FEW: Final = 3000
-"""Rows from all parts of the table cost a page of it each: 40 ms for so many."""
-FEW_MILLISECONDS: Final = 25
-"""An index of labels finds all rows of a label before the first one: 0.15 s for a million."""
-LOOKED_AT: Final = 25_000
-LOOKED_AT_OF_SOME: Final = 5000
-"""Rows of one submitter or batch may lie far apart in the table, so that each costs a page of it."""
 MOST_BATCHES: Final = 20
-MOST_OF_BATCH: Final = 100_000
-MOST_FAILED_OF_BATCH: Final = 1000
 OF_A_SUBMITTER: Final = {"application_name": "dispatcher/wait", "statement_timeout": "7000"}
 MOST_EXPLAINED: Final = 1000
 OF_THE_ROW: Final = ("DI", "22", "23", "42501")
@@ -58,8 +49,30 @@ INDEXED: Final = frozenset({Status.PROCESSING, Status.FAILED})
 """Each of these statuses has an index of its rows."""
 
 
+class ListBounds(msgspec.Struct, frozen=True):
+    """How much a list reads at most.
+
+    few: rows from all parts of the table cost a page of it each: 40 ms for so many.
+    few_milliseconds: an index of labels finds all rows of a label before the first one: 0.15 s for a million.
+    looked_at: newest rows of the table.
+    looked_at_of_some: those of one submitter or batch may lie far apart, so that each costs a page of the table.
+    of_batch: rows that are counted.
+    failed, failed_of_batch: rows that failed.
+    """
+
+    few: int = 3000
+    few_milliseconds: int = 25
+    looked_at: int = 25_000
+    looked_at_of_some: int = 5000
+    of_batch: int = 100_000
+    failed: int = MOST_FAILED
+    failed_of_batch: int = 1000
+
+
 class ListReads(Look):
     """One snapshot, with the queries for lists."""
+
+    bounds: ClassVar[ListBounds] = ListBounds()
 
     async def find(self, wanted: RowFilter, labels: str | None, among: Sequence[int] | None) -> RowMatches:
         """The newest rows that match.
@@ -92,9 +105,11 @@ class ListReads(Look):
         if has_owner(wanted):
             return None  # its index has the rows of the batch in the order of the page
         if labels is not None:
-            return await few_ids(self._connection, query("few_with_labels", "pages"), labels)
+            return await few_ids(self._connection, self.bounds, query("few_with_labels", "pages"), labels)
         if wanted.batch is not None:
-            return await few_ids(self._connection, query("few_of_batch", "pages"), wanted.queue, wanted.batch)
+            return await few_ids(
+                self._connection, self.bounds, query("few_of_batch", "pages"), wanted.queue, wanted.batch
+            )
         return await self._few_of_status(wanted)
 
     async def page(self, ids: Sequence[int]) -> list[ListedRow]:
@@ -107,7 +122,7 @@ class ListReads(Look):
     async def batches(self, queue: str | None, submitted_by: str | None, batch: str) -> list[BatchCount]:
         """Batches of this name. `queue`, `submitted_by`: None: of every one."""
         owners = await self.owners(queue, submitted_by, batch)
-        most = MOST_OF_BATCH // max(1, len(owners))
+        most = self.bounds.of_batch // max(1, len(owners))
         return await self.all(query("batches", "batches"), lambda row: BatchCount(*row), *columns(owners), batch, most)
 
     async def owners(self, queue: str | None, submitted_by: str | None, batch: str) -> list[tuple[str, str]]:
@@ -116,11 +131,11 @@ class ListReads(Look):
 
     async def failed(self, since: datetime) -> list[FailedTask]:
         """The rows that failed since a time, the newest first."""
-        return await self.all(query("failed", "batches"), lambda row: FailedTask(*row), since, MOST_FAILED)
+        return await self.all(query("failed", "batches"), lambda row: FailedTask(*row), since, self.bounds.failed)
 
     async def failed_of_batch(self, queue: str, submitted_by: str, batch: str) -> list[FailedTask]:
         """The failed rows of a batch, in no order."""
-        parameters = queue, batch, submitted_by, MOST_FAILED_OF_BATCH, MOST_OF_BATCH
+        parameters = queue, batch, submitted_by, self.bounds.failed_of_batch, self.bounds.of_batch
         return await self.all(query("failed_of_batch", "batches"), lambda row: FailedTask(*row), *parameters)
 
     async def _owners_of(self, wanted: RowFilter) -> list[tuple[str, str]] | None:
@@ -131,18 +146,18 @@ class ListReads(Look):
 
     async def _few_of_status(self, wanted: RowFilter) -> list[int] | None:
         if wanted.status is Status.WAITING:
-            found = await self._newest_waiting(queues_of(wanted), before(wanted), MOST_FEW + 1)
+            found = await self._newest_waiting(queues_of(wanted), before(wanted), self.bounds.few + 1)
             return None if found is None else list(found.ids)
         if wanted.status not in INDEXED:
             return None
-        return await few_ids(self._connection, query("few_of_status", "pages"), wanted.status)
+        return await few_ids(self._connection, self.bounds, query("few_of_status", "pages"), wanted.status)
 
     async def newest_waiting(self, queues: Sequence[str] | None, wanted: RowFilter, *, are_due: bool) -> Sequence[int]:
         """Ids of the newest waiting rows of these queues, one more than a page reads; None: of every queue.
 
         None are found if that takes too long.
         """
-        found = await self._newest_waiting(queues, before(wanted), MOST_FEW + 1, are_due)
+        found = await self._newest_waiting(queues, before(wanted), self.bounds.few + 1, are_due)
         return found.ids if found is not None else ()
 
     async def _newest_waiting(
@@ -154,22 +169,27 @@ class ListReads(Look):
         with a `run_at`, take too long.
         """
         parameters = first, queues, MOST_MATCHING + 1, most, are_due
-        found = await briefly(self._connection, query("newest_waiting", "pages"), *parameters)
+        found = await briefly(self._connection, self.bounds, query("newest_waiting", "pages"), *parameters)
         return None if found is None else RowMatches(*found[0])
 
     async def _among(self, wanted: RowFilter, labels: str | None, ids: Sequence[int]) -> RowMatches:
         first = before(wanted)
-        newest = heapq.nlargest(MOST_FEW + 1, (id_ for id_ in ids if id_ < first))
-        found = await self._matching(query("matching_among", "pages"), wanted, labels, newest[:MOST_FEW])
-        return RowMatches(found.ids, found.matching, newest[MOST_FEW - 1] if len(newest) > MOST_FEW else None)
+        few = self.bounds.few
+        newest = heapq.nlargest(few + 1, (id_ for id_ in ids if id_ < first))
+        found = await self._matching(query("matching_among", "pages"), wanted, labels, newest[:few])
+        return RowMatches(found.ids, found.matching, newest[few - 1] if len(newest) > few else None)
 
     async def _among_newest(self, wanted: RowFilter, labels: str | None) -> RowMatches:
         """The rows that match among the newest ones of a batch, of a submitter or of the table."""
         if has_owner(wanted):
-            return await self._matching(query("matching_of_batch", "pages"), wanted, labels, LOOKED_AT_OF_SOME)
+            return await self._matching(
+                query("matching_of_batch", "pages"), wanted, labels, self.bounds.looked_at_of_some
+            )
         if wanted.submitted_by:
-            return await self._matching(query("matching_of_submitter", "pages"), wanted, labels, LOOKED_AT_OF_SOME)
-        return await self._matching(query("matching", "pages"), wanted, labels, LOOKED_AT)
+            return await self._matching(
+                query("matching_of_submitter", "pages"), wanted, labels, self.bounds.looked_at_of_some
+            )
+        return await self._matching(query("matching", "pages"), wanted, labels, self.bounds.looked_at)
 
     async def _matching(
         self, statement: str, wanted: RowFilter, labels: str | None, looked_at: int | Sequence[int]
@@ -201,17 +221,21 @@ def has_owner(wanted: RowFilter) -> bool:
     return None not in (wanted.batch, wanted.queue, wanted.submitted_by)
 
 
-async def few_ids(connection: asyncpg.Connection, statement: str, *parameters: Any) -> list[int] | None:
+async def few_ids(
+    connection: asyncpg.Connection, bounds: ListBounds, statement: str, *parameters: Any
+) -> list[int] | None:
     """The ids that a query finds; None: they are too many, or it takes too long."""
-    found = await briefly(connection, statement, *parameters, MOST_FEW + 1)
-    return [row["id"] for row in found] if found is not None and len(found) <= MOST_FEW else None
+    found = await briefly(connection, bounds, statement, *parameters, bounds.few + 1)
+    return [row["id"] for row in found] if found is not None and len(found) <= bounds.few else None
 
 
-async def briefly(connection: asyncpg.Connection, statement: str, *parameters: Any) -> list[asyncpg.Record] | None:
+async def briefly(
+    connection: asyncpg.Connection, bounds: ListBounds, statement: str, *parameters: Any
+) -> list[asyncpg.Record] | None:
     """The rows of a query; None: it takes too long."""
     try:
         async with connection.transaction():  # a savepoint: the snapshot outlives a query that was stopped
-            await connection.fetch(query("statement_timeout", "pages"), str(FEW_MILLISECONDS))
+            await connection.fetch(query("statement_timeout", "pages"), str(bounds.few_milliseconds))
             found = await connection.fetch(statement, *parameters)
             await connection.fetch(query("statement_timeout", "pages"), SESSION["statement_timeout"])
             return list(found)

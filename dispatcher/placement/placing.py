@@ -174,11 +174,16 @@ NOTHING: Final[Mapping[str, Kept]] = {}
 class Warmth:
     """What keepers say, kept in step with their ConfigMaps by `hear`."""
 
-    def __init__(self, installation: str, has_shown: Callable[[str], bool], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, installation: str, has_shown: Callable[[str], bool], clock: Callable[[], float],
+        most: int = MOST_REMEMBERED,
+    ) -> None:  # fmt: skip
         """`has_shown`: whether the API server has shown a node of this name. Others are not believed.
 
         clock: seconds from any beginning.
+        most: directories that are remembered.
         """
+        self._most = most
         self._clock = clock
         self._installation = installation
         self._has_shown = has_shown
@@ -193,7 +198,7 @@ class Warmth:
             self._forget(last)
         if before is not None and before != after:  # what is listed once more is not newer
             self._heard_at.pop(before.node, None)
-        if after is not None and self._number + len(after.directories) <= MOST_REMEMBERED:
+        if after is not None and self._number + len(after.directories) <= self._most:
             self._heard[after.node] = after
             self._heard_at.setdefault(after.node, self._clock())
             self._number += len(after.directories)

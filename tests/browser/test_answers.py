@@ -1,30 +1,15 @@
 """What the server sends, without a browser: headers, and no secret on any page or in any JSON."""
 
-import aiohttp
 import pytest
 
 from dispatcher.views.answers import ADDRESSES, API
 from tests.browser.pages import PAGES, REFUSED
-from tests.browser.world import World
-from tests.controlplane.waiting import wait_for
+from tests.browser.world import World, asked
 
 STATIC = ("/static/page.css", "/static/page.js", "/static/icon.svg")
 WRONG = {"/nowhere": 404, "/tasks?limit=0": 400, "/api/v1/tasks/0/explain": 400}
 PATHS = {**{path: REFUSED.get(name, 200) for name, path in PAGES.items()}, **dict.fromkeys(STATIC, 200), **WRONG}
 """Paths, and the status of each."""
-
-
-async def asked(world: World, path: str) -> tuple[int, dict[str, str], str]:
-    """Status, headers and body. A client that asks too much is refused for a while, and asks again."""
-
-    async def answer() -> tuple[int, dict[str, str], str] | None:
-        async with aiohttp.ClientSession() as session, session.get(world.origin + path.format_map(world.rows)) as got:
-            told = {name.lower(): value for name, value in got.headers.items()}
-            return None if got.status == 429 else (got.status, told, await got.text())
-
-    found = await wait_for(answer, f"an answer of {path}", 60, check=world.dispatcher.check)
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize(("path", "status"), PATHS.items())

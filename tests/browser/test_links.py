@@ -5,8 +5,7 @@ from urllib.parse import urlsplit
 
 from dispatcher.views.answers import API
 from tests.browser.pages import PAGES, REFUSED
-from tests.browser.test_answers import asked
-from tests.browser.world import World
+from tests.browser.world import World, asked
 from tests.rig.showing import Shown
 
 LEADING = {"a": "href", "link": "href", "script": "src", "form": "action"}

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import aiohttp
+
 from dispatcher.model.verdicts import HoldReason
 from tests.browser import texts
 from tests.browser.containers import play
@@ -16,13 +18,13 @@ from tests.browser.texts import SECRET
 from tests.controlplane.api import Json
 from tests.controlplane.player import Player
 from tests.controlplane.waiting import wait_for
-from tests.faults.test_launches_gone_wrong import lose, unmanaged_node
-from tests.journey.test_every_reason import CRASHES, HUGE, SILENT, change
-from tests.journey.test_room import POOL, a_pool
 from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher
 from tests.rig.janitoring import Janitor, take_name
+from tests.rig.pools import POOL, a_pool
 from tests.rig.postgres import url_with
+from tests.rig.reasons import CRASHES, HUGE, SILENT, change
 from tests.rig.steps import insert, limit, reaches, template_with
+from tests.rig.unmanaged import lose, unmanaged_node
 
 LOGIN: Final = f"reader_{SECRET.replace('-', '_')}"
 MAKE_LOGIN: Final = f"CREATE ROLE {LOGIN} LOGIN PASSWORD '{LOGIN}' IN ROLE dispatch_reader"
@@ -255,3 +257,16 @@ async def explained(world: World, name: str) -> Json:
     except TimeoutError as late:
         raise TimeoutError(f"{late}; it said {last}") from late
     return last
+
+
+async def asked(world: World, path: str) -> tuple[int, dict[str, str], str]:
+    """Status, headers and body. A client that asks too much is refused for a while, and asks again."""
+
+    async def answer() -> tuple[int, dict[str, str], str] | None:
+        async with aiohttp.ClientSession() as session, session.get(world.origin + path.format_map(world.rows)) as got:
+            told = {name.lower(): value for name, value in got.headers.items()}
+            return None if got.status == 429 else (got.status, told, await got.text())
+
+    found = await wait_for(answer, f"an answer of {path}", 60, check=world.dispatcher.check)
+    assert found is not None
+    return found

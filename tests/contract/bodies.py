@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from dispatcher.model.cluster import FreeCapacity
@@ -122,3 +123,16 @@ UNREADABLE: dict[str, bytes] = {
     **each("NodeNames", lambda odd: asking(NodeNames=odd), None, 5, "a", {"a": 1}, [5, None], [[]]),
     **each("Nodes", lambda odd: asking(NodeNames=None, Nodes=odd), 5, [], "a", {"items": 5}, {"items": [5, {}]}),
 }
+
+
+PEAK_MIB = 180
+"""Memory of the program in MiB.
+
+Measured: 134 on a small cluster, 90 of them for the program itself. With 5,000 nodes and 50,000 Pods: 177.
+the chart allows 384.
+"""
+
+
+def peak_mib(pid: int) -> float:
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024

@@ -28,8 +28,8 @@ from dispatcher.pg.tasks import look
 from dispatcher.placement.placing import Placing
 from dispatcher.settings.definition import JobSettings, PlacementSettings
 from tests.contract.hostile_words import TRUSTED_NAMES
+from tests.property.differences import allowed, differences
 from tests.property.kubelet import seen_env, seen_words
-from tests.property.test_jobs import allowed, differences
 from tests.rig.builders import a_manifest, a_request
 
 PASSED = {"S3_URL": "s3://bucket?price=$5"}

@@ -17,10 +17,10 @@ import pytest_asyncio
 
 from docs.make_board import BOARD
 from tests.controlplane.cluster import ControlPlane
-from tests.journey.test_cache_keeper import Keeper
 from tests.rig.commands import command
 from tests.rig.deployed import rendered
 from tests.rig.dispatching import Dispatcher, QuickDispatcher
+from tests.rig.keeping import Keeper
 from tests.rig.pages import RUNBOOKS, lines_for_a_cluster
 from tests.rig.postgres import Database, PostgresServer
 from tests.rig.steps import insert, succeeded, template_with

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from dispatcher.admission.claims import Claim
-from dispatcher.kube import reservations as claims
 from dispatcher.kube.reflector import Reflectors
 from dispatcher.kube.reservations import RESERVATIONS, ClaimObjects
 from tests.contract.own_jobs import Account
@@ -21,13 +20,15 @@ CLAIM = Claim(42, "default", needs("4", "2Gi"), "worker-1")
 
 
 @asynccontextmanager
-async def keeper(account: Account, *, may_write: bool = True) -> AsyncIterator[ClaimObjects]:
+async def keeper(
+    account: Account, kind: type[ClaimObjects] = ClaimObjects, *, may_write: bool = True
+) -> AsyncIterator[ClaimObjects]:
     reflectors = Reflectors(account.client)
     store = reflectors.of(RESERVATIONS)
     following = asyncio.create_task(reflectors.run())
     try:
         await account.plane.wait_for(lambda: store.is_following, "reservations are followed", 20)
-        yield ClaimObjects(account.client, store, account.namespace, "dispatcher", lambda: may_write)
+        yield kind(account.client, store, account.namespace, "dispatcher", lambda: may_write)
     finally:
         following.cancel()
 
@@ -60,14 +61,19 @@ async def test_pod_without_requests_claims_a_place_for_a_pod(account: Account) -
         await shows(account, kept, {42: "worker-1"})
 
 
-async def test_old_claim_is_replaced_before_it_ends(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with keeper(await permitted(account)) as kept:
+class Impatient(ClaimObjects):
+    """Every claim is old to it."""
+
+    replaced_after = -60
+
+
+async def test_old_claim_is_replaced_before_it_ends(account: Account) -> None:
+    async with keeper(await permitted(account)) as kept, keeper(account, Impatient) as impatient:
         await kept.keep([CLAIM])
         await shows(account, kept, {42: "worker-1"})
-        monkeypatch.setattr(claims, "REPLACED_AFTER_SECONDS", -60)
-        assert await kept.keep([CLAIM]) == 1
+        await shows(account, impatient, {42: "worker-1"})
+        assert await impatient.keep([CLAIM]) == 1
         await shows(account, kept, {})
-        monkeypatch.undo()
         assert await kept.keep([CLAIM]) == 1
         await shows(account, kept, {42: "worker-1"})
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.contract.played_kubelet_objects import says
+from tests.contract.submitting import finished, submit
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.binaries import PACKAGES
 from tests.controlplane.cluster import START_SECONDS, ControlPlane
@@ -41,19 +41,6 @@ def job(name: str, steer: Mapping[str, str]) -> Json:
         "spec": {"restartPolicy": "Never", "containers": [{"name": "task", "image": "localhost/x:1"}]},
     }
     return {"metadata": {"name": name}, "spec": {"backoffLimit": 0, "template": template}}
-
-
-async def finished(plane: ControlPlane, namespace: str, name: str, condition: str, *, seconds: float = 20) -> None:
-    """Waits until the condition of the Job is True."""
-
-    async def is_so() -> bool:
-        return says(await plane.admin("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"), condition)
-
-    await plane.wait_for(is_so, f"Job {name} {condition}", seconds)
-
-
-async def submit(plane: ControlPlane, namespace: str, body: Json) -> Json:
-    return await plane.admin("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", body)
 
 
 def container_state(pod: Json) -> Json:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 import pytest_asyncio
 
-from tests.contract.test_controlplane import finished, submit
+from tests.contract.submitting import finished, submit
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.player import STEER, Player

@@ -19,7 +19,7 @@ import pytest
 import pytest_asyncio
 
 from tests.contract.asked import Asked
-from tests.contract.bodies import POD, POINTS, asking, node, padded, whole
+from tests.contract.bodies import PEAK_MIB, POD, POINTS, asking, node, padded, peak_mib, whole
 from tests.scheduling.own_extender import OwnExtender
 
 pytest_plugins = ["tests.contract.asked_fixtures", "tests.scheduling.fixtures"]
@@ -27,12 +27,6 @@ MIB = 2**20
 VERBS = ["filter", "prioritize", "preempt", "explain"]
 NAMES = padded(asking(), 4 * MIB + 1)
 WHOLE = padded(whole(node("a"), node("b")), 15 * MIB)
-PEAK_MIB = 180
-"""Memory of the program in MiB.
-
-Measured: 134 on a small cluster, 90 of them for the program itself. With 5,000 nodes and 50,000 Pods: 177.
-the chart allows 384.
-"""
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -160,11 +154,6 @@ def full() -> bytes:
 @cache
 def long() -> bytes:
     return padded(asking(NodeNames=[f"node-{n:05}".ljust(253, "x") for n in range(15_500)]), int(3.9 * MIB))
-
-
-def peak_mib(pid: int) -> float:
-    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
-    return int(line.split()[1]) / 1024
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.bodies import SECRET
+from tests.contract.bodies import PEAK_MIB, SECRET, peak_mib
 from tests.contract.hostile_requests import HEALTHY, WORDS, Caller, Sent, a_request, head
-from tests.contract.test_extender_bodies import PEAK_MIB, peak_mib
+from tests.property.drawn import GOOD
 from tests.property.profiles import IS_NIGHTLY, amount
-from tests.property.test_extender_fuzz import GOOD
 from tests.scheduling.own_extender import OwnExtender
 
 pytest_plugins = ["tests.scheduling.fixtures"]

@@ -1,7 +1,6 @@
 """The dispatcher's writes at the real API server: its answers, and how the dispatcher reads them."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import pytest
 
@@ -10,10 +9,10 @@ from dispatcher.kube.job_api import JobApi
 from dispatcher.model.jobs import ApiAnswer, Manifest, Phase
 from tests.contract.in_force import quota_in_force
 from tests.contract.own_jobs import Account
+from tests.contract.submitting import dying_namespace
 from tests.controlplane.api import Json
 from tests.controlplane.sides import BOTH_SIDES
 from tests.rig.builders import DATABASE_ID, SITE
-from tests.rig.deployed import rendered
 
 pytestmark = [BOTH_SIDES, pytest.mark.usefixtures("nodes")]
 
@@ -44,25 +43,6 @@ def policy(name: str) -> list[Json]:
         top | {"kind": "ValidatingAdmissionPolicy", "spec": {"matchConstraints": match, "validations": [never]}},
         top | {"kind": "ValidatingAdmissionPolicyBinding", "spec": {"policyName": name, "validationActions": ["Deny"]}},
     ]
-
-
-@asynccontextmanager
-async def dying_namespace(account: Account) -> AsyncIterator[str]:
-    """A namespace that is being deleted. Finalizers keep the rights of our account in it."""
-    name = await account.plane.create_namespace()
-    await account.plane.apply(rendered("one-namespace", only="rbac"), namespace=name)
-    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}"
-    subjects = [{"kind": "ServiceAccount", "name": "dispatcher", "namespace": account.namespace}]
-    held = {"metadata": {"finalizers": ["tests.example/held"]}}
-    both = ("dispatcher", "dispatcher-jobs")
-    for role in both:
-        await account.plane.admin("PATCH", f"{rights}/roles/{role}", held)
-        await account.plane.admin("PATCH", f"{rights}/rolebindings/{role}", held | {"subjects": subjects})
-    await account.plane.delete_namespace(name)
-    yield name
-    for role in both:
-        for resource in ("roles", "rolebindings"):
-            await account.plane.admin("PATCH", f"{rights}/{resource}/{role}", {"metadata": {"finalizers": None}})
 
 
 def wrong_field(manifest: Manifest) -> None:

@@ -13,7 +13,7 @@ from dispatcher.model.jobs import End
 from dispatcher.sweep.sweep import Remover, read_end
 from tests.contract.own_jobs import Account
 from tests.contract.scripted_lease import NAME, MovedClock, Turns
-from tests.contract.test_job_api import dying_namespace
+from tests.contract.submitting import dying_namespace
 from tests.controlplane.api import Json
 from tests.controlplane.sides import BOTH_SIDES
 from tests.rig.builders import SITE

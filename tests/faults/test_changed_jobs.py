@@ -13,6 +13,7 @@ from tests.controlplane.waiting import wait_for
 from tests.rig.admission import ADMISSION, CREATES_PODS, changing, failing_webhook, here, write_workload
 from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher
 from tests.rig.janitoring import Janitor, becomes, both
+from tests.rig.reasons import explained
 from tests.rig.steps import (
     LET_GRACES_PASS,
     core_path,
@@ -37,22 +38,6 @@ PROXY_FIRST = f'[JSONPatch{{op: "add", path: "/spec/containers/0", value: {PROXY
 
 def has_ttl(job: dict[str, Any]) -> bool:
     return bool(job["spec"].get("ttlSecondsAfterFinished") == 2)
-
-
-async def explained(dispatcher: Dispatcher, task_id: int, words: str, seconds: float = 30) -> dict[str, Any]:
-    """The explanation of the row, once its message has the words."""
-    found: dict[str, Any] = {}
-
-    async def is_told() -> bool:
-        nonlocal found
-        status, found = await dispatcher.explain(task_id)
-        return status == 200 and words in found["message"]
-
-    try:
-        await wait_for(is_told, f"row {task_id} is told {words!r}", seconds, check=dispatcher.check)
-    except TimeoutError as late:
-        raise TimeoutError(f"{late}; it is told {found}") from late
-    return found
 
 
 async def patch(place: Place, path: str, change: dict[str, Any]) -> None:

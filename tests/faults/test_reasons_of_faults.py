@@ -10,13 +10,13 @@ from tests.controlplane.waiting import wait_for
 from tests.faults import http_verbs
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.rules import Gate
-from tests.faults.test_launches_gone_wrong import lose, say, unmanaged_node
-from tests.journey.test_every_reason import all_surfaces
 from tests.rig.commands import command
 from tests.rig.dispatching import Place, QuickDispatcher, TellingDispatcher
 from tests.rig.janitoring import QuickJanitor
+from tests.rig.reasons import all_surfaces
 from tests.rig.steps import core_path, insert, reaches
 from tests.rig.surfaces import Surfaces
+from tests.rig.unmanaged import lose, say, unmanaged_node
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/dispatcher-jobs"
 

@@ -12,9 +12,9 @@ import yaml
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.faults.test_changed_jobs import explained
 from tests.rig.dispatching import STEER, Dispatcher, Place, QuickDispatcher
 from tests.rig.janitoring import QuickJanitor, becomes
+from tests.rig.reasons import explained
 from tests.rig.steps import core_path, insert, succeeded, template_with
 
 INIT = {"initContainers": [{"name": "fetch", "image": "registry.example/team/fetch:1"}]}

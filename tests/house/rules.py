@@ -30,6 +30,8 @@ SQL = re.compile(
 EXCEPTION = re.compile(r"#\s*(noqa(?::\s*[A-Z]+\d+(?:[ ,]+[A-Z]+\d+)*)?|type: ignore(?:\[[^]]*\])?|pragma: \w+( \w+)?)")
 REASON = re.compile(r"\s*#\s*\w+")
 BROAD = {"Exception", "BaseException"}
+OF_TESTS = re.compile(r"tests\.\w+\.test_\w+")
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+")
 EXCUSED = re.compile(r"#.*\bhouse: \w+")
 NAME = re.compile(r"\s*--\s*name\s*:", re.IGNORECASE)
 
@@ -111,6 +113,27 @@ def sql_text(source: str) -> Faults:
             continue
         if SQL.match(node.value) and not EXCUSED.search(lines[node.lineno - 1]):
             yield f"{node.lineno}: SQL text: {node.value[:40]!r} belongs in a file of sql/"
+
+
+def borrowed_tests(source: str) -> Faults:
+    """Imports from a module of tests. What several modules need stands in a module without tests."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+        names = (module, *(f"{module}.{one.name}".strip(".") for one in node.names))
+        if found := next((name for name in names if OF_TESTS.fullmatch(name)), None):
+            yield f"{node.lineno}: {found} is a module of tests: move what is needed to one that has none"
+
+
+def assigned_constants(source: str) -> Faults:
+    """Constants of modules that a test assigns. Bounds and pauses are arguments, or fields of a class."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "setattr":
+            written = [one.value for one in node.args[:2] if isinstance(one, ast.Constant)]
+            name = str(written[0]).rpartition(".")[2] if written else ""
+            if CONSTANT.fullmatch(name):
+                yield f"{node.lineno}: {name} is a constant of a module"
 
 
 def bare_exceptions(source: str) -> Faults:

@@ -19,7 +19,13 @@ IN_THE_PACKAGE: list[Rule] = [
     rules.sql_text,
     rules.no_docstring,
 ]
-EVERYWHERE: list[Rule] = [rules.long_file, rules.bare_exceptions, rules.broad_excepts]
+EVERYWHERE: list[Rule] = [
+    rules.long_file,
+    rules.bare_exceptions,
+    rules.broad_excepts,
+    rules.borrowed_tests,
+    rules.assigned_constants,
+]
 
 
 def faults(rule: Rule, *folders: str) -> list[str]:
@@ -106,6 +112,10 @@ def methods(count: int) -> str:
         (rules.broad_excepts, caught("(OSError, ValueError)"), caught("(OSError, BaseException)")),
         (rules.broad_excepts, caught("", "  # all ends here"), caught("")),
         (rules.no_docstring, '"""Purpose."""', "x = 1"),
+        (rules.borrowed_tests, "from tests.unit.wire import a_pod", "from tests.unit.test_wire import a_pod"),
+        (rules.borrowed_tests, "import tests.rig.rows", "from tests.unit import test_wire"),
+        (rules.assigned_constants, 'patch.setattr(module, "run", 1)', 'patch.setattr(module, "MOST_ROWS", 1)'),
+        (rules.assigned_constants, 'patch.setattr("a.run", 1)', 'patch.setattr("a.MOST", 1, raising=False)'),
     ],
 )
 def test_rule_accepts_good_and_rejects_bad_source(rule: Rule, good: str, bad: str) -> None:

@@ -10,8 +10,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+import msgspec
+import pytest_asyncio
+
+from dispatcher.jobs.offered import offered_templates
 from tests.controlplane.api import Json
 from tests.house.tree import ROOT
+from tests.rig.builders import a_template
+from tests.rig.postgres import Database
 from tests.rig.postgres_process import Folder, Postmaster, binaries
 
 
@@ -72,3 +78,19 @@ async def made_logins(url: str, *variables: str, database: str = "work") -> list
 def urls(secrets: list[Json]) -> dict[str, str]:
     """The URL in each Secret, by the name of the Secret."""
     return {one["metadata"]["name"]: next(iter(one["stringData"].values())) for one in secrets}
+
+
+TASK = 42
+"""The id of the row on all pages."""
+TEMPLATE = a_template(opens="env,cpu,memory", bounds={"max-cpu": "8", "max-memory": "16Gi"})
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ready(database: Database) -> Database:
+    """A database whose next row has the id of the page, with a queue and a template."""
+    admin, janitor = await database.session("admin"), await database.session("janitor")
+    await admin.execute(f"ALTER TABLE dispatch_private.tasks ALTER COLUMN id RESTART WITH {TASK}")
+    await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('reports')")
+    offered = msgspec.to_builtins(offered_templates({"default": TEMPLATE}, ()))
+    assert await janitor.fetchval("SELECT dispatch_private.janitor_templates($1, true)", offered) == 1
+    return database

@@ -14,7 +14,7 @@ from dispatcher.commands.adoption import Statement
 from dispatcher.jobs.catalog import read_file
 from dispatcher.jobs.template_text import write_document
 from dispatcher.jobs.templates import Template
-from tests.integration.test_cli import COULD_NOT, DONE, WRONG, dispatcher
+from tests.rig.cli import COULD_NOT, DONE, WRONG, dispatcher
 from tests.rig.corpus import CORPUS, alone, cron_job, job, manifest
 from tests.rig.pages import ADOPTING, read_page
 from tests.rig.postgres import Database

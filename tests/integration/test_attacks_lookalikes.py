@@ -11,16 +11,14 @@ from itertools import product
 from typing import Any
 
 import asyncpg
-import pytest
 import pytest_asyncio
 
 from dispatcher.container import row as exec_row
 from dispatcher.container.contract import LaunchContract
-from dispatcher.pg import questions as lists
 from dispatcher.pg.connect import CHANNELS, open_connection
 from dispatcher.pg.migrate import LOCK, WRITING, migrate
 from dispatcher.pg.queries import blocks, query, sql_folder
-from dispatcher.pg.questions import Questions
+from dispatcher.pg.questions import ListBounds, Questions
 from dispatcher.pg.tasks import Closings, Deleted, snapshot
 from tests.integration.every_question import QUESTIONS
 from tests.integration.hostile_inserts import OFFERED, outcomes
@@ -37,7 +35,7 @@ VICTIMS = ("reader", "janitor", "task", "observer", "operator", "team_b", "postg
 DEFAULT_PATH = '"$user", public'
 OF_JANITORS = ("submitters", "candidates_of", "kinds", "tasks", "requests")
 AT = "2026-01-01T00:00:00Z"
-CALLS_OF_THE_JANITOR = "cancel return end delete old run_digests snapshots tell told ended with_cause templates"
+CALLS_OF_THE_JANITOR = "cancel return end delete old run_digests oldest_snapshot tell told ended with_cause templates"
 PLAIN: dict[str, Any] = {"cache_key": "maps", "max_failures": 5, "batch": "b"}
 QUEUE_TOLD = {"queue": "default", "waiting": 1, "in_flight": 0, "weight": 1, "share": 0, "reasons": {"Backoff": 1}}
 VIEWS = [
@@ -127,14 +125,17 @@ async def test_lookalikes_are_called_with_the_default_search_path(attacked: Data
 # Programs
 
 
-async def test_statements_of_the_dispatcher_call_no_lookalike(
-    attacked: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lists, "FEW_MILLISECONDS", 5000)  # on a busy machine, too, each query has an answer
+class Patient(Questions):
+    """On a busy machine, too, each query has an answer."""
+
+    bounds = ListBounds(few_milliseconds=5000)
+
+
+async def test_statements_of_the_dispatcher_call_no_lookalike(attacked: Database) -> None:
     ids = await some_rows(attacked)
     await (await attacked.session("admin")).execute(A_TEMPLATE)
     async with opened(attacked.url("reader")) as session:
-        async with snapshot(session, Questions, 10) as rows:
+        async with snapshot(session, Patient, 10) as rows:
             answers = {name: await ask(rows, ids) for name, ask in QUESTIONS.items()}
             assert rows.frame.queues
         async with session.use() as connection:

@@ -11,20 +11,15 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
-import pytest_asyncio
 
 from dispatcher.pg.connect import Listener
 from tests.controlplane.waiting import wait_for
+from tests.integration.flooding import FLOOD, USAGE, flooded
 from tests.integration.looking import looking, waiting
 from tests.rig.janitor_calls import cancelled, closed, returned
-from tests.rig.postgres import Connection, Database, PostgresServer
-from tests.rig.postgres_process import Folder, Postmaster
+from tests.rig.postgres import Connection, Database
 from tests.rig.rows import insert_row
 
-SMALLEST_QUEUE = "ALTER SYSTEM SET max_notify_queue_pages = 64"
-USAGE = "SELECT pg_notification_queue_usage()"
-DEAF = "LISTEN flood"
-FLOOD = "SELECT pg_notify('flood', repeat('x', 7900) || n) FROM generate_series(1, $1) AS n"
 LONG_AGO = (
     "SELECT setval('dispatch_private.tasks_clock_' || n, 1), setval('dispatch_private.done_clock_' || n, 1)"
     " FROM generate_series(0, 15) AS n"
@@ -33,56 +28,8 @@ NOISY = "NOTIFY dispatch_tasks"
 Call = Callable[[], Awaitable[object]]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def server() -> AsyncIterator[PostgresServer]:
-    """A server of its own with the smallest possible queue: 512 KiB."""
-    postmaster = Postmaster(Folder(), "small-queue")
-    await postmaster.initialise()
-    await postmaster.start()
-    made = PostgresServer(postmaster.admin_url, postmaster)
-    try:
-        await made.execute(SMALLEST_QUEUE)
-        await made.stop()
-        await made.start()
-        yield made
-    finally:
-        await made.close()
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def quiet(server: PostgresServer) -> AsyncIterator[Database]:
-    created = await server.create_database()
-    try:
-        yield created
-    finally:
-        await created.drop()
-
-
 async def usage(database: Database) -> float:
     return float(await (await database.session("admin")).fetchval(USAGE))
-
-
-@asynccontextmanager
-async def flooded(database: Database, most: float = 1.0) -> AsyncIterator[None]:
-    """Runs the attacker's two sessions; the queue is full, or filled up to `most`."""
-    deaf, loud = await database.connect("team_a"), await database.connect("team_a")
-    await deaf.execute(DEAF)
-    await deaf.execute("BEGIN; SELECT 1")
-    try:
-        await fill(loud, most)
-        yield
-    finally:
-        deaf.terminate()
-        loud.terminate()
-
-
-async def fill(loud: Connection, most: float) -> None:
-    """Fills the queue up to `most`, or until it takes no more."""
-    try:
-        while await loud.fetchval(USAGE) < most:
-            await loud.execute(FLOOD, 1)
-    except asyncpg.ProgramLimitExceededError:
-        return
 
 
 async def found_by_polling(database: Database) -> set[int]:

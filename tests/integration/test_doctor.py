@@ -11,7 +11,7 @@ from dispatcher.doctor.schema import INDEXES, indexes_of
 from dispatcher.pg.migrate import NEWEST, migrate
 from dispatcher.pg.tasks import NEEDED_INDEXES
 from tests.integration.doctoring_database import fault_of, faults, fill, findings, mend, now, planted
-from tests.integration.test_attacks_notify import flooded, quiet, server
+from tests.integration.flooding import flooded, quiet, server
 from tests.rig.postgres import Database, PostgresServer, standby_of, url_with
 
 __all__ = ["quiet", "server"]

@@ -4,9 +4,10 @@ import asyncio
 
 from tests.controlplane.waiting import wait_for
 from tests.faults import postgres_verbs as verbs
-from tests.faults.postgres_proxy import Matches, PostgresProxy, Verb, connects, runs, syncs
+from tests.faults.postgres_proxy import Matches, PostgresProxy, Verb, connects, runs
 from tests.faults.rules import nth
 from tests.rig.execing import DONE, PUT_OFF, UNAVAILABLE, UNTIL_TOLD, execute, one_proxy, sh, wrapped
+from tests.rig.losses import LOSSES, NOWHERE, succeeded_once, through
 from tests.rig.postgres import Database, PostgresServer, url_with
 from tests.rig.postgres_fixtures import one_database
 from tests.rig.rows import Row, insert_row
@@ -14,28 +15,6 @@ from tests.rig.rows import Row, insert_row
 database, proxy = one_database, one_proxy
 
 RESULT = sh('echo ran; echo 17 > "$TASK_RESULT_FILE"')
-LOSSES: dict[str, tuple[Verb, Matches]] = {
-    "the connection": (verbs.drop_before, connects),
-    "the start": (verbs.drop_before, runs("task_start")),
-    "the start's commit": (verbs.drop_before, syncs("task_start")),
-    "the start's answer": (verbs.drop_after, runs("task_start")),
-    "half of the start's answer": (verbs.truncate, runs("task_start")),
-    "the report": (verbs.drop_before, runs("task_finish")),
-    "the report's commit": (verbs.drop_before, syncs("task_finish")),
-    "the report's answer": (verbs.drop_after, runs("task_finish")),
-    "half of the report's answer": (verbs.truncate, runs("task_finish")),
-}
-NOWHERE = "127.0.0.1:1"
-
-
-def through(proxy: PostgresProxy, row: Row) -> str:
-    return proxy.url(row.database.url("task"))
-
-
-async def succeeded_once(row: Row) -> bool:
-    now = await row.now()
-    (launch,) = await row.launches()
-    return (now["status"], now["result"], now["failures"], launch["outcome"]) == ("succeeded", 17, 0, "succeeded")
 
 
 async def test_lost_call_is_repeated_and_done_once(database: Database, postgres: PostgresServer) -> None:

@@ -19,6 +19,7 @@ from tests.rig.execing import (
     sh,
     wrapped,
 )
+from tests.rig.losses import UNREADABLE
 from tests.rig.postgres import Database
 from tests.rig.postgres_fixtures import one_database
 from tests.rig.rows import SECOND, Pod, insert_row
@@ -26,14 +27,6 @@ from tests.rig.rows import SECOND, Pod, insert_row
 database = one_database
 
 NEEDED = ["TASK_DATABASE_URL", "TASK_ID", "TASK_START_KEY", "TASK_ATTEMPT", "TASK_LAUNCH", "JOB_UID", "POD_NAME"]
-UNREADABLE = {
-    "no URL": "hush",
-    "another database": "mysql://task:hush@127.0.0.1:3306/rows",
-    "a port that is none": "postgresql://task:hush@127.0.0.1:port/rows",
-    "a bracket": "postgresql://task:hush@[127.0.0.1/rows",
-    "keywords": "host=127.0.0.1 password=hush dbname=rows",
-    "nothing": "",
-}
 
 
 def untouched(ended: Ended) -> bool:

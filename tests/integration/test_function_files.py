@@ -9,7 +9,7 @@ import pytest
 from dispatcher.model.errors import DatabaseUnfit
 from dispatcher.pg.migrate import migrate
 from tests.integration.catalog import catalog, differences, waiting
-from tests.integration.test_migrate import FUNCTIONS
+from tests.integration.migrating import FUNCTIONS
 from tests.rig.postgres import Database
 
 # As if the files had been others at the last run. Each statement changes one object.

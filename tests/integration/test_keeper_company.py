@@ -16,7 +16,7 @@ from dispatcher.keeper.plan import Disk, Marks, RemovalCause
 from dispatcher.keeper.removal import DEEPEST, Measured, Removing
 from tests.controlplane.waiting import wait_for
 from tests.integration.cache_places import in_namespace, of_ours
-from tests.integration.test_keeper_rounds import KEEPS_ALL, NOW, Kept, name
+from tests.integration.kept import KEEPS_ALL, NOW, Kept, name
 
 HOSTILE = 0
 SECONDS = 0.5
@@ -157,7 +157,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from dispatcher.keeper.folder import CacheFolder
 from dispatcher.keeper.plan import Marks
-from tests.integration.test_keeper_rounds import NOW, Kept, name
+from tests.integration.kept import NOW, Kept, name
 
 disk, options, levels = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk], check=True)

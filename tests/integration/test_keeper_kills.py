@@ -12,7 +12,7 @@ import pytest
 from dispatcher.keeper import folder as folders
 from dispatcher.keeper.folder import ASIDE, CacheFolder
 from tests.integration.cache_places import of_ours
-from tests.integration.test_keeper_rounds import KEEPS_ALL, NOW, Kept, Pod, name
+from tests.integration.kept import KEEPS_ALL, NOW, Kept, Pod, name
 
 KILLED = 9
 CALLS = ("mkdir", "rename", "replace", "unlink", "rmdir", "fsync", "open")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -13,17 +12,9 @@ import pytest_asyncio
 from dispatcher.model.errors import DatabaseUnfit
 from dispatcher.pg.migrate import LOCK, NEWEST, check_server, locked, migrate
 from dispatcher.runtime.clock import elapsed
+from tests.integration.migrating import FILES, FUNCTIONS, TABLES, applied
 from tests.rig.postgres import Connection, Database, PostgresServer
 
-SQL = Path(__file__).parents[2] / "sql"
-TABLES = sorted(file.name for file in (SQL / "migrations").glob("*.sql"))
-FUNCTIONS = [*sorted(f"functions/{file.name}" for file in (SQL / "functions").glob("*.sql")), "reasons"]
-FILES = TABLES + FUNCTIONS
-APPLIED = """
-SELECT array_agg(name ORDER BY version)
-       || ARRAY(SELECT name FROM dispatch_private.applied_functions ORDER BY name)
-FROM dispatch_private.schema_version
-"""
 # The return type of a function cannot be changed.
 OBSTACLE = """
 CREATE SCHEMA dispatch_private AUTHORIZATION dispatch_owner;
@@ -37,13 +28,6 @@ UNION SELECT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace IN (SELEC
 UNION SELECT pg_get_userbyid(typowner) FROM pg_type WHERE typnamespace IN (SELECT oid FROM ours)
 UNION SELECT pg_get_userbyid(nspowner) FROM ours
 """
-
-
-async def applied(database: Database) -> list[str]:
-    admin = await database.session("admin")
-    if await admin.fetchval("SELECT to_regclass('dispatch_private.schema_version') IS NULL"):
-        return []
-    return list(await admin.fetchval(APPLIED))
 
 
 async def database_ids(database: Database) -> set[UUID]:

@@ -16,13 +16,11 @@ import yaml
 from dispatcher_demo.postgres import SUPERUSER
 from tests.controlplane.api import Json
 from tests.house.tree import ROOT
-from tests.integration.installing import made_logins, own_server, psql, run
+from tests.integration.installing import TASK, made_logins, own_server, psql, run
 from tests.rig.pages import INSTALL, OPERATOR, find_block, read_page
 from tests.rig.postgres import Database, connect
 from tests.rig.postgres_process import Postmaster
 
-TASK = 42
-"""The id of the row on all pages."""
 PASSWORD = "…"
 """The password of every login on the operator's page."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest_asyncio
 
 from dispatcher.model.history import RowFilter, RowMatches
 from dispatcher.model.tasks import Status
-from dispatcher.pg import questions as lists
 from dispatcher.pg.connect import Session
-from dispatcher.pg.questions import Questions, questions
+from dispatcher.pg.questions import ListBounds, Questions
+from dispatcher.pg.tasks import snapshot
 from tests.integration.looking import opened
 from tests.integration.plans import explain
 from tests.rig.postgres import Connection, Database, PostgresServer
@@ -60,10 +61,13 @@ FILTERS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No index is given up because the machine is busy. The test of giving up has a limit of its own."""
-    monkeypatch.setattr(lists, "FEW_MILLISECONDS", 5000)
+def reading(session: Session, **given: int) -> AbstractAsyncContextManager[Questions]:
+    """No index is given up because the machine is busy, unless `given` says so."""
+
+    class Bounded(Questions):
+        bounds = ListBounds(**{"few_milliseconds": 5000, **given})
+
+    return snapshot(session, Bounded)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -117,14 +121,14 @@ async def test_pages_have_every_row_that_matches_once_and_no_other(
     admin: Connection, session: Session, filters: dict[str, Any]
 ) -> None:
     matching = await expected(admin, filters)
-    async with questions(session) as rows:
+    async with reading(session) as rows:
         assert await every_page(rows, filters, 500) == matching
         assert await every_page(rows, filters, 37) == matching
 
 
 async def test_rows_among_given_ones_are_found_in_any_order(session: Session, admin: Connection) -> None:
     waiting = await expected(admin, {"status": Status.WAITING})
-    async with questions(session) as rows:
+    async with reading(session) as rows:
         found = await rows.find(RowFilter(status=Status.WAITING, limit=2), None, [*waiting[5:8], 2**62, *waiting[3:5]])
         assert found == RowMatches(waiting[3:5], 5)
         later = await rows.find(RowFilter(after=waiting[4], limit=2), None, waiting)
@@ -134,12 +138,9 @@ async def test_rows_among_given_ones_are_found_in_any_order(session: Session, ad
         assert await rows.find(RowFilter(), None, []) == RowMatches([], 0)
 
 
-async def test_more_given_rows_than_are_read_are_found_page_by_page(
-    session: Session, admin: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lists, "MOST_FEW", 20)
+async def test_more_given_rows_than_are_read_are_found_page_by_page(session: Session, admin: Connection) -> None:
     failed = await expected(admin, {"status": Status.FAILED})
-    async with questions(session) as rows:
+    async with reading(session, few=20) as rows:
         first = await rows.find(RowFilter(queue="other", limit=50), None, failed)
         assert (first.looked_to, first.matching) == (failed[19], len(first.ids))
         second = await rows.find(RowFilter(queue="other", limit=50, after=first.looked_to), None, failed)
@@ -148,15 +149,11 @@ async def test_more_given_rows_than_are_read_are_found_page_by_page(
     assert [*first.ids, *second.ids] == [id_ for id_ in others if id_ >= failed[39]]
 
 
-async def test_more_rows_than_are_looked_at_are_found_page_by_page(
-    session: Session, admin: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_more_rows_than_are_looked_at_are_found_page_by_page(session: Session, admin: Connection) -> None:
     """With small bounds, by each index: each page says how far it has looked, and the next one goes on there."""
-    for name in ("LOOKED_AT", "LOOKED_AT_OF_SOME", "MOST_FEW"):
-        monkeypatch.setattr(lists, name, 20)
     for filters in FILTERS:
         found, after, pages = list[int](), None, 0
-        async with questions(session) as rows:
+        async with reading(session, looked_at=20, looked_at_of_some=20, few=20) as rows:
             while pages == 0 or after is not None:
                 page = await rows.find(RowFilter(**filters, after=after, limit=10), labels_of(filters), None)
                 assert len(page.ids) == min(page.matching, 10) <= 10
@@ -166,13 +163,10 @@ async def test_more_rows_than_are_looked_at_are_found_page_by_page(
         assert found == await expected(admin, filters), filters
 
 
-async def test_waiting_rows_are_found_behind_any_number_of_newer_rows(
-    session: Session, admin: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lists, "LOOKED_AT", 1)
+async def test_waiting_rows_are_found_behind_any_number_of_newer_rows(session: Session, admin: Connection) -> None:
     for filters in ({"status": Status.WAITING}, {"status": Status.WAITING, "queue": "other"}):
         waiting = await expected(admin, filters)
-        async with questions(session) as rows:
+        async with reading(session, looked_at=1) as rows:
             assert await rows.find(RowFilter(**filters, limit=5), None, None) == RowMatches(waiting[:5], len(waiting))
 
 
@@ -184,7 +178,7 @@ async def test_waiting_rows_that_are_due_and_those_that_are_not_are_told_apart(
     some = "SELECT id FROM dispatch.tasks WHERE status = 'waiting' ORDER BY id LIMIT 4"
     await admin.execute(f"UPDATE dispatch_private.tasks SET run_at = now() + interval '1 hour' WHERE id IN ({some})")
     await admin.execute(f"UPDATE dispatch_private.tasks SET run_at = created_at WHERE id IN ({some} OFFSET 4)")
-    async with questions(session) as rows:
+    async with reading(session) as rows:
         for query, are_due in ((due, True), (later, False)):
             expect = [row["id"] for row in await admin.fetch(query)]
             assert await rows.newest_waiting(None, RowFilter(), are_due=are_due) == expect
@@ -192,16 +186,13 @@ async def test_waiting_rows_that_are_due_and_those_that_are_not_are_told_apart(
             assert await rows.newest_waiting(None, RowFilter(after=expect[0]), are_due=are_due) == expect[1:]
 
 
-async def test_index_that_takes_too_long_is_given_up_and_the_snapshot_goes_on(
-    session: Session, admin: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lists, "FEW_MILLISECONDS", 1)
+async def test_index_that_takes_too_long_is_given_up_in_the_same_snapshot(session: Session, admin: Connection) -> None:
     await admin.execute("""
         INSERT INTO dispatch_private.tasks (labels, kind, status, launch, finished_at)
         SELECT '{"many": "yes"}', 'x', 'cancelled', 1, now() FROM generate_series(1, 50000)
     """)
     try:
-        async with questions(session) as rows:
+        async with reading(session, few_milliseconds=1) as rows:
             assert await rows.few(RowFilter(), '{"many": "yes"}') is None
             found = await rows.find(RowFilter(limit=3), '{"many": "yes"}', None)
             assert (len(found.ids), found.matching) == (3, 10_001)
@@ -212,7 +203,7 @@ async def test_index_that_takes_too_long_is_given_up_and_the_snapshot_goes_on(
 
 
 async def test_batches_are_counted_as_the_view_counts_them(session: Session, admin: Connection) -> None:
-    async with questions(session) as rows:
+    async with reading(session) as rows:
         found = await rows.batches(None, None, "april")
         other = await rows.batches("other", "team-0", "april")
         nothing = await rows.batches(None, None, HOSTILE)
@@ -229,30 +220,25 @@ async def test_submitter_without_the_batch_costs_no_look_at_its_rows(session: Se
     assert (plan.rows, plan.dropped <= 3) == (0, True), "one entry of the index for each queue"
 
 
-async def test_large_batch_is_counted_up_to_a_limit(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lists, "MOST_OF_BATCH", 10)
-    async with questions(session) as rows:
-        (one,) = await rows.batches("default", "team-0", "april")
-        assert (one.tasks, one.is_whole) == (10, False)
-        monkeypatch.setattr(lists, "MOST_OF_BATCH", 100)
-        (whole,) = await rows.batches("default", "team-0", "april")
-        assert (whole.tasks, whole.is_whole) == (100, True)
+async def test_large_batch_is_counted_up_to_a_limit(session: Session) -> None:
+    for most, is_whole in ((10, False), (100, True)):
+        async with reading(session, of_batch=most) as rows:
+            (one,) = await rows.batches("default", "team-0", "april")
+            assert (one.tasks, one.is_whole) == (most, is_whole)
 
 
-async def test_failed_rows_are_the_newest_of_the_last_day(
-    session: Session, admin: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_rows_are_the_newest_of_the_last_day(session: Session, admin: Connection) -> None:
     now: datetime = await admin.fetchval("SELECT now()")
     failed = "SELECT id FROM dispatch.tasks WHERE status = 'failed' AND finished_at > $1 ORDER BY finished_at DESC"
     since = now - timedelta(hours=5)
     ids = [row["id"] for row in await admin.fetch(failed, since)]
-    async with questions(session) as rows:
+    async with reading(session) as rows:
         found = await rows.failed(since)
         assert [one.id for one in found] == ids
         assert (found[0].head, found[0].tail) == (f"no file {ids[0]}", f"no file {ids[0]}")
-        monkeypatch.setattr(lists, "MOST_FAILED", 7)
-        assert [one.id for one in await rows.failed(since)] == ids[:7]
         of_batch = await rows.failed_of_batch("default", "team-0", "april")
+    async with reading(session, failed=7) as rows:
+        assert [one.id for one in await rows.failed(since)] == ids[:7]
     want = await expected(admin, {"queue": "default", "submitted_by": "team-0", "batch": "april", "status": "failed"})
     assert sorted((one.id for one in of_batch), reverse=True) == want
 
@@ -264,7 +250,7 @@ async def test_long_errors_are_read_in_parts(session: Session, admin: Connection
                 '{"image": "app:2"}')
         RETURNING id
     """)
-    async with questions(session) as rows:
+    async with reading(session) as rows:
         newest = (await rows.failed(rows.now))[0]
         (source,) = await rows.sources([id_])
         (listed,) = await rows.page([id_])

@@ -9,7 +9,7 @@ import pytest
 
 from dispatcher.model.errors import DatabaseUnfit
 from dispatcher.pg.tasks import QueueRow, declare_queues, read_queues
-from tests.integration.test_sql_columns import QUEUES
+from tests.integration.columns import QUEUES
 from tests.rig.postgres import Database
 
 ALL = {

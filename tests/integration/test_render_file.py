@@ -13,7 +13,7 @@ import yaml
 from dispatcher.commands.render import Located, preview_template, render_file
 from dispatcher.jobs.catalog import read_file
 from dispatcher.settings.loading import load
-from tests.integration.test_cli import COULD_NOT, DONE, NOWHERE, WRONG, dispatcher
+from tests.rig.cli import COULD_NOT, DONE, NOWHERE, WRONG, dispatcher
 from tests.rig.pages import AUTHOR, read_page
 
 GOOD = """\

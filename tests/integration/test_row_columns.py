@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from dispatcher.jobs.row_check import COLUMNS, KEPT, column_faults
-from tests.integration.test_sql_columns import SUBMITTED
+from tests.integration.columns import SUBMITTED
 from tests.rig.postgres import Connection, Database
 from tests.rig.postgres_fixtures import one_database
 

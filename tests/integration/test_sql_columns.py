@@ -10,16 +10,13 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from tests.integration.columns import QUEUES, SUBMITTED
 from tests.integration.rights import untouched
 from tests.rig.postgres import LOGINS, Database
 from tests.rig.rows import Started, insert_row
 
 shared = untouched
 
-SUBMITTED = {
-    *("queue", "priority", "run_at", "timeout_seconds", "max_failures", "template", "env", "spec", "payload"),
-    *("cache_key", "dedupe_key", "batch", "labels"),
-}
 KEPT = {
     *("id", "status", "attempt", "launch", "failures", "run_digest", "job_uid", "submitted_by"),
     *("created_at", "started_at", "heartbeat_at", "finished_at", "cancel_requested_at", "node_name", "pod_name"),
@@ -33,10 +30,6 @@ HISTORY = {
     *("reason", "error"),
 }
 LAUNCHES = HISTORY | {"job_uid"}
-QUEUES = {
-    *("name", "weight", "max_jobs", "max_jobs_per_submitter", "max_pending", "paused_until", "owner_role", "note"),
-    *("submit_role", "max_waiting_per_submitter", "fair_submitters"),
-}
 VERSION = {"version", "name", "checksum", "database_id", "applied_at"}
 TEMPLATES = {"name", "row_may_set", "bounds", "images", "machines", "sets", "note"}
 TASK_REASONS = {"task_id", "attempt", "reason", "message", "since"}

@@ -12,9 +12,9 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from tests.integration.columns import QUEUES
 from tests.integration.locks import in_order, until_blocked
 from tests.integration.queues import declare
-from tests.integration.test_sql_columns import QUEUES
 from tests.rig.postgres import Connection, Database
 from tests.rig.postgres_fixtures import one_database
 from tests.rig.rows import insert_row

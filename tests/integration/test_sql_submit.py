@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.jobs.row_check import KEPT
+from tests.integration.bringing import TEMPLATES, bring, some_rows
 from tests.integration.queues import declare
 from tests.integration.queues import refusal as refusal_of_insert
-from tests.integration.test_sql_templates import TEMPLATES, bring, some_rows
 from tests.rig.postgres import Connection, Database, PostgresServer
 from tests.rig.postgres_fixtures import made
 from tests.rig.rows import insert_row

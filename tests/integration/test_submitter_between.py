@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.test_page_statements import TASK
-from tests.integration.test_submitter_page import ready
+from tests.integration.installing import TASK, ready
 from tests.rig.postgres import Database
 
 __all__ = ["ready"]

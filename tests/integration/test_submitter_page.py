@@ -11,20 +11,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import asyncpg
-import msgspec
 import pytest
-import pytest_asyncio
 
-from dispatcher.jobs.offered import offered_templates
 from tests.house.tree import ROOT
-from tests.integration.installing import psql
-from tests.integration.test_page_statements import TASK
-from tests.rig.builders import a_template
+from tests.integration.installing import TASK, psql
 from tests.rig.pages import SUBMITTER, read_page, statements_of
 from tests.rig.postgres import Connection, Database
 from tests.rig.rows import Row
 
-TEMPLATE = a_template(opens="env,cpu,memory", bounds={"max-cpu": "8", "max-memory": "16Gi"})
 OCTOBER = {"queue": "reports", "batch": "october", "labels": {"source": "shop"}}
 
 
@@ -97,17 +91,6 @@ RECIPES: Mapping[str, Recipe] = {
     "SELECT dispatch.batch_cancel": Recipe(["1", "1"], [{"status": "waiting", "attempt": 2}], [OCTOBER]),
     "SELECT count": Recipe(["0"], ONE, ONE),
 }  # fmt: skip
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def ready(database: Database) -> Database:
-    """A database whose next row has the id of the page, with a queue and a template."""
-    admin, janitor = await database.session("admin"), await database.session("janitor")
-    await admin.execute(f"ALTER TABLE dispatch_private.tasks ALTER COLUMN id RESTART WITH {TASK}")
-    await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('reports')")
-    offered = msgspec.to_builtins(offered_templates({"default": TEMPLATE}, ()))
-    assert await janitor.fetchval("SELECT dispatch_private.janitor_templates($1, true)", offered) == 1
-    return database
 
 
 @pytest.mark.parametrize("beginning", RECIPES)

@@ -8,9 +8,8 @@ from tests.controlplane.waiting import wait_for
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs
 from tests.faults.rules import Gate, nth
-from tests.integration.test_exec_database import LOSSES, NOWHERE, succeeded_once, through
-from tests.integration.test_exec_start import UNREADABLE
 from tests.rig.execing import DONE, PUT_OFF, UNAVAILABLE, Ended, one_proxy
+from tests.rig.losses import LOSSES, NOWHERE, UNREADABLE, succeeded_once, through
 from tests.rig.poolers import REFUSALS, pooler
 from tests.rig.postgres import Database, PostgresServer, url_with
 from tests.rig.postgres_fixtures import one_database

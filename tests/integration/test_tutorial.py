@@ -12,8 +12,7 @@ import pytest
 
 from dispatcher.jobs.offered import offered_templates
 from dispatcher.jobs.templates import parse_template
-from tests.integration.installing import psql
-from tests.integration.test_page_statements import TASK
+from tests.integration.installing import TASK, psql
 from tests.rig.pages import blocks_of, find_block, read_page
 from tests.rig.postgres import Database
 from tests.rig.postgres_fixtures import one_database

@@ -11,7 +11,7 @@ from dispatcher.model.errors import DatabaseUnfit
 from dispatcher.pg.migrate import BEFORE, NEWEST, migrate
 from tests.integration.catalog import catalog, differences, waiting
 from tests.integration.looking import looking
-from tests.integration.test_migrate import FILES, applied
+from tests.integration.migrating import FILES, applied
 from tests.integration.version_26 import FRAME, NEEDED_INDEXES, before_upgrade, insert
 from tests.rig.postgres import Database, Record
 from tests.rig.rows import HEARTBEAT, START

@@ -13,7 +13,7 @@ import pytest
 
 from dispatcher.commands.wait import AwaitedBatch, Tally
 from dispatcher.pg.questions import BatchNow, OwnRows
-from tests.integration.test_cli import COULD_NOT, DONE, NOWHERE, WRONG, Answer, dispatcher
+from tests.rig.cli import COULD_NOT, DONE, NOWHERE, WRONG, Answer, dispatcher
 from tests.rig.pages import SUBMITTER, recipes_of
 from tests.rig.postgres import Database, PostgresServer
 from tests.rig.postgres_fixtures import one_database, own_database

@@ -1,7 +1,6 @@
 """The pages of the dashboard tell what SQL and the cluster tell."""
 
 import asyncio
-import html
 import re
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -13,16 +12,12 @@ import pytest
 from dispatcher.views.server import MOST_CONNECTIONS
 from tests.controlplane.waiting import wait_for
 from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.shown import shows, text_of
 from tests.rig.steps import insert
 
 HOSTILE = "<script>alert(1)</script>\u202eevil" + "x" * 200
 QUEUES = "INSERT INTO dispatch.queues (name, max_jobs, weight, note) VALUES ('full', 1, 3, $1)"
 WAITING = "SELECT queue, count(*)::int FROM dispatch.tasks WHERE status = 'waiting' GROUP BY queue"
-
-
-def text_of(page: str) -> str:
-    """The text of a page, as a browser shows it."""
-    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page)))
 
 
 async def settled(place: Place, dispatcher: Dispatcher) -> tuple[str, dict[str, Any]]:
@@ -67,15 +62,6 @@ async def test_first_page_tells_what_sql_and_the_cluster_tell(place: Place) -> N
 
 async def nodes_of(place: Place) -> int:
     return len((await place.control_plane.admin("GET", "/api/v1/nodes"))["items"])
-
-
-async def shows(dispatcher: Dispatcher, words: str) -> None:
-    """Waits until the first page shows these words."""
-
-    async def is_shown() -> bool:
-        return words in text_of((await dispatcher.page("/"))[2])
-
-    await wait_for(is_shown, f"the page shows {words!r}", 60, check=dispatcher.check)
 
 
 async def test_problems_come_first_and_name_the_next_step(place: Place) -> None:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 
 from tests.controlplane.waiting import moment, wait_for
-from tests.journey.test_dashboard import shows, text_of
 from tests.rig.dispatching import Dispatcher, Place
 from tests.rig.postgres import Record
+from tests.rig.shown import shows, text_of
 from tests.rig.steps import insert
 
 Moments: TypeAlias = tuple[datetime, datetime]

@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_room import CORE, POOL, a_pool
 from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher, TellingDispatcher
-from tests.rig.janitoring import QuickJanitor, take_name
+from tests.rig.janitoring import take_name
+from tests.rig.pools import CORE, POOL, a_pool
+from tests.rig.reasons import CRASHES, HUGE, SILENT, all_surfaces, change
 from tests.rig.steps import core_path, insert, jobs_path, limit, reaches, template_with
-from tests.rig.surfaces import Surfaces
 
 QUEUES = """
 INSERT INTO dispatch.queues (name, max_jobs, max_jobs_per_submitter, paused_until) VALUES
     ('quiet', NULL, NULL, 'infinity'), ('narrow', 0, NULL, NULL), ('mine', NULL, 0, NULL)
 """
 NO_CAPS = "UPDATE dispatch.queues SET max_jobs = NULL, max_jobs_per_submitter = NULL, paused_until = NULL"
-SILENT = {"container": {"env": [{"name": "PLAY", "value": "start-then-exit-0"}]}}
-CRASHES = {"container": {"env": [{"name": "PLAY", "value": "start-then-exit-1"}]}}
-HUGE: Json = {"container": {"resources": {"requests": {"cpu": "500"}, "limits": {"cpu": "500"}}}}
 TORN = {"container": {"volumeMounts": [{"name": "nothing", "mountPath": "/x"}]}}
-
-
-@asynccontextmanager
-async def all_surfaces(place: Place, dispatcher: Dispatcher) -> AsyncIterator[Surfaces]:
-    janitor = QuickJanitor(place, PARK_SECONDS=3600)
-    async with dispatcher, janitor:
-        await dispatcher.ready()
-        await wait_for(lambda: knows_templates(place), "the janitor has written the templates", 40, check=janitor.check)
-        yield Surfaces(place, dispatcher)
-
-
-async def knows_templates(place: Place) -> bool:
-    """Whether INSERT judges the names of templates. Until then it takes any name."""
-    admin = await place.database.session("admin")
-    return bool(await admin.fetchval("SELECT EXISTS (SELECT FROM dispatch.templates)"))
 
 
 async def retry(place: Place, task_id: int) -> None:
@@ -128,14 +107,6 @@ async def test_launches_that_fail_one_after_the_other(place: Place) -> None:
         place.template("flaky")
         for task_id in rows:
             await reaches(place, dispatcher, task_id, "succeeded", 60)
-
-
-async def change(place: Place, task_id: int, resource: str, body: Json) -> None:
-    """Changes the Job or the Pod of the row, as a person with kubectl does."""
-    plane, where = place.control_plane, {"labelSelector": f"dispatcher.internal/task-id={task_id}"}
-    path = jobs_path(place) if resource == "jobs" else core_path(place, resource)
-    (found,) = (await plane.admin("GET", path, params=where))["items"]
-    await plane.admin("PATCH", f"{path}/{found['metadata']['name']}", body)
 
 
 async def end(place: Place, task_id: int) -> None:

@@ -2,30 +2,18 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Any
 
 import aiohttp
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_room import CORE, a_pool, in_pool
 from tests.rig.commands import command, says, started
 from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.pools import CORE, a_pool, in_pool
+from tests.rig.reasons import reason
 from tests.rig.steps import insert, looks_again, reaches
 
 SECRET = "planted-secret-7f3a"  # it must not be shown
-
-
-async def reason(dispatcher: Dispatcher, task_id: int, wanted: str) -> dict[str, Any]:
-    """The explanation, once it has this reason."""
-
-    async def has_it() -> dict[str, Any] | None:
-        status, found = await dispatcher.explain(task_id)
-        return found if status == 200 and found["reason"] == wanted else None
-
-    found: dict[str, Any] | None = await wait_for(has_it, f"{task_id} waits for {wanted}", check=dispatcher.check)
-    assert found is not None
-    return found
 
 
 async def since(dispatcher: Dispatcher, task_id: int) -> str | None:

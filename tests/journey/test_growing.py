@@ -11,8 +11,8 @@ from tests.controlplane.api import Json
 from tests.controlplane.autoscaler import Autoscaler, Group
 from tests.controlplane.waiting import wait_for
 from tests.integration.queues import declare
-from tests.journey.test_room import CORE, POOL, a_pool
 from tests.rig.dispatching import TASK, Dispatcher, Place, QuickDispatcher
+from tests.rig.pools import CORE, POOL, a_pool
 from tests.rig.steps import core_path, insert, looks_again, reaches, succeeded, waits_for
 
 QUICK: dict[str, Any] = {"scan": 0.5, "comes": 1.5, "starts": 0.5}

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.journey.test_explain import reason
-from tests.journey.test_room import CORE, a_pool, in_pool
 from tests.rig.commands import command
 from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.pools import CORE, a_pool, in_pool
+from tests.rig.reasons import reason
 from tests.rig.steps import insert, looks_again
 
 SECRET = "planted-secret-5d21"

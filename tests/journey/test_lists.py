@@ -6,15 +6,14 @@ import re
 from collections.abc import AsyncIterator
 from datetime import datetime
 from html.parser import HTMLParser
-from typing import Any
 from urllib.parse import urlencode
 
-import aiohttp
 import pytest
 import pytest_asyncio
 
 from tests.controlplane.waiting import wait_for
 from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.shown import both, page, shown
 from tests.rig.steps import insert, looks_again
 
 LONG = "x" * 8000
@@ -47,19 +46,6 @@ class Elements(HTMLParser):
         self.attributes += [name for name, _ in attrs]
 
 
-async def page(dispatcher: Dispatcher, path: str) -> tuple[int, str]:
-    async with (
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
-        session.get(f"http://127.0.0.1:{dispatcher.api_port}/{path}") as answer,
-    ):
-        return answer.status, await answer.text()
-
-
-def shown(text: str) -> str:
-    """What a browser shows of a page: its text without elements, on one line."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
-
-
 @pytest_asyncio.fixture(loop_scope="session")
 async def dispatcher(place: Place) -> AsyncIterator[Dispatcher]:
     async with Dispatcher(place, CHECK_ROOM="false") as made:
@@ -78,14 +64,6 @@ async def now(place: Place) -> datetime:
     admin = await place.database.session("admin")
     found: datetime = await admin.fetchval("SELECT clock_timestamp()")
     return found
-
-
-async def both(dispatcher: Dispatcher, path: str) -> tuple[Any, str]:
-    """The answer as JSON, and what its page shows."""
-    status, found = await dispatcher.api(path)
-    page_status, text = await page(dispatcher, path)
-    assert (status, page_status, len(text.encode()) < 100_000) == (200, 200, True)
-    return found, shown(text)
 
 
 @pytest.mark.slow

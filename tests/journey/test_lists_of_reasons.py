@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_lists import both, page
 from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.shown import both, page
 from tests.rig.steps import insert, looks_again
 
 QUEUES = """

@@ -2,82 +2,26 @@
 
 import json
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 
 from dispatcher.cli import commands
 from dispatcher.extender.configuration import build_configuration
 from dispatcher.model.launches import HISTORY_NODES
 from dispatcher.settings.loading import load
-from tests.contract.installed import installed
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.ports import free_ports
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_warm import Pool, pools
-from tests.rig.deployed import rendered
 from tests.rig.dispatching import Dispatcher, Place
 from tests.rig.steps import reaches
-from tests.scheduling.kube_scheduler import KubeScheduler
-from tests.scheduling.own_extender import OwnExtender
-
-ACCOUNT = "dispatcher-scheduler"
-
-
-def deployment(namespace: str = "dispatcher") -> tuple[Json, ...]:
-    return rendered("everything", namespace, only="scheduler")
-
-
-def configuration_of(objects: tuple[Json, ...]) -> Json:
-    (text,) = [one["data"]["scheduler.yaml"] for one in objects if one["kind"] == "ConfigMap"]
-    found: Json = yaml.safe_load(text)
-    return found
+from tests.rig.warm_pools import ACCOUNT, Pool, configuration_of, deployed, deployment, pools
 
 
 def containers_of(objects: tuple[Json, ...]) -> dict[str, Json]:
     (deployment,) = [one for one in objects if one["kind"] == "Deployment"]
     return {one["name"]: one for one in deployment["spec"]["template"]["spec"]["containers"]}
-
-
-class DeployedScheduler(KubeScheduler):
-    """kube-scheduler with the account and the lease of the Deployment."""
-
-    def __init__(self, plane: ControlPlane, folder: Path, wanted: Json, kubeconfig: Path, namespace: str) -> None:
-        self._own = kubeconfig
-        self._namespace = namespace
-        super().__init__(plane, folder, wanted)
-
-    def _fitted(self, wanted: Json, kubeconfig: Path) -> Json:
-        fitted = super()._fitted(wanted, kubeconfig)
-        connection = {**fitted["clientConnection"], "kubeconfig": str(self._own)}
-        lease = {**wanted["leaderElection"], "resourceNamespace": self._namespace}
-        return {**fitted, "clientConnection": connection, "leaderElection": lease}
-
-
-@asynccontextmanager
-async def deployed(place: Place) -> AsyncIterator[tuple[DeployedScheduler, OwnExtender]]:
-    """Both containers of the Deployment as processes, with the rights that the manifests grant in this namespace."""
-    plane, folder = place.control_plane, place.folder / "deployed"
-    folder.mkdir()
-    rights = rendered("everything", place.namespace, only="scheduler-rbac")
-    async with installed(plane, place.namespace, rights):
-        token = await plane.service_account_token(place.namespace, ACCOUNT)
-        kubeconfig = plane.kubeconfig(folder / "kubeconfig", token=token, namespace=place.namespace)
-        async with OwnExtender(kubeconfig) as extender:
-            await extender.ready()
-            wanted = configuration_of(deployment(place.namespace))
-            wanted["extenders"][0]["urlPrefix"] = extender.url
-            scheduler = DeployedScheduler(plane, folder, wanted, kubeconfig, place.namespace)
-            scheduler.start()
-            try:
-                yield scheduler, extender
-            finally:
-                scheduler.kill()
 
 
 @pytest.mark.slow

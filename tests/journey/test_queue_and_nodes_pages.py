@@ -7,9 +7,9 @@ import pytest
 
 from dispatcher.model.resources import milli_of
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_explain import reason
-from tests.journey.test_room import CORE, a_pool, in_pool
 from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.pools import CORE, a_pool, in_pool
+from tests.rig.reasons import reason
 from tests.rig.steps import insert, looks_again, reaches
 
 NOTE = "<img src=x onerror=alert(1)>\u202e\U0001f600" + "n" * 400

@@ -7,11 +7,11 @@ import pytest
 
 from dispatcher.model.launches import REAL_RESOURCES
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_warm import pools
 from tests.prometheus.exporter import Container
 from tests.prometheus.server import PrometheusServer
 from tests.prometheus.traces import Trace
 from tests.rig.dispatching import Place
+from tests.rig.warm_pools import pools
 
 RAN = """
 INSERT INTO dispatch_private.tasks

@@ -6,8 +6,8 @@ import pytest
 
 from dispatcher.admission.claims import REJECTIONS
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_room import a_pool, quick_in_pool
 from tests.rig.dispatching import Place
+from tests.rig.pools import a_pool, quick_in_pool
 from tests.rig.steps import core_path, insert, shows, succeeded
 
 ROWS = 20

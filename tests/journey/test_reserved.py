@@ -4,10 +4,9 @@ import pytest
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_own_scheduler import deployed
-from tests.journey.test_warm import POOL, pools
 from tests.rig.dispatching import Place
 from tests.rig.steps import reaches
+from tests.rig.warm_pools import POOL, deployed, pools
 from tests.scheduling.reservations import CPU, Reservations
 
 pytest_plugins = ["tests.scheduling.fixtures"]

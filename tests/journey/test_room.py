@@ -1,8 +1,6 @@
 """A full cluster: rows wait without Jobs, one probe waits for an autoscaler, and room that comes is used at once."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -14,90 +12,13 @@ from dispatcher.commands.render import preview_row, tell_room
 from dispatcher.settings.loading import load
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import one_within, wait_for
-from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher
+from tests.rig.dispatching import Place
+from tests.rig.pools import CORE, POOL, a_pool, in_pool, quick_in_pool
 from tests.rig.steps import core_path, held, insert, looks_again, reaches
-
-POOL = "test.dispatcher.internal/pool"
-CORE: dict[str, object] = {"template": "open", "spec": {"cpu": "1"}, "env": {"PLAY": "hang"}}
-"""A row that runs for ever on one core. A node has four."""
-
-
-class Pool:
-    """Nodes of four cores, for the Pods of one place."""
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.plane = place.control_plane
-        self.names: list[str] = []
-
-    async def add(self, count: int = 1, **facts: Any) -> list[str]:
-        names = await self.plane.add_nodes(count, labels={POOL: self.place.namespace}, **{"cpu": "4", **facts})
-        self.names += names
-        return names
-
-    async def change(self, name: str, spec: Json) -> None:
-        await self.plane.admin("PATCH", f"/api/v1/nodes/{name}", {"spec": spec})
-
-    async def occupy(self, node: str, cpu: str = "4") -> str:
-        """A Pod of somebody else on the node."""
-        container = {"name": "x", "image": "x", "resources": {"requests": {"cpu": cpu}}}
-        pod = {"metadata": {"generateName": "foreign-"}, "spec": {"nodeName": node, "containers": [container]}}
-        made = await self.plane.admin("POST", core_path(self.place, "pods"), pod)
-        return str(made["metadata"]["name"])
-
-    async def vacate(self, pod: str) -> None:
-        await self.plane.admin("DELETE", core_path(self.place, "pods", pod), {"gracePeriodSeconds": 0})
-
-    async def pods(self) -> tuple[int, int]:
-        """Numbers of the dispatcher's Pods with a node, and without one."""
-        pods = (await self.plane.admin("GET", core_path(self.place, "pods")))["items"]
-        ours = [bool(pod["spec"].get("nodeName")) for pod in pods if "foreign" not in pod["metadata"]["name"]]
-        return sum(ours), len(ours) - sum(ours)
-
-    async def have(self, dispatcher: Dispatcher, placed: int, waiting: int, seconds: float = 20) -> None:
-        """Waits until so many Pods have a node and so many have none, and there is no Job beside them."""
-        seen: list[tuple[int, int, int]] = []
-
-        async def are_there() -> bool:
-            seen[:] = [(*await self.pods(), len(await self.place.jobs()))]
-            return seen == [(placed, waiting, placed + waiting)]
-
-        what = f"{placed} placed Pods and {waiting} waiting ones"
-        try:
-            await wait_for(are_there, what, seconds, check=dispatcher.check)
-        except TimeoutError:
-            pytest.fail(f"{what}: (placed, waiting, Jobs) is {seen}")
-
-    async def stay(self, dispatcher: Dispatcher, placed: int, waiting: int) -> None:
-        """Checks that nothing follows in ten more cycles."""
-        await self.have(dispatcher, placed, waiting)
-        await looks_again(dispatcher, 10)
-        assert (*await self.pods(), len(await self.place.jobs())) == (placed, waiting, placed + waiting)
-
-
-@asynccontextmanager
-async def a_pool(place: Place, count: int, **facts: Any) -> AsyncIterator[Pool]:
-    pool = Pool(place)
-    place.template("open", row_may_set="env,cpu", max_cpu="1000")
-    try:
-        await pool.add(count, **facts)
-        yield pool
-    finally:
-        for name in pool.names:
-            await pool.plane.remove_node(name)
 
 
 def task_of(thing: Json) -> int:
     return int(thing["metadata"]["labels"]["dispatcher.internal/task-id"])
-
-
-def in_pool(place: Place, **settings: object) -> Dispatcher:
-    """A dispatcher of a pool that grows by hand alone."""
-    return Dispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", **{"DEMAND": "one", **settings})
-
-
-def quick_in_pool(place: Place, **settings: object) -> Dispatcher:
-    return QuickDispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", **{"DEMAND": "one", **settings})
 
 
 @pytest.mark.promise

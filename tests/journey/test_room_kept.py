@@ -1,13 +1,11 @@
 """Room beside the nodes: quotas, probes that are taken back, and nodes that are claimed for a row that would starve."""
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_room import CORE, Pool, a_pool, in_pool
 from tests.rig.dispatching import Place
+from tests.rig.pools import CORE, a_pool, end_runs, has_waited, in_pool, pod_of_task
 from tests.rig.steps import core_path, creates, held, insert, jobs_path, limit, reaches
 
 UNPLACED = "dispatcher.internal/unplaced"
@@ -64,40 +62,6 @@ async def test_probe_of_a_queue_over_its_cap_is_taken_back_and_loses_nothing(pla
         row = int(job["metadata"]["labels"]["dispatcher.internal/task-id"])
         done = await reaches(place, dispatcher, row, "processing")
     assert (done["launch"], done["failures"], done["attempt"]) == (2, 0, 1)
-
-
-async def pod_of_task(pool: Pool, task_id: int) -> Json:
-    """The Pod of a row, once kube-scheduler has found no node for it."""
-    selector = {"labelSelector": f"dispatcher.internal/task-id={task_id}"}
-
-    async def is_there() -> Json | None:
-        pods = (await pool.plane.admin("GET", core_path(pool.place, "pods"), params=selector))["items"]
-        return next((pod for pod in pods if unschedulable(pod)), None)
-
-    found = await wait_for(is_there, "a Pod waits for a node", 20)
-    assert found is not None
-    return found
-
-
-def unschedulable(pod: Json) -> Json | None:
-    conditions: list[Json] = pod["status"].get("conditions", [])
-    return next((one for one in conditions if one.get("reason") == "Unschedulable"), None)
-
-
-async def has_waited(pool: Pool, pod: Json, minutes: int) -> None:
-    """Makes the Pod look as if kube-scheduler had found no node for it for so long."""
-    since = (datetime.now(UTC) - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    change = {"status": {"conditions": [{**(unschedulable(pod) or {}), "lastTransitionTime": since}]}}
-    await pool.plane.admin("PATCH", core_path(pool.place, "pods", pod["metadata"]["name"]) + "/status", change)
-
-
-async def end_runs(place: Place, rows: list[int]) -> None:
-    """The rows are over, and their Jobs have to go."""
-    admin = await place.database.connect()
-    await admin.execute(
-        "UPDATE dispatch_private.tasks SET status = 'succeeded', finished_at = now() - interval '1 hour', "
-        "run_digest = NULL WHERE id = ANY ($1)", rows,
-    )  # fmt: skip
 
 
 @pytest.mark.slow

@@ -5,10 +5,9 @@ import pytest
 from dispatcher.kube.reservations import PATH
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_room import CORE, a_pool, in_pool
-from tests.journey.test_room_kept import end_runs, has_waited, pod_of_task
 from tests.rig.deployed import rendered
 from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.pools import CORE, a_pool, end_runs, has_waited, in_pool, pod_of_task
 from tests.rig.steps import held, insert, reaches
 from tests.scheduling.reservations import Reservations
 

@@ -9,8 +9,8 @@ import pytest
 from tests.controlplane.player import Player
 from tests.controlplane.programs import TaskCalls
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_room import CORE, a_pool, in_pool
 from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.pools import CORE, a_pool, in_pool
 from tests.rig.steps import insert, looks_again
 
 QUEUES = "INSERT INTO dispatch.queues (name, weight) VALUES ('noisy', 1), ('heavy', 2), ('quiet', 1)"

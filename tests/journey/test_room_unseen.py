@@ -3,9 +3,9 @@
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.journey.test_room import a_pool, in_pool
 from tests.rig.devices import devices
 from tests.rig.dispatching import TASK, Dispatcher, Place
+from tests.rig.pools import a_pool, in_pool
 from tests.rig.steps import insert, reaches
 
 PLACES = 60

@@ -9,8 +9,8 @@ import pytest
 
 from dispatcher.commands.render import preview_row
 from dispatcher.settings.loading import load
-from tests.journey.test_explain import reason
 from tests.rig.dispatching import Dispatcher, Place
+from tests.rig.reasons import reason
 from tests.rig.showing import Shown, shown
 from tests.rig.steps import insert, looks_again, reaches
 

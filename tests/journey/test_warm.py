@@ -1,51 +1,12 @@
 """The node of a task: one where its cache key ran before, in the pool it names, never another row's private machine."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from dispatcher.placement.placing import cache_digest
-from tests.rig.dispatching import Dispatcher, Place
-from tests.rig.postgres import Record
-from tests.rig.steps import reaches
-
-POOL = "test.dispatcher.internal/pool"
-SIZE = {"cpu": "8", "memory": "16Gi"}
-
-
-class Pool:
-    """Nodes of one test, and the tasks that land on them."""
-
-    def __init__(self, place: Place, dispatcher: Dispatcher) -> None:
-        self.place = place
-        self.dispatcher = dispatcher
-
-    async def runs(self, **row: Any) -> Record:
-        """Inserts a row, waits until it succeeded, and returns it."""
-        task_id = await self.place.database.insert_task(**row)
-        return await reaches(self.place, self.dispatcher, task_id, "succeeded")
-
-    async def pod_of(self, row: Record) -> Any:
-        path = f"/api/v1/namespaces/{self.place.namespace}/pods/{row['pod_name']}"
-        return await self.place.control_plane.admin("GET", path)
-
-
-@asynccontextmanager
-async def pools(place: Place, number: int, **settings: object) -> AsyncIterator[tuple[Pool, list[str]]]:
-    """`number` equal nodes of this test alone, and a dispatcher whose Pods go to them."""
-    labels = {POOL: place.namespace}
-    nodes = await place.control_plane.add_nodes(number, labels=labels, **SIZE)  # type: ignore[arg-type]  # cpu, memory
-    chosen = {"NODE_SELECTOR": f"{POOL}={place.namespace}", **settings}
-    try:
-        async with place.playing(), Dispatcher(place, **chosen) as dispatcher:
-            await dispatcher.ready()
-            yield Pool(place, dispatcher), nodes
-    finally:
-        for node in nodes:
-            await place.control_plane.remove_node(node)
+from tests.rig.dispatching import Place
+from tests.rig.warm_pools import POOL, SIZE, pools
 
 
 @pytest.mark.slow

@@ -13,9 +13,9 @@ from dispatcher.admission.demand import FIRST
 from dispatcher.runtime.clock import elapsed
 from tests.controlplane.processes import Server
 from tests.controlplane.waiting import wait_for
-from tests.faults.test_changed_jobs import explained
 from tests.kueue.beside import GROUP, kueue
 from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher
+from tests.rig.reasons import explained
 from tests.rig.steps import LET_GRACES_PASS, has_jobs, insert, jobs_path, reaches, succeeded
 
 MOST = 20

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from dispatcher.extender.nodes import unreserved_filter
 from dispatcher.extender.server import BadBody, Call, Extender
-from tests.contract.bodies import CONTAINER, POD, ROOMS, SECRET, asking, node, whole
+from tests.contract.bodies import ROOMS, SECRET, asking
+from tests.property.drawn import GOOD
 from tests.property.mutations import change
 from tests.property.profiles import FACT
 
@@ -23,24 +24,6 @@ INPUTS = 100_000
 PARTS = 4
 VERBS = ("filter", "prioritize", "preempt", "explain")
 PEER = ("127.0.0.1", 40_000)
-RICH = POD | {
-    "spec": {
-        "containers": [CONTAINER, {"name": "other", "resources": {"requests": {"cpu": "50m"}}}],
-        "initContainers": [{"restartPolicy": "Always", "resources": {"requests": {"memory": "64Mi"}}}],
-        "overhead": {"cpu": "10m"},
-        "nodeSelector": None,
-    },
-    "status": {"phase": "Pending", "conditions": []},
-}
-META = {"a": {"Pods": [{"UID": "u1"}, {"UID": "u2"}], "NumPDBViolations": 1}, "b": {"Pods": [], "NumPDBViolations": 0}}
-VICTIM = {"metadata": {"uid": "u1", "name": "x", "creationTimestamp": None, "annotations": {"x": "y"}}}
-GOOD = [
-    asking(RICH, NodeNames=["a", "c", "x", "b"]).decode(),
-    asking(POD, NodeNames=["a", "b"]).decode(),
-    whole(node("a"), node("b", annotations={"x": "y"}), node("x", creationTimestamp=None)).decode(),
-    json.dumps({"Pod": POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": META}),
-    json.dumps({"Pod": POD, "NodeNameToVictims": {"a": {"Pods": [VICTIM]}}, "NodeNameToMetaVictims": None}),
-]
 NOT_READ = object()
 
 

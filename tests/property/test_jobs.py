@@ -3,7 +3,6 @@ unchanged.
 """
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import DOMAIN, Launch, LaunchSpec, Offer
 from dispatcher.model.tasks import Kind
 from dispatcher.model.verdicts import Hold, HoldReason
+from tests.property.differences import allowed, differences
 from tests.property.kubelet import seen_env, seen_words
 from tests.property.profiles import FACT
 from tests.property.replica import PASSED
@@ -99,31 +99,6 @@ def job_without_request(template: Template, order: LaunchSpec) -> Manifest:
     """The Job of the same launch for a row without requests."""
     asked = msgspec.structs.replace(order, request=a_request())
     return build_job(asked, template, OPEN_SITE)
-
-
-def differences(one: Any, other: Any, path: str = "") -> list[str]:
-    """Paths at which two manifests differ. Lists of named objects are compared by name, other lists as a whole."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        keys = sorted(one.keys() | other.keys())
-        return [found for key in keys for found in differences(one.get(key), other.get(key), f"{path}/{key}")]
-    if is_named(one) and is_named(other):
-        return differences({each["name"]: each for each in one}, {each["name"]: each for each in other}, path)
-    return [] if one == other else [path]
-
-
-def is_named(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, Mapping) and "name" in each for each in value)
-
-
-def allowed(template: Template) -> tuple[str, ...]:
-    """Paths at which a row may change its Job, because the template opens them."""
-    at = "/spec/template/spec/containers/task/"
-    open_names = [name.removeprefix("env.") for name in template.opened if name.startswith("env.")]
-    paths = [f"{at}env/{name}" for name in open_names] + [f"{at}{field}" for field in ("image", "command", "args")
-                                                         if field in template.opened]  # fmt: skip
-    paths += [f"{at}resources/{side}/{what}" for side in ("requests", "limits") for what in ("cpu", "memory")
-              if what in template.opened]  # fmt: skip
-    return tuple(paths)
 
 
 @pytest.mark.fault(56)

@@ -20,8 +20,8 @@ from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.tasks import Kind, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.explanation import what_holds
+from tests.property.drawn import candidate_lists, jobs, snapshots
 from tests.property.profiles import FACT
-from tests.property.test_admission import candidate_lists, jobs, snapshots
 from tests.property.truth import check_reason
 from tests.rig.builders import NOW, a_snapshot, a_task
 from tests.unit.rooms import a_bound_pod, a_node, needs, room

@@ -5,13 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import KnownRows
 from dispatcher.admission.scan import Scan, ScanResult
 from dispatcher.admission.snapshot import ClusterSnapshot, InLine
-from dispatcher.model.launches import Offer
+from dispatcher.model.jobs import End
+from dispatcher.model.launches import JobsVerdict, Offer
 from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.rig.builders import a_kind, a_snapshot, an_indexed_row
+from tests.rig.builders import FIRST_LAUNCH, a_kind, a_snapshot, a_task, an_indexed_row
 from tests.rig.indexing import RowIndex
 
 GOOD = Offer("app:1", "small", "default")
@@ -98,3 +100,7 @@ async def scan(
     known: Mapping[int, int] = {},
 ) -> ScanResult:
     return await Looking(judge or KindJudge({}), WANTED).run(table, snapshot or a_snapshot(), known)
+
+
+def a_candidate(number: int, *, verdict: Any = FIRST_LAUNCH, ends: tuple[End, ...] = (), **row: Any) -> Candidate:
+    return Candidate(a_task(id=number, **row), Offer("app:1", "small", "default"), JobsVerdict(verdict, ends))

@@ -1,7 +1,5 @@
 """A cycle: each candidate is judged once, in its order, after the admissions before it."""
 
-from typing import Any
-
 import pytest
 
 from dispatcher.admission.cycle import Plan, plan_cycle
@@ -13,12 +11,9 @@ from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.rig.builders import FIRST_LAUNCH, a_queue, a_snapshot, a_task, later
 from tests.unit.rooms import a_node, needs, view_of
+from tests.unit.scanning import a_candidate
 
 END = End("jobs", "x", "uid", "superseded", "7")
-
-
-def a_candidate(number: int, *, verdict: Any = FIRST_LAUNCH, ends: tuple[End, ...] = (), **row: Any) -> Candidate:
-    return Candidate(a_task(id=number, **row), Offer("app:1", "small", "default"), JobsVerdict(verdict, ends))
 
 
 def plan(*candidates: Candidate, snapshot: ClusterSnapshot | None = None) -> Plan:

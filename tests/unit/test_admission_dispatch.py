@@ -35,7 +35,7 @@ from tests.rig.builders import (
     an_indexed_row,
     later,
 )
-from tests.unit.test_jobs_submit import LOST, Cluster
+from tests.unit.submitting import LOST, Cluster
 
 LEFT_OVER = a_job(task_id=41, uid="left over")
 """An unfinished Job of a terminal row: it has to be deleted."""

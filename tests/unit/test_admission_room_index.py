@@ -1,9 +1,10 @@
 """The index of room, kept up to date by changes of nodes, Pods and PriorityClasses."""
 
 import pytest
+from msgspec.structs import replace
 
-from dispatcher.admission import room_view
 from dispatcher.admission.room import MOST_THRESHOLDS, Room, RoomIndex
+from dispatcher.admission.room_view import KnownSizes
 from dispatcher.model.cluster import BoundPod, PriorityClass
 from dispatcher.model.needs import PodNeeds, Taint
 from tests.unit.rooms import ANY_NODE, NO_NODE, a_bound_pod, a_node, needs, node_for
@@ -114,9 +115,8 @@ def test_size_of_the_cluster_is_that_of_all_its_nodes() -> None:
     assert RoomIndex(()).view().size == {}
 
 
-def test_sizes_are_remembered_for_a_bounded_number_of_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room_view, "MOST_NEEDS", 3)
-    view = an_index().view()
+def test_sizes_are_remembered_for_a_bounded_number_of_needs() -> None:
+    view = replace(an_index().view(), sizes=KnownSizes(most=3))
     for cores in range(5, 15):
         assert view.why_not(needs(str(cores)))[0] is False
         assert len(view.sizes.of) <= 3

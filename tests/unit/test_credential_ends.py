@@ -1,7 +1,5 @@
 """The ends of certificates and tokens are read from their own words."""
 
-import base64
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,13 +7,9 @@ import pytest
 
 from dispatcher.model.errors import UTC_TIME, certificates_end, instant, token_end
 from tests.scheduling.certificates import OF_SERVERS, Authority, pem, sequence
+from tests.unit.logins import jwt
 
 GENERALIZED_TIME = 0x18
-
-
-def jwt(claims: object) -> str:
-    written = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
-    return f"e30.{written}.c2ln"
 
 
 def test_chain_has_the_ends_of_its_certificates_in_their_order(tmp_path: Path) -> None:

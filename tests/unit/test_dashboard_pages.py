@@ -15,7 +15,7 @@ from dispatcher.views.rows import BatchesPage, RowsPage
 from dispatcher.views.server import Pages
 from dispatcher.views.status import InstallationIdentity, InstallationStatus
 from tests.rig.builders import NOW
-from tests.unit.test_dashboard_view import FINE, QUEUE
+from tests.unit.page_facts import FINE, QUEUE
 
 PAGES = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "")
 NOTE = "x" * 300

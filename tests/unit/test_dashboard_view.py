@@ -8,17 +8,10 @@ from dispatcher.model.needs import Taint
 from dispatcher.model.reasons import ReasonInWords
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.first_page import MOST_BUSY, MOST_CELLS, EstimateRecord, NodeCell, QueueHour, cells, overview_page
-from dispatcher.views.status import InstallationStatus, QueueStatus
+from dispatcher.views.status import InstallationStatus
 from tests.rig.builders import NOW, later
+from tests.unit.page_facts import FINE, QUEUE
 
-FINE = InstallationStatus(
-    installation="dispatcher", version="1", jobs_namespace="jobs", replica="me", leads=True, as_of=NOW, counted_at=NOW,
-    unhealthy={}, not_ready=None, slowed=[], in_flight=0, max_jobs=10, queues=[], parked=0, parked_rows=[],
-)  # fmt: skip
-QUEUE = QueueStatus(
-    queue="default", waiting=1, reasons={HoldReason.JOB_CAP: 1}, oldest_wait_seconds=601.0, in_flight=0, max_jobs=None,
-    weight=1, share=0.0, paused_until=None, paused_since=None, note=None, starts_per_minute=0, ends_per_minute=0,
-)  # fmt: skip
 NONE_TOLD = EstimateRecord()
 SIZE = {"cpu": 1000, "memory": 1000}
 

@@ -31,22 +31,10 @@ from tests.rig.builders import (  # fmt: skip
     ago,
     later,
 )
+from tests.unit.explaining import Offers
 
 FIRST = LinePosition(0, 7, 10_000)
 OFFER = Offer("app:1", "small", "default")
-
-
-class Offers:
-    """Every kind has this offer."""
-
-    def __init__(self, offer: Offer | Hold) -> None:
-        self._offer = offer
-
-    def offer(self, _: object) -> Offer | Hold:
-        return self._offer
-
-    def known_offer(self, _: bytes) -> Offer | Hold | None:
-        return self._offer
 
 
 def a_cycle(

@@ -9,24 +9,14 @@ from msgspec.structs import replace
 from dispatcher.commands.explain import in_words
 from dispatcher.commands.options import COLOURS, coloured
 from dispatcher.model.reasons import ReasonInWords, Turn
-from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.estimate import Estimate
-from dispatcher.views.explanation import Explanation
 from dispatcher.views.launches import CacheNow, LaunchFacts
 from dispatcher.views.nodes import NodeGroup
-from tests.rig.builders import NOW, ago, later
+from tests.rig.builders import NOW, later
+from tests.unit.explaining import an_explanation
 
 CRASH = LaunchFacts(attempt=1, launch=1, outcome="lost", reason="exit code 1", error="\x1b[2Jgone\nno disk")
-
-
-def an_explanation(**changes: object) -> Explanation:
-    facts = {
-        "task": 42, "status": Status.WAITING, "queue": "builds", "attempt": 2, "reason": HoldReason.NO_ROOM_NOW,
-        "message": "the nodes are full", "since": ago(60), "as_of": NOW, "whose_turn": Turn.CLUSTER,
-        "next_step": "add a node", "position": 3, "position_of": 1200, "before": {},
-    }  # fmt: skip
-    return Explanation(**{**facts, **changes})  # type: ignore[arg-type] # facts of many types
 
 
 def test_waiting_row_is_told_with_its_place_its_nodes_and_what_comes_next() -> None:

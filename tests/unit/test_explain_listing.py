@@ -11,7 +11,7 @@ from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.rows import ReadRows, judged_ids, labels_of, page_of, queues_behind
 from tests.rig.builders import CREATED, NOW, a_picture, a_queue, a_snapshot, a_task, later
-from tests.unit.test_explain import Offers
+from tests.unit.explaining import Offers
 
 EVERY, ONE, READ_AT = RowFilter(), RowMatches([42], 1), later(3)
 

@@ -1,14 +1,9 @@
 """What the leader writes into ConfigMaps is small, tells the most important rows, and is read by the next process."""
 
-from collections.abc import Mapping
-from datetime import datetime
-
 import msgspec
 import pytest
 
-from dispatcher.admission.last_cycle import LastCycle, RowReason
-from dispatcher.model.tasks import QueueCount
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.published import (
     MOST_ROWS,
     REASONS_BYTES,
@@ -21,27 +16,11 @@ from dispatcher.views.published import (
     status_json,
     what_matters,
 )
-from dispatcher.views.status import Counts, InstallationIdentity, InstallationStatus, build_status
-from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago, later
+from dispatcher.views.status import InstallationStatus
+from tests.rig.builders import NOW, ago, later
+from tests.unit.explaining import a_cycle, a_status, told
 
 NAIVE = '{{"as_of": "{}", "left_out": 0, "rows": [[1, 1, "Poison", "{}", 0]], "messages": ["m"], "since": {{}}}}'
-OURS = InstallationIdentity("dispatcher", "1", "jobs", "me")
-
-
-def told(reason: str, detail: str = "", since: datetime = NOW, attempt: int = 1) -> RowReason:
-    return RowReason("default", attempt, Hold(HoldReason(reason), detail), since)
-
-
-def a_cycle(
-    rows: Mapping[int, RowReason] = {}, since: Mapping[tuple[str, HoldReason], datetime] = {}, queues: int = 1
-) -> LastCycle:
-    snapshot = a_snapshot(*(a_queue(f"queue-{n:04}") for n in range(queues)))
-    return LastCycle(snapshot, a_picture(), rows, frozenset(), {}, since, leads=True)
-
-
-def a_status(cycle: LastCycle, at: datetime = NOW, waits: float = 5) -> InstallationStatus:
-    counts = [QueueCount(name, n, oldest=ago(waits)) for n, name in enumerate(cycle.snapshot.queues)]
-    return build_status(OURS, cycle, Counts(at, counts), {})
 
 
 def test_status_is_written_as_it_is() -> None:

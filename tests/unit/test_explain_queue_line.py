@@ -12,7 +12,7 @@ from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.explanation import RowFacts, explain
 from dispatcher.views.queue import NextRow, in_order, next_places, next_rows
 from tests.rig.builders import NOW, a_failed_job, a_job, a_picture, a_queue, a_snapshot, a_task, ago, an_indexed_row
-from tests.unit.test_explain import Offers
+from tests.unit.explaining import Offers
 
 OFFER = Offer("app:1", "small", "default", None)
 STARTS = [(ago(10 * n), b"kind" if n % 2 == 0 else None) for n in range(60)]

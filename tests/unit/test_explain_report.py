@@ -9,7 +9,7 @@ from dispatcher.janitor.tables import GONE_A_CALL, ROWS_A_CALL, ReasonReport, To
 from dispatcher.views.published import PublishedReasons, reasons_of
 from dispatcher.views.status import InstallationStatus
 from tests.rig.builders import NOW, ago, later
-from tests.unit.test_explain_published import a_cycle, a_status, told
+from tests.unit.explaining import a_cycle, a_status, told
 
 
 def a_row(task: int, reason: str = "Poison", message: str = "m") -> ToldRow:

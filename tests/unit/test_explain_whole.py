@@ -11,8 +11,8 @@ from dispatcher.model.tasks import LinePosition, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.explanation import Explanation, RowFacts, explain
 from tests.rig.builders import NOW, a_cluster, a_job, a_picture, a_pod, a_running_task, a_snapshot, a_task, ago
+from tests.unit.explaining import Offers
 from tests.unit.rooms import a_node, needs, room
-from tests.unit.test_explain import Offers
 
 STARTS = [Start(ago(10 * n), is_alike=n % 2 == 0) for n in range(60)]
 """A start every ten seconds; of the same kind every twenty."""

@@ -22,7 +22,7 @@ from dispatcher.views.failures import (
     rows_of,
 )
 from tests.rig.builders import NOW, a_picture, a_snapshot, ago
-from tests.unit.test_explain import Offers
+from tests.unit.explaining import Offers
 
 HELD = Hold(HoldReason.UNKNOWN_TEMPLATE)
 KNOWN = Offers(Offer("app:1", "small", "default"))

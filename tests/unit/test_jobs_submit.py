@@ -1,62 +1,24 @@
 """The results of creates, by the answers of a cluster that gives exactly these answers."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 
 import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
-from dispatcher.jobs.manifest import JobSite
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.refusals import Meaning
 from dispatcher.jobs.submit import TRIES, Submitter
-from dispatcher.model.errors import ClusterAway
-from dispatcher.model.jobs import ApiAnswer, Job, Manifest, Phase
+from dispatcher.model.jobs import ApiAnswer, Job, Phase
 from dispatcher.model.launches import Ask, Launch, LaunchSpec, identity_of, name_of
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.runtime.clock import elapsed
-from dispatcher.settings.definition import PlacementSettings
 from tests.rig.builders import a_job, a_task, a_template, an_order
+from tests.unit.submitting import ABSENT, LOST, SITE, Cluster
 
-SITE = JobSite("dispatcher", "work", 3600, PlacementSettings(), {})
-ABSENT = ApiAnswer(404, "NotFound")
-LOST = ApiAnswer(0, message="timeout")
 FOREIGN = a_job(identity="0" * 64)  # of another database: the same number, another identity
 EXISTS = ApiAnswer(409, "AlreadyExists")
 HELD_BACK = ApiAnswer(0, message="not sent", is_sent=False)
-
-
-class Cluster:
-    """Gives the listed answers to creates and GETs in turn, and repeats the last one. Records the calls."""
-
-    def __init__(
-        self,
-        creates: Sequence[ApiAnswer] = (LOST,),
-        gets: Sequence[ApiAnswer] = (ABSENT,),
-        jobs: Sequence[Job] | None = (),
-    ) -> None:
-        self.created: list[str] = []
-        self.asked: list[str] = []
-        self.tried: list[str] = []
-        self.trial = ApiAnswer(201)
-        self._creates, self._gets, self._jobs = list(creates), list(gets), jobs
-
-    async def create(self, manifest: Manifest) -> ApiAnswer:
-        self.created.append(manifest["metadata"]["name"])
-        return self._creates.pop(0) if len(self._creates) > 1 else self._creates[0]
-
-    async def try_create(self, manifest: Manifest) -> ApiAnswer:
-        self.tried.append(manifest["metadata"]["name"])
-        return self.trial
-
-    async def get(self, name: str) -> ApiAnswer:
-        self.asked.append(name)
-        return self._gets.pop(0) if len(self._gets) > 1 else self._gets[0]
-
-    async def list_task(self, task_id: int) -> list[Job]:
-        if self._jobs is None:
-            raise ClusterAway("no answer")
-        return list(self._jobs)
 
 
 def made(order: LaunchSpec, launch: int = 1) -> Job:

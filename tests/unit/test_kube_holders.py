@@ -6,8 +6,7 @@ import pytest
 
 from dispatcher.kube.objects import read_job, read_pod
 from dispatcher.model.jobs import Job
-from tests.unit.test_kube_objects import a_wire_job
-from tests.unit.wire import AT, written
+from tests.unit.wire import AT, a_wire_job, written
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 KUEUE = "kueue.x-k8s.io/queue-name"

@@ -12,20 +12,7 @@ from dispatcher.kube.wire import Event, ListPage, Meta, full_name
 from dispatcher.model.jobs import Job, LaunchCache, Phase
 from dispatcher.model.launches import Launch, is_same
 from tests.rig.builders import DATABASE_ID, IMAGE, SITE, a_task, a_template, an_order
-from tests.unit.wire import AT, DOMAIN, THEN, a_condition, written
-
-
-def a_wire_job(**changes: Any) -> dict[str, Any]:
-    """A Job as the API server returns it: our manifest, the server's fields, and changes such as spec__suspend."""
-    order = an_order(task=a_task(attempt=2), launch=Launch(3, unstarted=1, disrupted=1))
-    wire = build_job(order, a_template(), SITE)
-    wire["metadata"] |= {"uid": "u-1", "resourceVersion": "771", "creationTimestamp": AT, "managedFields": [{}]}
-    wire["spec"] |= {"suspend": False, "selector": {"matchLabels": {}}, "completionMode": "NonIndexed"}
-    wire["status"] = {"active": 1, "ready": 0, "startTime": AT}
-    for path, value in changes.items():
-        part, key = path.split("__")
-        wire[part][key] = value
-    return wire
+from tests.unit.wire import AT, DOMAIN, THEN, a_condition, a_wire_job, written
 
 
 def job_of(wire: dict[str, Any]) -> Job:

@@ -8,7 +8,7 @@ import pytest
 from dispatcher.commands.logs import LONGEST_PIECE, LogSelection, is_to_come, texts_of, what_is_left
 from dispatcher.views.launches import LaunchFacts
 from tests.rig.builders import NOW
-from tests.unit.test_explain_command import an_explanation
+from tests.unit.explaining import an_explanation
 
 OPEN = LaunchFacts(attempt=2, launch=1, pod="p", logs="kubectl logs p")
 OVER = LaunchFacts(attempt=2, launch=1, ended_at=NOW)

@@ -30,7 +30,7 @@ from tests.rig.builders import (
     an_order,
 )
 from tests.unit.rooms import a_node, room
-from tests.unit.test_jobs_submit import SITE, Cluster
+from tests.unit.submitting import SITE, Cluster
 
 SECRET = "planted-secret-7f3a"
 BROKEN: Any = {SECRET: None}

@@ -12,7 +12,7 @@ from dispatcher.model.tasks import Request
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.pg.connect import EPOCH, FEWEST, FIRST, LAST, MOST, read_time, write_time
 from dispatcher.pg.tasks import NO_JOB, read_kind, read_request
-from tests.unit.test_admission_cycle import a_candidate
+from tests.unit.scanning import a_candidate
 
 DEEP = "[" * 9000 + "]" * 9000
 

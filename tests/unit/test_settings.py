@@ -1,12 +1,11 @@
 """Settings (docs/settings.md). The environment gives all settings, or all faults at once."""
 
-from collections.abc import Mapping
-
 import pytest
 
 from dispatcher.model.errors import SettingsError
 from dispatcher.settings.definition import setting
-from dispatcher.settings.loading import Loaded, known_names, load, read_field, reread, unknown_names
+from dispatcher.settings.loading import known_names, load, read_field, reread, unknown_names
+from tests.unit.reading_settings import faults_of, read
 
 INTERFACE_1 = {
     "DATABASE_URL": "—", "KUBECONFIG": "—", "KUBE_CONTEXT": "—", "NAMESPACE": "—", "INSTALLATION": "dispatcher",
@@ -25,23 +24,6 @@ INTERFACE_1 = {
     "SPECIAL_MACHINE_LABEL": "dispatcher.internal/special-machine", "EXTENDER_TLS_DIR": "—",
     "DASHBOARD_ADDRESS": "127.0.0.1:8081", "DASHBOARD_HOSTS": "—", "DASHBOARD_PREFIX": "—", "API_URL": "—",
 }  # fmt: skip
-
-
-def read(environ: Mapping[str, str], files: Mapping[str, str] | None = None) -> Loaded:
-    """Settings from these variables, written without the prefix."""
-
-    def read_file(path: str) -> str:
-        if path not in (files or {}):
-            raise FileNotFoundError(f"no such file: {path}")
-        return (files or {})[path]
-
-    return load({f"DISPATCHER_{name}": value for name, value in environ.items()}, read_file)
-
-
-def faults_of(environ: Mapping[str, str], files: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    with pytest.raises(SettingsError) as raised:
-        read(environ, files)
-    return raised.value.faults
 
 
 def test_every_setting_has_the_default_of_the_interface() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.test_settings import faults_of, read
+from tests.unit.reading_settings import faults_of, read
 
 
 @pytest.mark.parametrize("address", [":8888", "0.0.0.0:8888", "10.0.0.7:8888", "[::]:8888", "extender.example:8888"])

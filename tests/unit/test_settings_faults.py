@@ -4,7 +4,7 @@ import pytest
 
 from dispatcher.model.errors import SettingsError
 from dispatcher.settings.loading import load
-from tests.unit.test_settings import faults_of, read
+from tests.unit.reading_settings import faults_of, read
 
 BAD = [
     ("NAMESPACE", "Jobs", "a DNS label of at most 63 characters"),

@@ -15,7 +15,7 @@ from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.health import build_app
 from dispatcher.runtime.metrics import REFUSED_PODS
 from tests.rig.builders import NOW, a_job
-from tests.unit.test_credential_ends import jwt
+from tests.unit.logins import jwt
 
 
 def value(name: str, **labels: str) -> float | None:

@@ -3,13 +3,10 @@
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-import pytest
-
 from dispatcher.admission.launch_inputs import MOST_LOOKED_AT, Draw, Drawing
 from dispatcher.admission.room import Room
 from dispatcher.model.caches import Kept, NodeCaches
 from dispatcher.model.needs import PodNeeds
-from dispatcher.placement import placing as warmth
 from dispatcher.placement.placing import Warmth, cache_digest
 from tests.unit.rooms import a_node, needs, room
 
@@ -87,9 +84,12 @@ def test_other_installation_has_other_directories() -> None:
     assert dict(known.kept(KEY)) == {}
 
 
-def test_words_beyond_what_is_remembered_count_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warmth, "MOST_REMEMBERED", 3)
-    known, first, second = Warmth("live", lambda _: True, lambda: 0), told("a", OURS, OTHER), told("b", OTHER, "x")
+def test_words_beyond_what_is_remembered_count_as_none() -> None:
+    known, first, second = (
+        Warmth("live", lambda _: True, lambda: 0, most=3),
+        told("a", OURS, OTHER),
+        told("b", OTHER, "x"),
+    )
     known.hear(None, first)
     known.hear(None, second)
     assert known.nodes(KEY, {"b": 1, "a": 2}) == ("a", "b")

@@ -30,8 +30,7 @@ from dispatcher.views.row_page import CopyCommand, PreviewedJob, RowPage, Span, 
 from dispatcher.views.rows import BatchesPage, BatchStatus, RowsPage
 from dispatcher.views.status import QueueHold
 from tests.rig.builders import NOW
-from tests.unit.test_dashboard_view import FINE, QUEUE
-from tests.unit.test_pages_of_queues_and_nodes import EMPTY, ENDED, NODE, NODES, ROW, SETTINGS
+from tests.unit.page_facts import EMPTY, ENDED, FINE, NODE, NODES, QUEUE, ROW, SETTINGS
 
 ID: Final = 2**63 - 1
 DNS: Final = "n" * 253

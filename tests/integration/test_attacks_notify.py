@@ -14,11 +14,13 @@ import pytest
 
 from dispatcher.pg.connect import Listener
 from tests.controlplane.waiting import wait_for
-from tests.integration.flooding import FLOOD, USAGE, flooded
+from tests.integration.flooding import FLOOD, USAGE, flooded, quiet, server
 from tests.integration.looking import looking, waiting
 from tests.rig.janitor_calls import cancelled, closed, returned
 from tests.rig.postgres import Connection, Database
 from tests.rig.rows import insert_row
+
+__all__ = ["quiet", "server"]
 
 LONG_AGO = (
     "SELECT setval('dispatch_private.tasks_clock_' || n, 1), setval('dispatch_private.done_clock_' || n, 1)"

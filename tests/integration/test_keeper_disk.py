@@ -16,7 +16,7 @@ from dispatcher.keeper.keeping import Keeping
 from dispatcher.keeper.folder import KeeperPace
 from dispatcher.keeper.plan import Marks
 from dispatcher.keeper.folder import Survey
-from tests.integration.test_keeper_rounds import NOW, Cluster, name
+from tests.integration.kept import NOW, Cluster, name
 
 MIB, NUMBER = 2**20, 500
 disk = Path(sys.argv[1])

@@ -162,7 +162,7 @@ from dispatcher.keeper.keeping import Keeping
 from dispatcher.keeper.folder import KeeperPace
 from dispatcher.keeper.plan import Marks
 from dispatcher.keeper.folder import Survey
-from tests.integration.test_keeper_rounds import Cluster, name
+from tests.integration.kept import Cluster, name
 
 disk = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], check=True)

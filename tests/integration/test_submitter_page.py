@@ -14,10 +14,12 @@ import asyncpg
 import pytest
 
 from tests.house.tree import ROOT
-from tests.integration.installing import TASK, psql
+from tests.integration.installing import TASK, psql, ready
 from tests.rig.pages import SUBMITTER, read_page, statements_of
 from tests.rig.postgres import Connection, Database
 from tests.rig.rows import Row
+
+__all__ = ["ready"]
 
 OCTOBER = {"queue": "reports", "batch": "october", "labels": {"source": "shop"}}
 

@@ -170,7 +170,7 @@ TOLD_AFTER_SECONDS: Final = 600
 
 
 class SnapshotTable(Protocol):
-    async def oldest_snapshot(self) -> tuple[int, str, str] | None: ...
+    async def oldest_snapshot(self) -> tuple[int, str, str, str] | None: ...
 
 
 class Snapshots:
@@ -184,7 +184,7 @@ class Snapshots:
 
     async def run_once(self) -> float:
         now = self._clock()
-        pid, login, oldest = await self._table.oldest_snapshot() or (0, "", "")
+        pid, login, oldest, next_step = await self._table.oldest_snapshot() or (0, "", "", "")
         if oldest != self._since[0] or not oldest:
             self._since = oldest, now
         seconds = now - self._since[1]
@@ -193,7 +193,7 @@ class Snapshots:
             self._told = oldest, pid
             log.warning(
                 "a session keeps a snapshot: no dead row is removed", login=login, pid=pid, seconds=round(seconds),
-                next_step=f"pg_terminate_backend({pid})",
+                next_step=next_step,
             )  # fmt: skip
         return SNAPSHOT_SECONDS
 

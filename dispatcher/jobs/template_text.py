@@ -9,6 +9,7 @@ write the manifest out in full.
 """
 
 import base64
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -241,9 +242,17 @@ ESCAPE: Final = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][
 
 def with_whole_characters(text: str) -> str:
     """A text of JSON with each pair of surrogates as its character: JSON writes it so, and YAML does not know pairs."""
-    if not text.lstrip().startswith("{"):
+    if not text.lstrip().startswith("{") or not is_json(text):
         return text
     return ESCAPE.sub(lambda one: bytes.fromhex(one[1] + one[2]).decode("utf-16-be") if one[1] else one[0], text)
+
+
+def is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def is_blank(root: yaml.Node) -> bool:

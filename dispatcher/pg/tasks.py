@@ -314,8 +314,8 @@ class Closings:
     async def cancel(self, task_id: int, attempt: int, run_digest: bytes) -> str | None:
         return await self._call(query("cancel", "janitor"), task_id, attempt, run_digest)
 
-    async def oldest_snapshot(self) -> tuple[int, str, str] | None:
-        """The session that keeps the oldest dead rows: (pid, login, oldest transaction)."""
+    async def oldest_snapshot(self) -> tuple[int, str, str, str] | None:
+        """Who keeps the oldest dead rows: (pid, login, oldest transaction, what ends it). 0: a prepared transaction."""
         async with self._session.use() as connection:
             row = await connection.fetchrow(query("oldest_snapshot", "janitor"))
         return tuple(row) if row is not None else None

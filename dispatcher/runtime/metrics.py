@@ -142,7 +142,7 @@ HISTORY_HITS: Final = Counter(
 )
 OLDEST_SNAPSHOT: Final = Gauge(
     "dispatcher_oldest_snapshot_seconds",
-    "For how long the janitor has seen one session keep its snapshot of the database. No dead row goes meanwhile",
+    "For how long the oldest snapshot of the database has been the same for the janitor. No dead row goes meanwhile",
 )
 CACHE_BYTES: Final = Gauge(
     "dispatcher_cache_bytes", "Bytes of the cache directories of this node: in_use (by a Pod), idle", ["state"]

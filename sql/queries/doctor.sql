@@ -75,14 +75,19 @@ SELECT gid, owner::text AS owner, prepared AS since FROM pg_prepared_xacts
 WHERE database = current_database() AND prepared < now() - interval '1 h' ORDER BY prepared
 
 -- name: snapshots
--- The session that keeps the oldest dead rows, as the janitor finds it, if a VACUUM of the last minutes has left many dead rows: it cannot remove what a snapshot may have to see.
-SELECT a.pid, a.usename::text AS login, oldest.age AS transactions, s.n_dead_tup AS dead
-FROM pg_stat_all_tables AS s CROSS JOIN pg_stat_activity AS a
-CROSS JOIN LATERAL (SELECT greatest(age(a.backend_xid), age(a.backend_xmin)) AS age) AS oldest
+-- The session that keeps the oldest dead rows, if a VACUUM of the last minutes has left many of them. A snapshot of this database does, and an open transaction of any database: every later snapshot is as old as that. A prepared one has a check of its own.
+WITH holder AS (
+    SELECT pid, usename::text AS login, age(backend_xid) AS own, CASE WHEN datname = current_database() OR datname IS NULL THEN age(backend_xmin) END AS seen
+    FROM pg_stat_activity WHERE usename IS NOT NULL AND pid <> pg_backend_pid()
+    UNION ALL SELECT NULL, NULL, age(transaction), NULL FROM pg_prepared_xacts
+), oldest AS (
+    SELECT pid, login, greatest(own, seen) AS transactions FROM holder WHERE own IS NOT NULL OR seen IS NOT NULL
+    ORDER BY greatest(own, seen) DESC, own IS NOT NULL DESC, pid LIMIT 1
+)
+SELECT o.pid, o.login, o.transactions, s.n_dead_tup AS dead
+FROM pg_stat_all_tables AS s CROSS JOIN oldest AS o
 WHERE s.schemaname = 'dispatch_private' AND s.relname = 'tasks' AND s.n_dead_tup > 20000
-  AND greatest(s.last_vacuum, s.last_autovacuum) > now() - interval '15 min'
-  AND (a.datname = current_database() OR a.datname IS NULL) AND a.usename IS NOT NULL AND a.pid <> pg_backend_pid() AND oldest.age > 100
-ORDER BY oldest.age DESC, age(a.backend_xid) = oldest.age DESC NULLS LAST, a.pid LIMIT 1
+  AND greatest(s.last_vacuum, s.last_autovacuum) > now() - interval '15 min' AND o.pid IS NOT NULL AND o.transactions > 100
 
 -- name: members
 -- Logins of our group roles: the end of the password, and settings by which the server tells what a session works with.

@@ -1,11 +1,16 @@
 -- The calls of the janitor, and the queries that only it may run.
 
 -- name: oldest_snapshot
--- The session of this database, or of a standby, that keeps the oldest dead rows; not this one. By its snapshot, or by a transaction of its own that stays open: then every snapshot of others is as old as that. Workers of the server have no login.
-SELECT a.pid, a.usename::text, (CASE WHEN age(a.backend_xid) = oldest.age THEN a.backend_xid ELSE a.backend_xmin END)::text
-FROM pg_stat_activity AS a CROSS JOIN LATERAL (SELECT greatest(age(a.backend_xid), age(a.backend_xmin)) AS age) AS oldest
-WHERE (a.datname = current_database() OR a.datname IS NULL) AND a.usename IS NOT NULL AND oldest.age IS NOT NULL AND a.pid <> pg_backend_pid()
-ORDER BY oldest.age DESC, age(a.backend_xid) = oldest.age DESC NULLS LAST, a.pid LIMIT 1
+-- Who keeps the oldest dead rows, and what ends it; not this session. A snapshot of this database or of a standby does, and an open or prepared transaction of any database: every later snapshot is as old as that. Workers of the server have no login.
+WITH holder AS (
+    SELECT pid, usename::text AS login, backend_xid AS own, CASE WHEN datname = current_database() OR datname IS NULL THEN backend_xmin END AS seen,
+           format('pg_terminate_backend(%s)', pid) AS next_step
+    FROM pg_stat_activity WHERE usename IS NOT NULL AND pid <> pg_backend_pid()
+    UNION ALL SELECT 0, owner::text, transaction, NULL, format('ROLLBACK PREPARED %L', gid) FROM pg_prepared_xacts
+)
+SELECT pid, login, (CASE WHEN age(own) >= coalesce(age(seen), 0) THEN own ELSE seen END)::text AS oldest, next_step
+FROM holder WHERE own IS NOT NULL OR seen IS NOT NULL
+ORDER BY greatest(age(own), age(seen)) DESC, own IS NOT NULL DESC, pid LIMIT 1
 
 -- name: run_digests
 -- Digest of the run token that holds each row. The janitor's calls name it, so that they never hit the next run. $1 bigint[] ids.

@@ -8,7 +8,7 @@ from dispatcher.doctor.finding import FindingState
 from dispatcher.pg.tasks import Closings
 from tests.controlplane.waiting import wait_for
 from tests.integration.doctoring_database import findings
-from tests.rig.postgres import Database
+from tests.rig.postgres import Database, PostgresServer
 
 DEAD = """
     INSERT INTO dispatch_private.tasks (submitted_by, kind, status)
@@ -46,10 +46,10 @@ async def test_session_with_an_old_snapshot_is_named(database: Database, how: st
     (warned,) = [one for one in await findings(database.url("reader")) if one.state is FindingState.WARNING]
     assert warned.what == "OldSnapshot"
     calls = Closings(lambda: database.url("janitor"))
-    assert (await calls.oldest_snapshot() or ())[:2] == (pid, "team_b")
+    assert (await calls.oldest_snapshot() or ())[::3] == (pid, f"pg_terminate_backend({pid})")
     await holding.rollback()
     await admin.execute("VACUUM dispatch_private.tasks")
-    assert (await calls.oldest_snapshot() or ())[:2] != (pid, "team_b")
+    assert (await calls.oldest_snapshot() or (0,))[0] != pid
     await calls.close()
 
     async def is_over() -> bool:
@@ -58,3 +58,20 @@ async def test_session_with_an_old_snapshot_is_named(database: Database, how: st
         ].state is FindingState.GOOD
 
     await wait_for(is_over, "nothing is kept any more", 30)
+
+
+async def test_open_transaction_of_another_database_is_named_and_no_session_that_came_later(
+    database: Database, postgres: PostgresServer
+) -> None:
+    """Snapshots that are taken while it is open are as old as it is."""
+    other = await postgres.create_database()
+    try:
+        holder, later = await other.connect("admin"), await database.connect("team_b")
+        async with holder.transaction(), later.transaction(isolation="repeatable_read", readonly=True):
+            await holder.fetchval("SELECT pg_current_xact_id()")
+            await later.fetchval("SELECT count(*) FROM dispatch.tasks")
+            calls = Closings(lambda: database.url("janitor"))
+            assert (await calls.oldest_snapshot() or (0,))[0] == holder.get_server_pid()
+            await calls.close()
+    finally:
+        await other.drop()

@@ -223,6 +223,7 @@ def test_pair_of_surrogates_in_json_is_one_character() -> None:
     """Python's and Java's JSON write so what is beyond the first 65,536 characters."""
     value = {"a": "\U0001f600 \\ud83d\\ude00", "b": {"c": "\ue000é"}}
     assert read_manifest(json.dumps(value, indent=1)) == value
+    assert read_manifest("{a: '\\ud83d\\ude00'}") == {"a": "\\ud83d\\ude00"}, "YAML reads no escape there"
 
 
 def test_number_of_thousands_of_digits_is_a_text() -> None:

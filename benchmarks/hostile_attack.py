@@ -1,7 +1,8 @@
 """The hostile team of `hostile_team.py`: makes all its attacks at once, with nothing but its own login.
 
 As a program it prepares its rows, prints that it is ready, and attacks until it is killed. It uses all connections that
-its CONNECTION LIMIT allows. Each attack has connections of its own.
+its CONNECTION LIMIT allows. Each attack has connections of its own. With a second argument it does as much work in a
+table of its own, by as many connections: what anybody on the same server feels who shares no table with it.
 """
 
 import asyncio
@@ -28,6 +29,13 @@ OTHERS_KEYS = "INSERT INTO dispatch.tasks (dedupe_key) SELECT 'b-' || n FROM gen
 CANCEL = "SELECT dispatch.task_cancel($1)"
 RETRY = "SELECT dispatch.task_retry($1)"
 ONE_ROW = "INSERT INTO dispatch.tasks (cache_key) VALUES ('storm') RETURNING id"
+OWN_TABLE = """
+CREATE TABLE public.own (LIKE dispatch_private.tasks INCLUDING ALL);
+ALTER TABLE public.own ALTER kind SET DEFAULT '\\x00';
+GRANT SELECT, INSERT, UPDATE ON public.own TO team_a;
+"""
+OWN_ROW = "INSERT INTO public.own (cache_key) VALUES ('storm') RETURNING id"
+OWN_UPDATE = "UPDATE public.own SET status = $2 WHERE id = $1"
 
 
 async def prepare(one: Connection) -> None:
@@ -112,16 +120,44 @@ ATTACKS: tuple[Callable[[Connection], Coroutine[None, None, None]], ...] = (
 )  # fmt: skip
 
 
-async def main(url: str) -> None:
+async def own_storm(one: Connection) -> None:
+    """Inserts a row into the team's own table and updates it thrice, again and again."""
+    while True:
+        task_id = await one.fetchval(OWN_ROW)
+        for status in ("cancelled", "waiting", "cancelled"):
+            await one.fetchval(OWN_UPDATE, task_id, status)
+
+
+async def own_notify(one: Connection) -> None:
+    """Floods a channel to which nobody listens."""
+    number = 0
+    while True:
+        number += 1
+        await one.execute("SELECT pg_notify('flood', $1)", f"{number} {'x' * 7000}")
+        await one.execute("SELECT pg_notify('own_tasks', '')")
+
+
+async def own_refused(one: Connection) -> None:
+    """Inserts rows that the team's own table refuses."""
+    while True:
+        with suppress(asyncpg.PostgresError):
+            await one.execute("INSERT INTO public.own (priority) VALUES (NULL)")
+
+
+WORK = (own_notify, own_refused, *[own_storm] * (STORMS + 1))
+
+
+async def main(url: str, *own: str) -> None:
     lines = [await asyncpg.connect(url) for _ in range(CONNECTIONS)]
-    await prepare(lines[0])
+    if not own:
+        await prepare(lines[0])
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
-    attacks = [*ATTACKS, *[stay] * (CONNECTIONS - len(ATTACKS))]
+    acts = WORK if own else (*ATTACKS, *[stay] * (CONNECTIONS - len(ATTACKS)))
     async with asyncio.TaskGroup() as group:
-        for attack, line in zip(attacks, lines, strict=True):
-            group.create_task(attack(line))
+        for act, line in zip(acts, lines, strict=False):
+            group.create_task(act(line))
 
 
 if __name__ == "__main__":
-    turn(main(sys.argv[1]))
+    turn(main(*sys.argv[1:]))

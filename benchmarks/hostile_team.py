@@ -1,12 +1,13 @@
-"""Promise: a hostile team does not slow another team. While it makes all attacks that its login allows, rows of the
-other team have their Jobs at most twice as late (p95) as before.
+"""Promise: to share the table with a hostile team costs little more than to share the server with it.
 
-The other team inserts ten rows a second into a shared queue: for a minute alone, then for a minute while
-`hostile_attack.py` runs, which first inserts 72,000 rows that come before them. A sample lasts from the send of the
-INSERT until a watch shows the Job. Dispatcher and janitor run as they are shipped, with a cap of 20 Jobs for each
-submitter. The API server is a real one. The controllers are stopped, because they take most of two cores, so this file
-plays the containers. Containers of the other team report at once. Those of the hostile team fill its cap, and two of
-them a second report from nodes that do not exist.
+While it makes all attacks that its login allows, rows of the other team have their Jobs at most twice as late (p95) as
+while it works as hard in a table of its own. The other team inserts ten rows a second into a shared queue, for a minute
+each time: alone, while the team works in its own table, and while `hostile_attack.py` attacks, which first inserts
+72,000 rows that come before them. A sample lasts from the send of the INSERT until a watch shows the Job. Dispatcher
+and janitor run as they are shipped, with a cap of 20 Jobs for each submitter. The API server is a real one. The
+controllers are stopped, because they take most of two cores, so this file plays the containers. Containers of the other
+team report at once. Those of the hostile team fill its cap, and two of them a second report from nodes that do not
+exist.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TypeAlias
 import asyncpg
 
 from benchmarks.figures import Figure, percentile, run, tell
-from benchmarks.hostile_attack import CONNECTIONS
+from benchmarks.hostile_attack import CONNECTIONS, OWN_TABLE
 from benchmarks.servers import Servers, cpu_seconds, launched, program
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import moment, wait_for
@@ -62,6 +63,12 @@ class Team:
         self._submitter = await self._place.database.connect("team_b")
         url = self._place.database.url("task")
         self._ours, self._liars = [await asyncpg.create_pool(url, min_size=4, max_size=4) for _ in range(2)]
+
+    def close(self) -> None:
+        for ending in self._endings:
+            ending.cancel()
+        for containers in (self._ours, self._liars):
+            containers.terminate()
 
     async def watch(self) -> None:
         """Watches Jobs, and plays the containers of the other team."""
@@ -123,6 +130,7 @@ async def at_work(place: Place, team: Team) -> AsyncIterator[Dispatcher]:
         finally:
             playing.cancel()
             await asyncio.gather(playing, return_exceptions=True)
+            team.close()
 
 
 async def prepare(servers: Servers) -> Place:
@@ -134,6 +142,7 @@ async def prepare(servers: Servers) -> Place:
     admin = await place.database.session("admin")
     await admin.execute(CAPPED, CAP)
     await admin.execute(LIMITED)
+    await admin.execute(OWN_TABLE)
     return place
 
 
@@ -145,12 +154,13 @@ async def measure(servers: Servers) -> tuple[dict[str, list[float]], dict[str, f
     async with at_work(place, team) as ours:
         await team.insert_for(WARM_UP_SECONDS)
         found["alone"] = await phase(team, ours, "alone", context)
-        async with program("benchmarks.hostile_attack", place.database.url("team_a")) as attack:
-            assert attack.stdin is not None
-            attack.stdin.write(b"go\n")
-            await team.insert_for(WARM_UP_SECONDS)
-            found["beside"] = await phase(team, ours, "beside", context)
-            assert attack.returncode is None, "the attack ended early"
+        for name, arguments in {"beside its own table": ("own",), "beside": ()}.items():
+            async with program("benchmarks.hostile_attack", place.database.url("team_a"), *arguments) as attack:
+                assert attack.stdin is not None
+                attack.stdin.write(b"go\n")
+                await team.insert_for(WARM_UP_SECONDS)
+                found[name] = await phase(team, ours, name, context)
+                assert attack.returncode is None, "the attack ended early"
         (place.folder / "metrics").write_text((await ours.get("/metrics"))[1])
     return found, context
 
@@ -168,11 +178,13 @@ async def main() -> int:
         servers.stop_controllers()
         found, context = await measure(servers)
         versions = await servers.versions()
-    alone, hostile = (percentile(found[name], 0.95) for name in ("alone", "beside"))
-    context |= {f"{name}: p50 (ms)": percentile(found[name], 0.5) for name in found}
-    context |= {f"{name}: rows": len(found[name]) for name in found}
-    figures = [Figure("insert to Job beside a hostile team, p95 (ms)", hostile, MOST_TIMES * alone)]
-    return tell("hostile_team", figures, {**context, "alone: p95 (ms)": alone}, versions)
+    p95 = {name: percentile(times, 0.95) for name, times in found.items()}
+    context |= {f"{name}: p50 (ms)": percentile(times, 0.5) for name, times in found.items()}
+    context |= {f"{name}: p95 (ms)": late for name, late in p95.items() if name != "beside"}
+    context |= {f"{name}: rows": len(times) for name, times in found.items()}
+    limit = MOST_TIMES * p95["beside its own table"]
+    figures = [Figure("insert to Job beside a hostile team, p95 (ms)", p95["beside"], limit)]
+    return tell("hostile_team", figures, context, versions)
 
 
 if __name__ == "__main__":

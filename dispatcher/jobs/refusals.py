@@ -158,8 +158,11 @@ class Meaning(StrEnum):
 OF_THE_ROW = frozenset({Meaning.POISON, Meaning.DENIED})
 """No Job can be made of the row as it is."""
 POISON_STATUS = frozenset({400, 413, 422})
-OF_A_POLICY = re.compile(r'admission webhook "|\S+ "[^" ]+" is forbidden: ValidatingAdmissionPolicy \'')
-"""How their messages begin. What a row sets stands later in it."""
+OF_A_POLICY = re.compile(
+    r'admission webhook "[^" ]+" denied the request|policy \'[^\' ]+\' with binding \'[^\' ]+\' denied request: |'
+    r'\S+ "[^" ]+" is forbidden: ValidatingAdmissionPolicy \''
+)
+"""How the messages of webhooks, of mutating and of validating policies begin. What a row sets stands later in it."""
 
 
 def read_create(answer: ApiAnswer) -> Meaning:
@@ -170,13 +173,17 @@ def read_create(answer: ApiAnswer) -> Meaning:
         return Meaning.CREATED
     if not answer.is_told:
         return Meaning.UNKNOWN
-    if answer.status in POISON_STATUS:
-        return Meaning.DENIED if is_of_a_policy(answer.message) else Meaning.POISON
-    if answer.status == 409 and answer.reason == "AlreadyExists":
-        return Meaning.EXISTS
-    return {401: Meaning.UNAUTHORIZED, 403: read_forbidden(answer), 404: Meaning.NO_NAMESPACE}.get(
-        answer.status, Meaning.UNKNOWN
-    )
+    if is_of_a_policy(answer.message):
+        return Meaning.DENIED  # first: it chooses any status from 400, and says nothing about other Jobs
+    known = {
+        **dict.fromkeys(POISON_STATUS, Meaning.POISON),
+        401: Meaning.UNAUTHORIZED,
+        403: read_forbidden(answer),
+        404: Meaning.NO_NAMESPACE,
+    }
+    if answer.reason == "AlreadyExists":
+        known[409] = Meaning.EXISTS
+    return known.get(answer.status, Meaning.UNKNOWN)
 
 
 def read_forbidden(answer: ApiAnswer) -> Meaning:
@@ -193,7 +200,7 @@ def read_forbidden(answer: ApiAnswer) -> Meaning:
 
 
 def is_of_a_policy(message: str) -> bool:
-    """Whether an admission policy or webhook has refused it. They choose the status, and it is often 422 or 400."""
+    """Whether an admission policy or webhook has refused it."""
     return bool(OF_A_POLICY.match(message))
 
 

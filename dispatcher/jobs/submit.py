@@ -22,7 +22,7 @@ from dispatcher.jobs.memory import NOT_READY, CreateResult, Memory
 from dispatcher.jobs.observed import Rules, due_at, observe
 from dispatcher.jobs.picture import Carried, JobsPicture, Judged, KnownJobs, know_jobs, still_carried
 from dispatcher.jobs.policy import check_job
-from dispatcher.jobs.refusals import Meaning, are_over, is_absent, read_create
+from dispatcher.jobs.refusals import Meaning, are_over, is_absent, is_of_a_policy, read_create
 from dispatcher.jobs.templates import Template
 from dispatcher.model.errors import ClusterError
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
@@ -232,7 +232,8 @@ class Submitter:
         for _ in range(TRIES):
             self._memory.creates.sent(name, self._clock())
             answer = await self._jobs.create(manifest)
-            if answer.status != TOO_MANY or answer.retry_after > LONGEST_WISH_SECONDS:
+            is_busy = answer.status == TOO_MANY and not is_of_a_policy(answer.message)
+            if not is_busy or answer.retry_after > LONGEST_WISH_SECONDS:
                 break
             self._lanes.shrink()
             self._lanes.leave()

@@ -109,7 +109,7 @@ MOST_JOBS: Final = 20
 POD_APPEARS_IN: Final = timedelta(seconds=15)
 LONGEST_MESSAGE: Final = 500
 OF_QUOTAS: Final = ("exceeded quota: ", "status unknown for quota: ")
-OF_RULES: Final = (" is forbidden: ", " denied the request", " is invalid: ")
+OF_RULES: Final = (" is forbidden: ", " denied the request", " denied request: ", " is invalid: ")
 """Words of a refusal by a rule: Pod Security, RBAC, quotas and policies (403), webhooks, wrong fields (422). Any other
 answer says nothing about the Pod: a webhook or etcd that does not answer, a server that is overloaded."""
 

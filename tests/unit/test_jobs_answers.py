@@ -40,6 +40,11 @@ TABLE = [
     (ApiAnswer(422, "Invalid", f"pods is forbidden: {BY_POLICY}"), Meaning.POISON),
     (ApiAnswer(422, "Invalid", f'Job.batch "x" is invalid: command: Invalid value: "{BY_POLICY}"'), Meaning.POISON),
     (ApiAnswer(400, "BadRequest", 'admission webhook "a.b.c" denied the request: no'), Meaning.DENIED),
+    *((ApiAnswer(status, "Whatever", WEBHOOK), Meaning.DENIED) for status in (401, 404, 409, 410, 429, 500, 503, 599)),
+    (ApiAnswer(409, "AlreadyExists", WEBHOOK), Meaning.DENIED),
+    (ApiAnswer(422, "Invalid", "policy 'm' with binding 'm' denied request: no such key: nodes"), Meaning.DENIED),
+    (ApiAnswer(500, "InternalError", 'failed calling webhook "w": admission webhook "w" denied the request'),
+     Meaning.UNKNOWN),
     (ApiAnswer(429, "TooManyRequests", retry_after=3), Meaning.UNKNOWN),
     (ApiAnswer(500, "InternalError", "failed calling webhook"), Meaning.UNKNOWN),
     (ApiAnswer(502, "", "Bad Gateway"), Meaning.UNKNOWN),
@@ -48,7 +53,7 @@ TABLE = [
     (ApiAnswer(0, message="connection reset"), Meaning.UNKNOWN),
     (ApiAnswer(302), Meaning.UNKNOWN),
     (ApiAnswer(405), Meaning.UNKNOWN),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("answer", "meaning"), TABLE)
@@ -75,6 +80,8 @@ def test_create_may_have_been_made_unless_its_answer_excludes_it(answer: ApiAnsw
     meaning = read_create(answer)
     if 200 <= answer.status < 300:
         assert meaning is Meaning.CREATED
+    elif answer.message == WEBHOOK:  # it was asked, so nothing was made
+        assert meaning is Meaning.DENIED
     elif answer.status == 409 and answer.reason == "AlreadyExists":
         assert meaning is Meaning.EXISTS
     else:

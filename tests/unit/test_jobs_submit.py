@@ -151,6 +151,16 @@ async def test_create_that_is_asked_to_wait_again_and_again_pauses_all_creates()
     assert (len(cluster.created), memory.api.is_probing) == (TRIES, True)
 
 
+@pytest.mark.parametrize("status", [401, 404, 409, 429, 500, 503])
+async def test_webhook_that_denies_one_job_pauses_no_other_create(status: int) -> None:
+    words = 'admission webhook "w.example" denied the request: configmap "x" not found'
+    cluster = Cluster([ApiAnswer(status, "NotFound", words, retry_after=1)])
+    memory = await submitted(cluster, order := an_order())
+    assert (len(cluster.created), memory.api.is_probing, memory.api.hold(elapsed())) == (1, False, None)
+    assert (hold := parked(memory, order)) is not None
+    assert "w.example" in hold.detail
+
+
 async def test_long_pause_is_a_pause_of_all_creates() -> None:
     cluster = Cluster([ApiAnswer(429, "TooManyRequests", retry_after=30)])
     memory = await submitted(cluster, an_order())

@@ -54,6 +54,7 @@ BY_A_RULE = [
     'Error creating: pods "a" is forbidden: error looking up service account jobs/x: serviceaccount "x" not found',
     'Error creating: admission webhook "validate.example" denied the request: no team label',
     "Error creating: pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+    "Error creating: policy 'm' with binding 'm' denied request: expression 'x' resulted in error: no such key: nodes",
     'Error creating: Pod "a" is invalid: spec.containers[0].image: Required value',
 ]
 OF_NOBODY = [

@@ -12,21 +12,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.model.cluster import DEADLINE, Node, Pod, PodEnd, PodRefusal
+from dispatcher.model.cluster import CRASHES, DEADLINE, Node, Pod, PodEnd, PodRefusal
 from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Stage
-
-CANNOT_START: Final = frozenset({
-    "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
-    "RegistryUnavailable", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
-})  # fmt: skip
-"""Waiting reasons of a container whose image or configuration is wrong. Such a Job never fails by itself."""
-
-CRASHES: Final = "CrashLoopBackOff"
-"""Waiting reason of a sidecar that ends again and again. Only init containers that restart always have it."""
 
 NEVER: Final = datetime.max.replace(tzinfo=UTC)
 GRACE: Final = timedelta(seconds=60)
@@ -146,8 +137,15 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
 
     @property
     def has_exited(self) -> bool:
-        """Whether the container of J ended by itself with 0, as its Pod proves. One that was told to stop does not."""
-        return 0 in self._exit_codes()
+        """Whether the container of J ended by itself with 0. One that was told to stop does not.
+
+        Its Pod proves it, or the note on its Job: Pods that have ended go with their nodes.
+        """
+        return 0 in self._exit_codes() or self.is_noted_as_exited
+
+    @property
+    def is_noted_as_exited(self) -> bool:
+        return self.job is not None and self.job.ended_by == EndedBy.ITSELF
 
     @property
     def has_failed(self) -> bool:
@@ -165,7 +163,7 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
     def exit_code(self) -> int | None:
         """The status of the task's container, which ended by itself; None: it did not, or nobody knows."""
         ends = [pod.exit for pod in self.pods if pod.exit is not None and not pod.exit.was_told]
-        return ends[0].exit_code if ends else None
+        return ends[0].exit_code if ends else 0 if self.is_noted_as_exited else None
 
     @property
     def has_succeeded(self) -> bool | None:
@@ -233,17 +231,18 @@ def stage_of_refusal(refusal: PodRefusal) -> Stage:
 
 
 def stage_of_pod(pod: Pod) -> str:
-    if pod.phase != "Pending":
+    if pod.phase != "Pending" or pod.had_run:  # a Pod is Pending, too, while a container beside the task cannot start
         return Stage.RUNNING
     if pod.is_gated:
         return ": ".join(filter(None, (f"{Stage.SUSPENDED}: by scheduling gates of its Pod", pod.waiting_message)))
     if pod.unschedulable_since:
         return ": ".join(filter(None, (Stage.UNSCHEDULABLE, pod.waiting_message)))
-    if pod.waiting_reason in CANNOT_START:
+    if pod.cannot_start:
         return ": ".join(filter(None, (Stage.IMAGE_PULL, pod.waiting_reason, pod.waiting_message)))
     if pod.waiting_reason == CRASHES:
         return ": ".join(filter(None, (Stage.SIDECAR_CRASHES, pod.waiting_message)))
-    return f"{Stage.STARTING}: its init containers run, or have run" if pod.had_prepared else Stage.STARTING
+    prepares = "its init containers run, or have run" if pod.had_prepared else ""
+    return ": ".join(filter(None, (Stage.STARTING, prepares or pod.waiting_reason, pod.waiting_message)))
 
 
 NEVER_BEGAN: Final = frozenset({"StartError", "ContainerCannotRun", "ContainerStatusUnknown"})
@@ -257,6 +256,7 @@ GONE: Final[Mapping[str, str]] = {
     EndedBy.US: "it did not start, so the dispatcher deleted its Pod",
     EndedBy.OTHERS: "Disrupted: its Pod was evicted, preempted or deleted",
     EndedBy.NODE: "the kubelet of its node rejected its Pod",
+    EndedBy.ITSELF: "exit code 0",
 }
 """What is known of a launch whose Pod is gone, by who has ended it. A Pod may end and go between two looks at it."""
 
@@ -294,7 +294,7 @@ def launch_end(job: Job, pods: Sequence[Pod]) -> LaunchEnd | None:
             node_name=pod.node_name, started_at=end.started_at if pod.had_run else None,
             ended_at=end.ended_at,
         )  # fmt: skip
-    if pod.waiting_reason in {*CANNOT_START, CRASHES}:
+    if pod.cannot_start or pod.waiting_reason == CRASHES:
         reason = with_words(pod.waiting_reason, pod.waiting_message)
         return LaunchEnd(reason=reason, pod_name=pod.name, node_name=pod.node_name)
     return None

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from dispatcher.container.contract import PUT_OFF
 from dispatcher.jobs.observed import (
-    CANNOT_START,
     GRACE,
     ObservedCluster,
     TaskWithJobs,
@@ -52,7 +51,7 @@ def end_cause(row: TaskWithJobs, job: Job, pod: Pod) -> str:
     if pod.phase != "Pending" or pod.deleting or pod.had_run or row.task.launch >= job.launch or not pod.node_name:
         return ""
     cluster = row.cluster
-    if pod.waiting_reason in CANNOT_START and cluster.has_lasted(stuck_key(pod), GRACE):
+    if pod.cannot_start and cluster.has_lasted(stuck_key(pod), GRACE):
         return pod.waiting_reason
     late = cluster.cluster_now - waits_since(pod) >= timedelta(seconds=cluster.rules.start_deadline_seconds)
     # An init container that works is a start. Its time counts in the run limit alone.
@@ -96,14 +95,15 @@ def judge_row(row: TaskWithJobs) -> JobsVerdict:
     """The answer of the first line of the table that applies, with what is done for lost nodes and deleted Pods."""
     found = next(found for line in TABLE if (found := line(row)) is not None)  # the last line always answers
     found = with_lost_nodes(row, found)
-    return replace(found, ends=(*ended_by_others(row), *found.ends))
+    return replace(found, ends=(*what_only_pods_tell(row), *found.ends))
 
 
-def ended_by_others(row: TaskWithJobs) -> tuple[End, ...]:
-    """The note that not we end the Pod of J: somebody deletes it, or its kubelet has rejected it. Only the Pod tells.
+def what_only_pods_tell(row: TaskWithJobs) -> tuple[End, ...]:
+    """The note on J of what only its Pod tells, because Pods go: with their nodes, or somebody deletes them.
 
-    A Pod with the condition DisruptionTarget needs none: its Job says so. Nor does the Pod of a Job that is suspended
-    or was taken back: that Job does not fail by it, or costs nothing.
+    It tells that not we end the Pod: somebody deletes it, or its kubelet has rejected it. A Pod with the condition
+    DisruptionTarget needs none: its Job says so. Nor does the Pod of a Job that is suspended or was taken back: that
+    Job does not fail by it, or costs nothing. Or it tells that the container ended with 0 by itself.
     """
     job = row.job
     if job is None or job.ended_by or job.deleting or row.task.status in TERMINAL or lost_pods(row, job):
@@ -112,9 +112,19 @@ def ended_by_others(row: TaskWithJobs) -> tuple[End, ...]:
         return ()
     if any(pod.is_rejected for pod in row.pods):
         return (End(EndedBy.NODE, job.name, job.uid, "a kubelet has rejected its Pod"),)
-    if not any(is_cut_short(pod) and not pod.is_disrupted for pod in row.pods):
-        return ()
-    return (End(EndedBy.OTHERS, job.name, job.uid, "somebody deletes its Pod"),)
+    if any(is_cut_short(pod) and not pod.is_disrupted for pod in row.pods):
+        return (End(EndedBy.OTHERS, job.name, job.uid, "somebody deletes its Pod"),)
+    if job.phase is Phase.COMPLETE and row.has_exited and is_without_report(row, job):
+        return (End(EndedBy.ITSELF, job.name, job.uid, "its container has ended with 0"),)
+    return ()
+
+
+def is_without_report(row: TaskWithJobs, job: Job) -> bool:
+    """Whether no report has come of a Job that is Complete. With an exit code as report it waits for the janitor."""
+    if row.unfinished or row.task.cancel_requested_at is not None:
+        return False
+    is_late = row.cluster.cluster_now - (job.ended_at or job.created_at) >= REPORT_GRACE
+    return is_late or job.report != "exit-code"
 
 
 def is_cut_short(pod: Pod) -> bool:
@@ -231,7 +241,7 @@ def launched(row: TaskWithJobs) -> JobsVerdict | None:
         return None
     ends = [ending(job, pod, cause) for pod in row.pods if (cause := end_cause(row, job, pod))]
     ends += [fail(job, "its Pod is refused")] if is_refused_for_long(row, job) else []
-    stuck = tuple(stuck_key(pod) for pod in row.pods if pod.waiting_reason in CANNOT_START)
+    stuck = tuple(stuck_key(pod) for pod in row.pods if pod.cannot_start)
     return JobsVerdict(Hold(HoldReason.LAUNCHED, detail_of(row, job)), tuple(ends), stuck)
 
 
@@ -248,6 +258,11 @@ def ending(job: Job, pod: Pod, cause: str) -> End:
 def detail_of(row: TaskWithJobs, job: Job) -> str:
     """How far the launch is, and what others have done to its Job."""
     detail = stage(job, row.pods, row.cluster.cluster_now, row.refusal)
+    away = [pod.node_name for pod in row.pods if is_unreachable(row.cluster.nodes.get(pod.node_name))]
+    if away and not row.pods[0].has_ended:
+        detail = f"{detail}; node {away[0]} does not answer"
+    elif any(pod.deleting and not pod.has_ended for pod in row.pods):
+        detail = f"{detail}; its Pod is being deleted, and its node has not ended it yet"
     if job.suspended and (words := row.cluster.suspensions.get(job.uid)):
         detail = f'{detail}: "{words}"'
     return f"{detail}; somebody changed labels or annotations of its Job: {job.lacks}" if job.lacks else detail
@@ -354,7 +369,7 @@ def count_earlier_launches(row: TaskWithJobs) -> Earlier:
     was_rejected = seen.ended_by == EndedBy.NODE or any(pod.is_rejected for pod in row.pods)
     if row.task.launch != seen.launch and (seen.is_unplaced or was_rejected):
         return replace(before, unplaced=before.unplaced + 1)
-    is_cut = seen.was_disrupted or seen.ended_by == EndedBy.OTHERS
+    is_cut = seen.was_disrupted or seen.ended_by == EndedBy.OTHERS or was_rejected
     if is_cut or missing or was_refused or is_put_off(row) or is_stopped_early(row, seen):
         # If a newer Job is missing, it is not known whether this launch had started. If this Job's container was
         # refused, the Job that holds the row is missing.

@@ -32,9 +32,9 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.memory import OPEN, KnownCreates, Unseen, plan_create
-from dispatcher.jobs.observed import CANNOT_START, CRASHES, ObservedCluster, Rules, by_job, observe
+from dispatcher.jobs.observed import ObservedCluster, Rules, by_job, observe
 from dispatcher.jobs.outcome import judge, waits_since
-from dispatcher.model.cluster import DEADLINE, ENDED, Pod
+from dispatcher.model.cluster import CRASHES, DEADLINE, ENDED, Pod
 from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
 from dispatcher.model.launches import (
     InFlight,
@@ -179,7 +179,7 @@ def failing_groups(tasks: Mapping[int, Task], jobs: Sequence[Job], cluster: Obse
 
     Few Jobs may have failed to start, so only their groups are examined.
     """
-    stuck = {uid for uid, pods in cluster.pods.items() for pod in pods if pod.waiting_reason in CANNOT_START}
+    stuck = {uid for uid, pods in cluster.pods.items() for pod in pods if pod.cannot_start}
     suspects = Counter(job.group for job in jobs if job.phase is Phase.FAILED or job.uid in stuck)
     failing = set()
     for group in (group for group, count in suspects.items() if count >= LAUNCHES):
@@ -201,7 +201,7 @@ def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool |
     pods = cluster.pods.get(job.uid, ())
     if job.phase is Phase.COMPLETE or any(pod.had_run or pod.phase == "Running" for pod in pods):
         return True
-    if any(pod.waiting_reason in CANNOT_START for pod in pods):
+    if any(pod.cannot_start for pod in pods):
         return False
     is_late = any(pod.end is not None and pod.end.reason == DEADLINE for pod in pods)
     if job.is_unplaced or job.ended_by not in {"", EndedBy.US} or is_late or any(pod.is_rejected for pod in pods):
@@ -255,7 +255,7 @@ def may_rest(found: JobsVerdict, job: Job, pods: Iterable[Pod]) -> bool:
 
 def is_news(pod: Pod) -> bool:
     """Whether a Pod cannot start, or is being deleted."""
-    return pod.deleting or pod.waiting_reason in CANNOT_START or pod.waiting_reason == CRASHES
+    return pod.deleting or pod.cannot_start or pod.waiting_reason == CRASHES
 
 
 def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float) -> Rest:

@@ -4,7 +4,7 @@ Who keeps a Job from having Pods, and an object from being gone: what labels, ma
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ from dispatcher.kube.wire import (
     full_name,
 )
 from dispatcher.model import launches as ids
-from dispatcher.model.cluster import ENDED, LONG_AGO, NO_LABELS, BoundPod, Node, Pod, PriorityClass
+from dispatcher.model.cluster import ENDED, LATEST, LONG_AGO, NO_LABELS, BoundPod, Node, Pod, PriorityClass
 from dispatcher.model.jobs import Job, LaunchCache, Phase
 from dispatcher.model.launches import IDENTITY, identity_in
 from dispatcher.model.needs import CORDON, PodNeeds, Taint
@@ -341,8 +341,6 @@ def task_container_of(wire: WirePod) -> str:
 
 
 GATED: Final = "SchedulingGated"
-LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
-"""Whoever may write a Pod's status can write any time. Run limits are added to this one."""
 
 
 def scheduled_at(conditions: Sequence[Condition]) -> datetime | None:
@@ -435,7 +433,7 @@ def read_node(raw: bytes | msgspec.Raw) -> Node:
         name=wire.metadata.name,
         created_at=wire.metadata.creation_timestamp or LONG_AGO,
         ready=ready == "True",
-        unreachable=ready == "Unknown" or any(taint.key == UNREACHABLE for taint in wire.spec.taints or ()),
+        unreachable=ready != "True" or any(taint.key == UNREACHABLE for taint in wire.spec.taints or ()),
         size=amounts((wire.status.allocatable or {}).items()),
         labels=wire.metadata.labels or NO_LABELS,
         taints=taints_of(wire.spec),

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from dispatcher.kube import wire
 from dispatcher.kube.wire import Condition, Container, ContainerState, ContainerStatus, PodSpec, PodStatus, WirePod
-from dispatcher.model.cluster import FORGOTTEN, LONG_AGO, PodEnd
+from dispatcher.model.cluster import DEADLINE, FORGOTTEN, LATEST, LONG_AGO, PodEnd
 from dispatcher.model.needs import PodNeeds, Requirement, SelectorTerm, Toleration
 from dispatcher.model.resources import LARGEST, Amounts, Written, asked_by, is_quantity, milli_of, without
 from dispatcher.model.tasks import printable
@@ -221,6 +221,12 @@ def container_end(wire: WirePod, status: ContainerStatus, ended: ContainerState,
 
 
 EVICTED: Final = "Evicted"
+BY_KUBELET: Final = "TerminationByKubelet"
+"""Reason of the condition of a Pod that its kubelet ends, which it sets only after the end of all containers."""
+EVICTION_SECONDS: Final = 15
+"""How long kubelet may take beyond the grace period of a Pod until it has written its end."""
+USUAL_GRACE_SECONDS: Final = 30
+LONGEST: Final = timedelta(days=3650)
 
 
 def was_told(wire: WirePod, ended: ContainerState) -> bool:
@@ -232,13 +238,35 @@ def was_told(wire: WirePod, ended: ContainerState) -> bool:
     meta, status = wire.metadata, wire.status
     if ended.reason in FORGOTTEN:
         return True
-    told = [one.last_transition_time or LONG_AGO for one in status.conditions if is_disruption(one)]
-    if meta.deletion_timestamp is not None:
-        told.append(meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0))
+    told = [disrupted_at(wire, one) for one in status.conditions if is_disruption(one)]
+    if meta.deletion_timestamp is not None and meta.deletion_timestamp > LONG_AGO:
+        told.append(meta.deletion_timestamp - seconds(meta.deletion_grace_period_seconds or 0))
     if status.reason and status.reason != EVICTED:  # kubelet ended it
-        told.append(LONG_AGO)
+        told.append(limit_of(wire) if status.reason == DEADLINE else LONG_AGO)
     ended_at = since_long_ago(ended.finished_at)
     return bool(told) and (ended_at is None or ended_at + lag_of_node(status) >= min(told))
+
+
+def disrupted_at(wire: WirePod, condition: Condition) -> datetime:
+    """When a Pod with the condition DisruptionTarget was told to stop, at the earliest."""
+    at = condition.last_transition_time or LONG_AGO
+    if condition.reason != BY_KUBELET or at <= LONG_AGO:
+        return at
+    grace = wire.spec.termination_grace_period_seconds
+    return at - seconds(USUAL_GRACE_SECONDS if grace is None else grace) - seconds(EVICTION_SECONDS)
+
+
+def limit_of(wire: WirePod) -> datetime:
+    """When a Pod reached its run limit, by the clock of the API server; long ago: nobody knows."""
+    began, limit = wire.status.start_time, wire.spec.active_deadline_seconds
+    if began is None or limit is None:
+        return LONG_AGO
+    return min(began, LATEST) + seconds(limit) + lag_of_node(wire.status)
+
+
+def seconds(number: int) -> timedelta:
+    """A duration that somebody has written. It may be one that no time can be moved by."""
+    return timedelta(seconds=min(number, LONGEST.total_seconds()))
 
 
 def lag_of_node(status: PodStatus) -> timedelta:
@@ -246,12 +274,12 @@ def lag_of_node(status: PodStatus) -> timedelta:
     bound = next((one.last_transition_time for one in status.conditions if one.type == "PodScheduled"), None)
     if bound is None or status.start_time is None:
         return timedelta(0)
-    return max(bound - status.start_time, timedelta(0))
+    return min(max(bound - status.start_time, timedelta(0)), LONGEST)
 
 
 def since_long_ago(time: datetime | None) -> datetime | None:
     """The time; None where kubelet does not know it."""
-    return time if time is not None and time > LONG_AGO else None
+    return min(time, LATEST) if time is not None and time > LONG_AGO else None
 
 
 def failed_container(wire: WirePod, task: str) -> tuple[ContainerStatus | None, ContainerState | None]:

@@ -91,6 +91,8 @@ class PodSpec(Wire, frozen=True):
     priority: int | None = None
     node_name: str = ""
     scheduler_name: str = ""
+    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class WireRequirement(Wire, frozen=True):
@@ -131,7 +133,6 @@ class PlacedPodSpec(PodSpec, frozen=True):
     tolerations: list[WireToleration] | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
-    active_deadline_seconds: int | None = None
     scheduling_gates: list[Any] | None = None
 
 

@@ -12,6 +12,7 @@ controller creates it. A quota that cannot be judged here holds nothing: a row i
 A LimitRange may only add to what a Pod asks for, so its defaults are left out.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -28,10 +29,18 @@ LONG_AGO: Final = datetime.fromisoformat("1970-01-02T00:00:00+00:00")
 """Stands for a time that an object does not have. kubelet reports 1970-01-01 for a container that never started."""
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 """Phases of Pods whose containers run no more."""
+LATEST: Final = datetime.fromisoformat("9000-01-01T00:00:00+00:00")
+"""Whoever may write a Pod's status can write any time. Run limits are added to this one."""
 DEADLINE: Final = "DeadlineExceeded"
 """The reason of a Pod that ran for longer than its limit. Any other one is a word of its kubelet about the node."""
 
 
+CRASHES: Final = "CrashLoopBackOff"
+"""Waiting reason of a sidecar that ends again and again. Only init containers that restart always have it."""
+SAYS_A_FAULT: Final = re.compile(r"^(Err|Invalid)|(Error|Failed|BackOff|Unavailable)$")
+"""How kubelet names what keeps a container from its start, such as ErrImagePull, SignatureValidationFailed or
+CreateContainerError. Each version has new names, and each runtime and virtual node has names for what only takes time.
+"""
 FORGOTTEN: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
 """Causes of the end of a container that was not there any more when its node looked for it."""
 
@@ -111,6 +120,11 @@ class Pod(Struct, frozen=True, kw_only=True):
     needs: PodNeeds | None = None
 
     @property
+    def cannot_start(self) -> bool:
+        """Whether the image or the configuration of a container is wrong. Such a Job never fails by itself."""
+        return bool(SAYS_A_FAULT.search(self.waiting_reason)) and not (self.had_run or self.waiting_reason == CRASHES)
+
+    @property
     def is_rejected(self) -> bool:
         """Whether the kubelet of its node refused it. Then no container of it has existed. That is the node's fault."""
         reason = self.end.reason if self.end is not None else ""
@@ -150,7 +164,7 @@ class Node(Struct, frozen=True):
 
     created_at: tells it from an earlier node of the same name.
     size: what it has for Pods (allocatable), in thousandths.
-    unreachable: its kubelet has not reported for so long that the cluster gave up on it.
+    unreachable: its kubelet ends no container: it does not report, or reports that it cannot work.
     labels: its labels.
     taints: its taints. A cordon is one of them.
     """

@@ -29,11 +29,15 @@ class Phase(StrEnum):
 
 
 class EndedBy(StrEnum):
-    """Who has ended the Pod of a launch. The kubelet of its node rejects it; we and others delete it."""
+    """Who has ended the Pod of a launch. The kubelet of its node rejects it; we and others delete it.
+
+    ITSELF: its container ended with 0, and had not been told to stop.
+    """
 
     US = "us"
     OTHERS = "others"
     NODE = "node"
+    ITSELF = "itself"
 
 
 class LaunchCache(Struct, frozen=True, gc=False):

@@ -178,7 +178,9 @@ class Decisions:
             launch = (verdict.number, verdict.unstarted, verdict.disrupted, verdict.ask.value, verdict.unplaced)
         elif verdict is not None:
             hold = verdict.reason
-        return Ruling(launch, hold, tuple(removal(end, by_uid) for end in found.ends))
+        # No Pod of a Job that is Complete goes in the model, so that the note of its exit would change nothing.
+        ends = (end for end in found.ends if end.kind != EndedBy.ITSELF)
+        return Ruling(launch, hold, tuple(removal(end, by_uid) for end in ends))
 
     def _judge(self, task: Task, jobs: list[RealJob], cluster: ObservedCluster) -> JobsVerdict:
         row = self.case(task, jobs, cluster)

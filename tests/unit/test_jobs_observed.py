@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from dispatcher.jobs.observed import CANNOT_START, TaskWithJobs, stage
+from dispatcher.jobs.observed import TaskWithJobs, stage
 from dispatcher.model.cluster import Pod, PodRefusal
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.tasks import Task
@@ -99,14 +99,27 @@ def test_refused_pod_is_told_in_the_words_of_the_server(refusal: PodRefusal, tol
     assert stage(a_job(), [a_pod()], NOW, refusal) == "Starting"
 
 
-@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName",
-                                    "CreateContainerConfigError"])  # fmt: skip
-def test_kubelet_reasons_of_broken_images_and_configurations_are_listed(reason: str) -> None:
-    assert reason in CANNOT_START
+@pytest.mark.parametrize("reason", [
+    "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
+    "RegistryUnavailable", "SignatureValidationFailed", "CreateContainerConfigError", "CreateContainerError",
+    "PreCreateHookError", "PreStartHookError", "RunContainerError",
+])  # fmt: skip
+def test_container_cannot_start_whatever_kubelet_calls_its_fault(reason: str) -> None:
+    assert a_pod(waiting_reason=reason).cannot_start
 
 
-def test_container_that_is_being_created_may_still_start() -> None:
-    assert not CANNOT_START & {"", "ContainerCreating", "PodInitializing"}
+@pytest.mark.parametrize("reason", ["", "Waiting", "ProviderPending", "Pulling", "CrashLoopBackOff"])
+def test_container_that_is_being_created_may_still_start(reason: str) -> None:
+    """Virtual nodes have words of their own for what only takes time."""
+    pod = a_pod(waiting_reason=reason, waiting_message="" if reason in {"", "CrashLoopBackOff"} else "please wait")
+    assert not pod.cannot_start
+    if pod.waiting_message:
+        assert stage(a_job(), [pod], NOW) == f"Starting: {reason}: please wait"
+
+
+def test_task_runs_although_a_container_beside_it_cannot_start() -> None:
+    pod = a_pod(had_run=True, had_begun=True, waiting_reason="ImagePullBackOff", waiting_message="cannot pull mesh")
+    assert (stage(a_job(), [pod], NOW), pod.cannot_start) == ("Running", False)
 
 
 # States without a time of their own

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dispatcher.jobs.observed import Rules
-from dispatcher.model.cluster import Pod
+from dispatcher.model.cluster import Node, Pod
 from dispatcher.model.jobs import End, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import Status, Task
@@ -271,3 +271,21 @@ def test_suspended_job_tells_why_in_the_words_of_who_suspends_it() -> None:
         assert isinstance(found, Hold)
         assert found.detail.startswith(detail)
         assert ("too few" in found.detail) == (one is job)
+
+
+# A run that nobody ends
+
+
+@pytest.mark.parametrize(
+    ("pod", "nodes", "told"),
+    [
+        ({}, [LOST_NODE], "Running; node node-1 does not answer"),
+        ({"deleting": True}, [a_node()], "Running; its Pod is being deleted, and its node has not ended it yet"),
+        ({}, [a_node()], "Running"),
+        ({"phase": "Failed"}, [LOST_NODE], "Running"),
+    ],
+    ids=["the Pod tolerates the taint for ever", "its process cannot be killed", "it runs", "it has ended"],
+)
+def test_run_that_cannot_end_says_why(pod: dict[str, Any], nodes: list[Node], told: str) -> None:
+    running = a_pod(a_job(), **{"phase": "Running", "had_run": True, "node_name": "node-1", **pod})
+    assert detail_of(judged(a_running_task(), a_job(), pods=[running], nodes=nodes)) == told

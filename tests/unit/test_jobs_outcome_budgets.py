@@ -259,6 +259,15 @@ def test_rejection_by_a_kubelet_costs_nothing_and_its_node_is_avoided() -> None:
         assert isinstance(again.verdict, Launch) is is_over
 
 
+def test_run_whose_kubelet_rejects_its_pod_after_a_restart_is_disrupted() -> None:
+    """A kubelet that starts again admits its Pods anew, and forgets the containers of those that it rejects."""
+    job = a_failed_job(1, 1)
+    for pods in ([a_rejected_pod(job)], []):  # the Pod goes with its node
+        noted = msgspec.structs.replace(job, ended_by="" if pods else EndedBy.NODE)
+        found = next_launch(a_running_task(1, max_failures=2, failures=1), noted, pods=pods)
+        assert (found.number, found.unstarted, found.disrupted, found.unplaced) == (2, 0, 1, 0)
+
+
 def test_launch_that_started_counts_although_its_pod_looks_rejected() -> None:
     job = a_failed_job(1, 1)
     hold = hold_of(a_running_task(1, max_failures=1), job, pods=[a_rejected_pod(job)])

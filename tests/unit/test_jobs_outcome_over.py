@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from dispatcher.jobs.observed import TaskWithJobs
@@ -176,9 +177,10 @@ def test_exit_0_without_any_start_parks_at_once(task: Task) -> None:
     [(0, HoldReason.LAUNCHED), (59, HoldReason.LAUNCHED), (60, HoldReason.EXITED_WITHOUT_REPORT)],
 )
 def test_exit_0_without_report_parks_after_60_seconds(seconds: float, reason: HoldReason) -> None:
-    found = judged(a_running_task(), a_complete_job(ended_at=ago(seconds)))
+    job = a_complete_job(ended_at=ago(seconds))
+    found = judged(a_running_task(), job)
     assert reason_of(found) is reason
-    assert removed(found) == []
+    assert removed(found) == [("itself", job.uid)]
 
 
 def test_exit_0_of_a_second_process_of_the_pod_counts_as_a_failed_run() -> None:
@@ -236,6 +238,33 @@ def test_rejection_by_a_kubelet_is_noted_on_the_job_once() -> None:
         job = a_failed_job(uid="uid-1", ended_by=noted)
         pod = a_pod(job, phase="Failed", deleting=True, end=PodEnd(reason="OutOfpods"))
         assert removed(judged(a_task(), job, pods=[pod])) == ends
+
+
+SILENT = [({}, a_task()), ({}, a_running_task()), ({"report": "exit-code", "ended_at": ago(60)}, a_task())]
+
+
+@pytest.mark.parametrize(("job", "task"), SILENT, ids=["never started", "never reported", "the janitor is away"])
+def test_work_that_ended_with_0_is_not_repeated_when_its_pod_goes(job: dict[str, Any], task: Task) -> None:
+    """Whoever removes an empty node removes the Pods that have ended on it."""
+    seen = a_complete_job(**{"ended_at": ago(60), **job})
+    found = judged(task, seen, pods=[an_exited_pod(seen)])
+    assert removed(found) == [("itself", seen.uid)]
+    noted = msgspec.structs.replace(seen, ended_by="itself")
+    assert judged(task, noted, pods=[]) == msgspec.structs.replace(found, ends=())
+
+
+@pytest.mark.parametrize(
+    ("job", "pod"),
+    [
+        (a_complete_job(report="exit-code", ended_at=ago(59)), an_exited_pod()),
+        (a_complete_job(), an_exited_pod(was_told=True)),
+        (a_failed_job(), an_exited_pod()),
+        (a_complete_job(ended_by="itself"), an_exited_pod()),
+    ],
+    ids=["the janitor will bring it", "told to stop", "its Job has failed", "noted"],
+)
+def test_exit_that_needs_no_note_gets_none(job: Job, pod: Pod) -> None:
+    assert removed(judged(a_task(), job, pods=[msgspec.structs.replace(pod, job_uid=job.uid)])) == []
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_a_container_had_run_when_its_process_existed(statuses: list[dict[str, A
     ("wire", "ready", "unreachable"),
     [
         ({"status": {"conditions": [a_condition("Ready")]}}, True, False),
-        ({"status": {"conditions": [a_condition("DiskPressure"), a_condition("Ready", "False")]}}, False, False),
+        ({"status": {"conditions": [a_condition("DiskPressure"), a_condition("Ready", "False")]}}, False, True),
         ({"status": {"conditions": [a_condition("Ready", "Unknown")]}}, False, True),
         ({"status": {"conditions": [a_condition("Ready")]},
           "spec": {"taints": [{"key": "other"}, {"key": "node.kubernetes.io/unreachable"}]}}, True, True),
@@ -123,7 +123,7 @@ def test_a_container_had_run_when_its_process_existed(statuses: list[dict[str, A
         ({}, False, True),
     ],
 )  # fmt: skip
-def test_a_node_is_unreachable_when_the_cluster_gave_up_on_it(
+def test_a_node_is_unreachable_if_its_kubelet_ends_no_container(
     wire: dict[str, Any], ready: bool, unreachable: bool
 ) -> None:
     node = read_node(written({"metadata": {"name": "node-1"}} | wire))

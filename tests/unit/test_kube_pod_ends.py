@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dispatcher.kube.objects import read_pod
 from dispatcher.kube.pods import MOST_OUTPUT
@@ -114,6 +116,7 @@ def test_a_pending_pod_says_what_it_waits_for(status: dict[str, Any], message: s
 
 
 CONDITION = {"type": "DisruptionTarget", "status": "True"}
+BY_KUBELET = CONDITION | {"reason": "TerminationByKubelet"}
 BOUND = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-07-01T11:55:00Z"}
 GONE = {"deletionTimestamp": "2026-07-01T12:04:00Z"}
 
@@ -126,6 +129,12 @@ GONE = {"deletionTimestamp": "2026-07-01T12:04:00Z"}
         ({"deletionTimestamp": "2026-07-01T12:00:31Z", "deletionGracePeriodSeconds": 30}, {}, False),
         ({"deletionTimestamp": "2026-07-01T12:00:01Z"}, {}, False),
         ({}, {"reason": "DeadlineExceeded"}, True),
+        ({}, {"reason": "DeadlineExceeded", "startTime": "2026-07-01T11:59:00Z"}, True),
+        ({}, {"reason": "DeadlineExceeded", "startTime": "2026-07-01T11:59:01Z"}, False),
+        ({}, {"reason": "Terminated", "startTime": "2026-07-01T11:59:01Z"}, True),
+        ({}, {"reason": "Evicted", "conditions": [BY_KUBELET | {"lastTransitionTime": "2026-07-01T12:00:21Z"}]}, True),
+        ({}, {"reason": "Evicted", "conditions": [BY_KUBELET | {"lastTransitionTime": "2026-07-01T12:00:22Z"}]}, False),
+        ({}, {"reason": "Evicted", "conditions": [BY_KUBELET]}, True),
         ({}, {"conditions": [CONDITION | {"lastTransitionTime": "2026-07-01T11:59:59Z"}]}, True),
         ({}, {"conditions": [CONDITION | {"lastTransitionTime": "2026-07-01T12:00:01Z"}]}, False),
         ({}, {"conditions": [CONDITION]}, True),
@@ -133,7 +142,9 @@ GONE = {"deletionTimestamp": "2026-07-01T12:04:00Z"}
         (GONE, {"startTime": "2026-07-01T11:54:00Z", "conditions": [BOUND]}, False),
         (GONE, {"startTime": "2026-07-01T12:00:00Z", "conditions": [BOUND]}, False),
     ],
-    ids=["never", "deleted at its end", "deleted after its end", "without grace, after its end", "kubelet", "disrupted",
+    ids=["never", "deleted at its end", "deleted after its end", "without grace, after its end",
+         "kubelet", "at its limit", "before its limit", "kubelet for another reason",
+         "evicted, written after its grace", "evicted long after its end", "evicted at an unknown time", "disrupted",
          "disrupted after its end", "disrupted at an unknown time",
          "by a clock that is 5 min behind", "by a clock that is 1 min behind", "by a clock that is ahead"],
 )  # fmt: skip
@@ -142,8 +153,33 @@ def test_container_was_told_to_stop_if_that_came_before_its_end(
 ) -> None:
     ended = {"exitCode": 0, "finishedAt": "2026-07-01T12:00:00Z"}
     statuses = {"phase": "Succeeded", "containerStatuses": [{"name": "task", "state": {"terminated": ended}}]}
-    pod = read_pod(written({"metadata": {"name": "p", **metadata}, "spec": {}, "status": statuses | status}))
+    spec = {"activeDeadlineSeconds": 60, "terminationGracePeriodSeconds": 6}
+    pod = read_pod(written({"metadata": {"name": "p", **metadata}, "spec": spec, "status": statuses | status}))
     assert (pod.exit is not None and pod.exit.was_told) == told
+
+
+MOMENTS = st.sampled_from([
+    None, "0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "2026-07-01T12:00:00Z", "9999-12-31T23:59:59Z",
+])  # fmt: skip
+NUMBERS = st.sampled_from([None, 0, 1, 2**31 - 1, 2**63 - 1])
+
+
+@given(moments=st.tuples(*[MOMENTS] * 5), numbers=st.tuples(*[NUMBERS] * 3), by=st.sampled_from(["", "Preempted"]))
+def test_pod_of_any_times_can_be_read(
+    moments: tuple[str | None, ...], numbers: tuple[int | None, ...], by: str
+) -> None:
+    """Whoever may write Pods in the namespace chooses them. A Pod that cannot be read would end the watch of all."""
+    deleted, disrupted, bound, began, ended = moments
+    conditions = [
+        BY_KUBELET | {"reason": by or BY_KUBELET["reason"], "lastTransitionTime": disrupted},
+        BOUND | {"lastTransitionTime": bound},
+    ]
+    terminated = {"exitCode": 1, "startedAt": began, "finishedAt": ended}
+    status = {"phase": "Failed", "reason": "DeadlineExceeded", "startTime": began, "conditions": conditions,
+              "containerStatuses": [{"name": "task", "state": {"terminated": terminated}}]}  # fmt: skip
+    meta = {"name": "p", "deletionTimestamp": deleted, "deletionGracePeriodSeconds": numbers[0]}
+    spec = {"activeDeadlineSeconds": numbers[1], "terminationGracePeriodSeconds": numbers[2]}
+    assert read_pod(written({"metadata": meta, "spec": spec, "status": status})).exit is not None
 
 
 @pytest.mark.parametrize("reason", ["Unknown", "ContainerStatusUnknown"])

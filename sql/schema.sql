@@ -357,7 +357,7 @@ COMMENT ON FUNCTION dispatch.rotate_secrets() IS 'New secrets; for the owner alo
 CREATE FUNCTION dispatch_private.rows_move(who text, submitter text, login text) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    SET client_min_messages TO 'error'
+    SET client_min_messages TO 'notice'
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
@@ -403,7 +403,7 @@ CREATE FUNCTION dispatch.rows_move(submitter text, login text) RETURNS integer
     BEGIN ATOMIC
  SELECT dispatch_private.rows_move(((CURRENT_USER)::text COLLATE "default"), submitter, login) AS rows_move;
 END;
-COMMENT ON FUNCTION dispatch.rows_move(submitter text, login text) IS 'For operators: gives rows to another login, 1,000 at most. The number of these rows; call it until it is 0. Live rows whose dedupe_key the login uses stay.';
+COMMENT ON FUNCTION dispatch.rows_move(submitter text, login text) IS 'For operators: gives rows to another login, 1,000 at most. The number of these rows; call it until it is 0. A notice says which rows are left then: those that others hold, and live ones whose dedupe_key the login uses.';
 CREATE FUNCTION dispatch_private.submit(who text, objects jsonb) RETURNS SETOF bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2233,7 +2233,7 @@ CREATE FUNCTION dispatch_private.refuse_foreign_code() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS …;
-COMMENT ON FUNCTION dispatch_private.refuse_foreign_code() IS 'Trigger: code of somebody else inserts no row in the name of a superuser, or of a login that may not insert.';
+COMMENT ON FUNCTION dispatch_private.refuse_foreign_code() IS 'Trigger: nobody inserts a row in the name of a login that may not insert, nor code of somebody else in that of a superuser.';
 CREATE FUNCTION dispatch_private.retry_rows(ids bigint[], expected integer) RETURNS SETOF bigint
     LANGUAGE plpgsql
     AS …;
@@ -2922,7 +2922,7 @@ CREATE INDEX tasks_ready ON dispatch_private.tasks USING btree (queue, priority,
 CREATE INDEX tasks_ready_of_submitter ON dispatch_private.tasks USING btree (queue, submitted_by, priority, id) INCLUDE (attempt, kind) WHERE ((status = 'waiting'::text) AND (run_at IS NULL));
 CREATE TRIGGER end_insert AFTER INSERT ON dispatch.tasks FOR EACH STATEMENT EXECUTE FUNCTION dispatch_private.end_insert();
 CREATE TRIGGER insert_task INSTEAD OF INSERT ON dispatch.tasks FOR EACH ROW EXECUTE FUNCTION dispatch_private.insert_task();
-CREATE TRIGGER refuse_foreign_code BEFORE INSERT ON dispatch.tasks FOR EACH STATEMENT WHEN ((CURRENT_USER <> SESSION_USER)) EXECUTE FUNCTION dispatch_private.refuse_foreign_code();
+CREATE TRIGGER refuse_foreign_code BEFORE INSERT ON dispatch.tasks FOR EACH STATEMENT WHEN (((CURRENT_USER <> SESSION_USER) OR (NOT pg_has_role(SESSION_USER, 'dispatch_submitter'::name, 'MEMBER'::text)))) EXECUTE FUNCTION dispatch_private.refuse_foreign_code();
 CREATE TRIGGER show_inserted INSTEAD OF INSERT ON dispatch.tasks FOR EACH ROW EXECUTE FUNCTION dispatch_private.show_inserted();
 CREATE TRIGGER write_queue INSTEAD OF INSERT OR DELETE OR UPDATE ON dispatch.queues FOR EACH ROW EXECUTE FUNCTION dispatch_private.write_queue();
 CREATE TRIGGER guard_task BEFORE UPDATE OF status, attempt, launch, run_digest, finished_at ON dispatch_private.tasks FOR EACH ROW EXECUTE FUNCTION dispatch_private.guard_task();

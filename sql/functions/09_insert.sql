@@ -149,19 +149,24 @@ END
 $$;
 COMMENT ON FUNCTION dispatch_private.insert_checked(dispatch.tasks) IS 'Inserts a row, and returns it. If a row of its dedupe_key is alive: makes none, and returns the id of that one, without a status.';
 
--- The two triggers that know current_user, because they do not run as the owner. Code of a stranger that autovacuum runs has a
--- superuser's session, and must not insert in its name. The same holds for a session whose login may not insert at all.
+-- The two triggers that know current_user, because they do not run as the owner. A row belongs to the login of the session. Code of a
+-- stranger that autovacuum runs has a superuser's session, and must not insert in its name. Nor does a row belong to a login that may
+-- not insert: a view or a rule lets everybody insert with the rights of its owner. Who has the right by SET ROLE alone may insert.
 CREATE OR REPLACE FUNCTION dispatch_private.refuse_foreign_code() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF (SELECT rolsuper OR NOT has_table_privilege(oid, 'dispatch.tasks', 'INSERT') FROM pg_roles WHERE rolname = session_user) THEN
-        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('code of "%s" may not insert in the session of "%s"', current_user, session_user),
-            HINT = 'A row belongs to the login of the session. Insert by a session of the login whose rows these are.';
+    IF (SELECT rolsuper AND current_user <> session_user
+               OR NOT (pg_has_role(oid, 'dispatch_submitter', 'MEMBER') OR has_table_privilege(oid, 'dispatch.tasks', 'INSERT'))
+        FROM pg_roles WHERE rolname = session_user) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = CASE WHEN current_user = session_user THEN format('the login "%s" may not insert', session_user)
+                           ELSE format('code of "%s" may not insert in the session of "%s"', current_user, session_user) END,
+            HINT = 'A row belongs to the login of the session. Insert by a session of the login whose rows these are: a member of dispatch_submitter.';
     END IF;
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.refuse_foreign_code() IS 'Trigger: code of somebody else inserts no row in the name of a superuser, or of a login that may not insert.';
+COMMENT ON FUNCTION dispatch_private.refuse_foreign_code() IS 'Trigger: nobody inserts a row in the name of a login that may not insert, nor code of somebody else in that of a superuser.';
 
 -- A live row of the same dedupe_key is shown to code that may see it. Other code inserts in the name of its caller, and learns
 -- nothing of the caller's rows.
@@ -236,7 +241,8 @@ $$;
 COMMENT ON FUNCTION dispatch_private.end_insert() IS 'Trigger, once for each INSERT: checks the bounds of queues, and wakes the dispatcher.';
 
 CREATE OR REPLACE TRIGGER refuse_foreign_code BEFORE INSERT ON dispatch.tasks
-    FOR EACH STATEMENT WHEN (current_user <> session_user) EXECUTE FUNCTION dispatch_private.refuse_foreign_code();
+    FOR EACH STATEMENT WHEN (current_user <> session_user OR NOT pg_has_role(session_user, 'dispatch_submitter', 'MEMBER'))
+    EXECUTE FUNCTION dispatch_private.refuse_foreign_code();
 CREATE OR REPLACE TRIGGER insert_task INSTEAD OF INSERT ON dispatch.tasks
     FOR EACH ROW EXECUTE FUNCTION dispatch_private.insert_task();
 CREATE OR REPLACE TRIGGER show_inserted INSTEAD OF INSERT ON dispatch.tasks -- after insert_task, by its name
@@ -302,10 +308,11 @@ DECLARE
     fault dispatch_private.refusal;
     me    text;
 BEGIN
-    IF who <> session_user::text
-       AND (SELECT rolsuper OR NOT has_table_privilege(oid, 'dispatch.tasks', 'INSERT') FROM pg_roles WHERE rolname = session_user) THEN
+    IF who <> session_user::text -- who calls by its own right has EXECUTE
+       AND (SELECT rolsuper OR NOT (pg_has_role(oid, 'dispatch_submitter', 'MEMBER') OR has_table_privilege(oid, 'dispatch.tasks', 'INSERT'))
+            FROM pg_roles WHERE rolname = session_user) THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('code of "%s" may not insert in the session of "%s"', who, session_user),
-            HINT = 'A row belongs to the login of the session. Insert by a session of the login whose rows these are.';
+            HINT = 'A row belongs to the login of the session. Insert by a session of the login whose rows these are: a member of dispatch_submitter.';
     END IF;
     PERFORM dispatch_private.check_objects(objects);
     BEGIN

@@ -254,8 +254,13 @@ BEGIN
     )
     UPDATE dispatch_private.tasks SET submitted_by = theirs FROM few WHERE tasks.id = few.id;
     GET DIAGNOSTICS moved = ROW_COUNT;
-    IF moved = 0 AND NOT EXISTS (SELECT FROM dispatch_private.tasks AS t WHERE t.submitted_by = submitter) THEN
+    IF moved = 0 AND EXISTS (SELECT FROM dispatch_private.tasks AS t WHERE t.submitted_by = submitter) THEN
+        RAISE NOTICE 'rows of "%" are left: somebody holds them in a transaction, or "%" has live rows with their dedupe_key', submitter, theirs;
+    ELSIF moved = 0 THEN
         DELETE FROM dispatch_private.submitters WHERE name = submitter; -- a login of this name begins anew
+        IF NOT FOUND THEN
+            RAISE NOTICE 'no row is of "%": name the submitter as submitted_by has it', submitter;
+        END IF;
     END IF;
     RETURN moved;
 END
@@ -265,4 +270,4 @@ CREATE OR REPLACE FUNCTION dispatch.rows_move(submitter text, login text) RETURN
 LANGUAGE sql BEGIN ATOMIC
     SELECT dispatch_private.rows_move(current_user::text COLLATE "default", submitter, login);
 END;
-COMMENT ON FUNCTION dispatch.rows_move(text, text) IS 'For operators: gives rows to another login, 1,000 at most. The number of these rows; call it until it is 0. Live rows whose dedupe_key the login uses stay.';
+COMMENT ON FUNCTION dispatch.rows_move(text, text) IS 'For operators: gives rows to another login, 1,000 at most. The number of these rows; call it until it is 0. A notice says which rows are left then: those that others hold, and live ones whose dedupe_key the login uses.';

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.queues import declare, defaults, refusal
-from tests.rig.postgres import Database
+from tests.rig.postgres import Connection, Database
 from tests.rig.rows import insert_row
 
 BOTH = ["team_a", "team_b"]
@@ -33,6 +33,10 @@ async def role(database: Database) -> AsyncIterator[MakeRole]:
     yield make
     for name in made:
         await admin.execute(f"DROP ROLE {name}")
+
+
+async def submitters(admin: Connection) -> list[str]:
+    return [row[0] for row in await admin.fetch("SELECT DISTINCT submitted_by FROM dispatch_private.tasks")]
 
 
 async def may(database: Database, login: str, queue: str = "door") -> bool:
@@ -165,3 +169,46 @@ async def test_existing_rows_of_a_closed_queue_go_on(database: Database, role: M
     assert await row.finish(await row.started(), "retry") == "waiting"
     assert await row.cancel() == "cancelled"
     assert await row.retry() == "waiting"
+
+
+DOORS = {
+    "view": "CREATE VIEW doors.door AS SELECT * FROM dispatch.tasks",
+    "rule": """
+        CREATE TABLE doors.door (queue text);
+        CREATE RULE r AS ON INSERT TO doors.door DO ALSO INSERT INTO dispatch.tasks (queue) VALUES (new.queue)
+    """,
+    "function": """
+        CREATE TABLE doors.door (queue text);
+        CREATE FUNCTION doors.enter() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+            AS $$ BEGIN INSERT INTO dispatch.tasks (queue) VALUES (new.queue); RETURN new; END $$;
+        CREATE TRIGGER t BEFORE INSERT ON doors.door FOR EACH ROW EXECUTE FUNCTION doors.enter()
+    """,
+}
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+async def test_nobody_inserts_who_may_not_by_a_door_of_somebody_who_may(database: Database, door: str) -> None:
+    """A view and a rule have the rights of their owner. The rows would belong to whoever connected: a container."""
+    admin, theirs = await database.session("admin"), await database.session("team_b")
+    enter = "INSERT INTO doors.door (queue) VALUES ('default')"
+    await admin.execute("CREATE SCHEMA doors AUTHORIZATION team_b; GRANT USAGE ON SCHEMA doors TO PUBLIC")
+    try:
+        await theirs.execute(f"{door}; GRANT INSERT ON doors.door TO PUBLIC; {enter}")
+        for login in ("task", "reader", "operator", "janitor"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError, match=f'"{login}"'):
+                await (await database.connect(login)).execute(enter)
+        assert await submitters(admin) == ["team_b"]
+    finally:
+        await admin.execute("DROP SCHEMA doors CASCADE")
+
+
+async def test_login_that_takes_its_right_by_set_role_alone_inserts(database: Database, role: MakeRole) -> None:
+    """PostgREST's authenticator is NOINHERIT, and sets the role of each request."""
+    session, login = await database.connect("admin"), await role()
+    web = await role(login)
+    await session.execute(f"GRANT dispatch_submitter TO {web}; ALTER ROLE {login} NOINHERIT")
+    await session.execute(f"SET SESSION AUTHORIZATION {login}; SET ROLE {web}")
+    await session.execute("INSERT INTO dispatch.tasks (queue) VALUES ('default')")
+    await session.execute("""SELECT dispatch.submit('[{"queue": "default"}]')""")
+    await session.execute("RESET SESSION AUTHORIZATION")
+    assert await submitters(session) == [login]

@@ -150,6 +150,21 @@ async def test_other_logins_may_not_move_rows(database: Database, login: str) ->
         await (await database.session(login)).fetchval("SELECT dispatch.rows_move('team_b', 'team_a')")
 
 
+async def test_moves_that_move_nothing_say_why(database: Database) -> None:
+    """`0` alone would mean: it is done, drop the login."""
+    row, operator, said = await database.insert_task("team_b"), await database.connect("operator"), list[str]()
+    operator.add_log_listener(lambda _, message: said.append(message.message))
+    move = "SELECT dispatch.rows_move($1, 'team_a')"
+    theirs = await database.connect("team_b")
+    async with theirs.transaction():
+        await theirs.execute("SELECT dispatch.task_set_priority($1, 7)", row)
+        assert await operator.fetchval(move, "team_b") == 0
+    assert await operator.fetchval(move, "team_odd") == 0
+    assert [words.partition(":")[0] for words in said] == ['rows of "team_b" are left', 'no row is of "team_odd"']
+    assert [await operator.fetchval(move, "team_b") for _ in range(2)] == [1, 0]
+    assert len(said) == 2
+
+
 async def test_rows_move_to_no_role_that_is_not_there(database: Database) -> None:
     with pytest.raises(asyncpg.UndefinedObjectError, match='there is no role "nobody"'):
         await (await database.session("operator")).fetchval("SELECT dispatch.rows_move('team_b', 'nobody')")

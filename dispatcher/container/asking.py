@@ -4,10 +4,14 @@ import contextlib
 import os
 import random
 import threading
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Final, TypeVar
 
+T = TypeVar("T")
 LONGEST_PAUSE_SECONDS: Final = 10
+NEXT_ADDRESS_SECONDS: Final = 0.25
+"""After it the next address of a name is tried, too."""
 
 
 def pauses() -> Iterator[float]:
@@ -33,3 +37,18 @@ def say(who: str, words: str) -> None:
 def write_line(line: bytes) -> None:
     with contextlib.suppress(OSError):  # stderr is closed
         os.write(2, line)
+
+
+def in_thread(work: Callable[[], T]) -> Future[T]:
+    """The work in a new thread, which does not keep the process alive. RuntimeError: no thread can be started."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # whoever gives up waiting must not cancel what is under way
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as fault:  # noqa: BLE001  # the one who waits for it gets it
+            future.set_exception(fault)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future

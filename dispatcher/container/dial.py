@@ -11,15 +11,17 @@ import asyncio
 import os
 import random
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote, urlencode
 
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
+from dispatcher.container.asking import NEXT_ADDRESS_SECONDS, in_thread
 from dispatcher.container.contract import PINNED, SERVER, NewestServer, OldPrimary
 
 CONNECT_SECONDS: Final = 5
@@ -99,6 +101,23 @@ class HostRoute(NamedTuple):
     seconds: float
     has_public_roots: bool
     login: Mapping[str, str] = {}
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """Tries the addresses of a name side by side, because psql gives each a time of its own: the first may be dead.
+
+    A name is looked up in a thread for itself, which keeps no program from its end.
+    """
+
+    async def create_connection(  # type: ignore[override]  # any of its forms
+        self, factory: Any, host: Any = None, port: Any = None, **how: Any
+    ) -> Any:
+        if host is not None:
+            how.setdefault("happy_eyeballs_delay", NEXT_ADDRESS_SECONDS)
+        return await super().create_connection(factory, host, port, **how)
+
+    async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
+        return await asyncio.wrap_future(in_thread(lambda: socket.getaddrinfo(host, port, **how)), loop=self)
 
 
 async def dial(

@@ -42,6 +42,7 @@ from dispatcher.container.contract import (
     is_of_values,
     read_contract,
 )
+from dispatcher.container.dial import Loop
 from dispatcher.container.isolated import restored
 from dispatcher.container.row import (
     AT_WORK,
@@ -448,7 +449,8 @@ def main(argv: Sequence[str]) -> int:
             return 0 if command else MISUSED
         contract = read_contract(os.environ)
         work = Work(command, restored(os.environ), codes, contract.limit_seconds)
-        return asyncio.run(LaunchRun(RowConnection(contract), work).go())
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            return runner.run(LaunchRun(RowConnection(contract), work).go())
     except (WrongEnvironment, WrongOption) as fault:
         say(str(fault))
         return MISUSED

@@ -1,6 +1,5 @@
 """A call through asyncpg, in a thread without a running event loop."""
 
-import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import closing
@@ -11,7 +10,7 @@ from dispatcher.container.contract import NewestServer, OldPrimary, WrongEnviron
 from dispatcher.task.body import DatabaseFault
 
 
-class Loop(asyncio.SelectorEventLoop):
+class Loop(dial.Loop):
     """Looks names up without a thread. A program whose main thread has ended can start none, and has to report."""
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
@@ -21,10 +20,13 @@ class Loop(asyncio.SelectorEventLoop):
 def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[object]) -> tuple[Any, ...] | None:
     """The first row of the answer. `newest`: the newest server that this task saw."""
     try:
-        with closing(Loop()) as loop:  # the body may have set another policy
-            row = loop.run_until_complete(dial.ask_once(url, "dispatcher/task", newest, statement, parameters))
+        asked = dial.ask_once(url, "dispatcher/task", newest, statement, parameters)
+        with closing(asked), closing(Loop()) as loop:  # the body may have set another policy
+            row = loop.run_until_complete(asked)
         return None if row is None else tuple(row)
     except (*dial.FAULTS, OldPrimary) as fault:
         raise DatabaseFault(fault, getattr(fault, "sqlstate", None)) from fault
     except dial.UnreadableUrl as fault:
         raise WrongEnvironment(f"TASK_DATABASE_URL cannot be used: {fault}") from None
+    except Exception as fault:  # whatever it is, the report may arrive later: with gevent one loop runs at a time
+        raise DatabaseFault(fault, None) from fault

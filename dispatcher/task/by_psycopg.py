@@ -25,7 +25,8 @@ def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[obj
         with connect(url) as connection, socket.socket(fileno=os.dup(connection.fileno())) as twin:
             alarm = threading.Timer(10, cut, [twin])  # the driver itself would wait for ever
             alarm.daemon = True
-            alarm.start()
+            with contextlib.suppress(RuntimeError):  # no thread can be started now
+                alarm.start()
             try:
                 recognise(connection, newest)
                 return connection.execute(re.sub(r"\$\d+", "%s", statement).encode(), parameters).fetchone()
@@ -34,6 +35,10 @@ def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[obj
     except (OSError, psycopg.Error, OldPrimary) as fault:
         refused = LOGIN_REFUSED if OF_THE_LOGIN in str(fault) else None  # it gives no code for it
         raise DatabaseFault(fault, getattr(fault, "sqlstate", None) or refused) from fault
+    except WrongEnvironment:
+        raise
+    except Exception as fault:  # whatever it is, the report may arrive later
+        raise DatabaseFault(fault, None) from fault
 
 
 def recognise(connection: psycopg.Connection[tuple[Any, ...]], newest: NewestServer) -> None:

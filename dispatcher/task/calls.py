@@ -59,19 +59,20 @@ def ask_until(
                 raise
 
 
-def in_thread(work: Callable[[], T]) -> Future[T]:
-    """The work in a new thread, which does not keep the process alive."""
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # whoever gives up waiting must not cancel what is under way
+def in_thread_or_here(work: Callable[[], T]) -> Future[T]:
+    """The work in a new thread. If none can be started, it is done before this returns: a report must not be lost.
 
-    def run() -> None:
+    A pool of the body may have used up all threads, and the main thread may have ended.
+    """
+    try:
+        return asking.in_thread(work)
+    except RuntimeError:
+        future: Future[T] = Future()
         try:
             future.set_result(work())
-        except BaseException as fault:  # noqa: BLE001  # the one who waits for it gets it
+        except Exception as fault:  # noqa: BLE001  # the one who waits for it gets it
             future.set_exception(fault)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
+        return future
 
 
 async def settled(future: Future[T]) -> T:

@@ -2,7 +2,8 @@
 
 Failure story: if the process is killed, at any moment, the row stays `processing`, and the next launch takes it over.
 
-SIGTERM from outside, such as the drain of a node: the body unwinds, as after an exception.
+SIGTERM from outside, such as the drain of a node: the body unwinds, as after an exception. An image may name another
+signal to stop it (STOPSIGNAL), which the body hears as ever.
 """
 
 import _signal  # type: ignore[import-not-found]  # typeshed has only what stands above it
@@ -38,15 +39,16 @@ from dispatcher.task.body import (
     is_success,
     judge,
 )
-from dispatcher.task.calls import TaskDatabase, ask_until, call, in_thread, say, settled
+from dispatcher.task.calls import TaskDatabase, ask_until, call, in_thread_or_here, say, settled
 
 TERMINATED: Final = 128 + signal.SIGTERM
+STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 SET: Final[Callable[[int, Any], Any]] = _signal.signal
 """The function that all others call when they are called, `signal.signal` among them, however they were imported."""
 
 
-class Sigterm:
-    """Raises SystemExit(143) in the main thread. A task in another thread has no handler.
+class StopSignals:
+    """SIGTERM raises SystemExit(143) in the main thread. A task in another thread has no handler.
 
     came: it has raised, or a handler of the body was called. A second SIGTERM does not disturb the cleaning up.
     is_ignored: the body has ended, so its report is not disturbed.
@@ -54,25 +56,30 @@ class Sigterm:
 
     def __init__(self) -> None:
         self.came = self.is_ignored = False
-        self._owner = os.getpid()
-        self._before: Any = None
+        self._owner = 0
+        self._before: dict[int, Any] = {}
 
     def catch(self) -> None:
+        self._owner = os.getpid()
         if threading.current_thread() is threading.main_thread():
-            self._before = SET(signal.SIGTERM, self._raise) or int(signal.SIG_DFL)  # a number, not the enum
+            self._before[signal.SIGTERM] = SET(signal.SIGTERM, self._raise) or int(signal.SIG_DFL)  # no enum
+            for number in STOPS[1:]:  # KeyboardInterrupt, and what the program has set before
+                if callable(handler := signal.getsignal(number)):
+                    self._before[number] = self._set(number, handler)
             _signal.signal = self._set
 
     def restore(self) -> None:
-        if self._before is not None:
+        if self._before:
             _signal.signal = SET
-            SET(signal.SIGTERM, self._before)
+            for number, handler in self._before.items():
+                SET(number, handler)
 
     def _set(self, number: int, handler: Any) -> Any:
-        """Stands for `_signal.signal` while the body runs. A handler of the body hides no SIGTERM from us.
+        """Stands for `_signal.signal` while the body runs. A handler of the body hides no signal to stop from us.
 
         asyncio and uvloop set their handlers by it, too.
         """
-        if number != signal.SIGTERM or not callable(handler) or handler == self._raise:
+        if number not in STOPS or not callable(handler) or handler == self._raise:
             return SET(number, handler)
 
         def told(number: int, frame: object) -> None:
@@ -95,8 +102,8 @@ class ContainerTask:
 
     The body ends: `succeeded`. It raises: `retry`, with the end of the traceback. It raises Failed, or
     exits with a status of `report.FINAL`: `failed`. SIGTERM raises SystemExit(143) in the body, once, and nothing is
-    reported; that works in the main thread alone. A body with a handler of its own that ends after SIGTERM is not done
-    either, unless it has called `finish`.
+    reported; that works in the main thread alone. A body with a handler of its own that ends after it, or after SIGINT
+    or SIGQUIT, is not done either, unless it has called `finish`.
     """
 
     def __init__(self, contract: LaunchContract, heartbeat_seconds: float = 15) -> None:
@@ -104,9 +111,10 @@ class ContainerTask:
         self._me = (*contract.me, os.urandom(16).hex())
         self._heartbeat_seconds = heartbeat_seconds
         self._deadline = time.monotonic() + contract.limit_seconds
-        self._owner = os.getpid()
+        self._owner = 0
         self._over = threading.Event()
-        self._sigterm = Sigterm()
+        self._stops = StopSignals()
+        self._token: object = None
         self._heard = self._row_says = ""  # cancel or lost: what the end goes by, and what the body is told
         self._said: tuple[float | None, str | None] = (None, None)
         self._finished: TaskReport | None = None
@@ -158,14 +166,16 @@ class ContainerTask:
 
     @contextmanager
     def _starting(self) -> Iterator[Future[tuple[Any, ...] | None]]:
-        self._sigterm.catch()
+        self._owner = os.getpid()
+        self._stops.catch()
         os.environ[TAKEN] = str(self._owner)
         try:
             deadline = min(self._deadline, time.monotonic() + START_SECONDS)
-            yield in_thread(lambda: ask_until(deadline, self._over, self._database, "start", *self._me))
+            self._start_beating()
+            yield in_thread_or_here(lambda: ask_until(deadline, self._over, self._database, "start", *self._me))
         except BaseException as fault:  # whatever ends the start, nobody asks any more
             self._over.set()
-            self._sigterm.restore()
+            self._stops.restore()
             os.environ.pop(TAKEN, None)
             if isinstance(fault, DatabaseFault) and not fault.is_of_values:
                 say(f"not started: {fault}")
@@ -177,12 +187,21 @@ class ContainerTask:
             say("the row is not this launch's, or not any more: nothing to do")
             raise SystemExit(0)
         self._token, self._payload = row
-        threading.Thread(target=self._beat, daemon=True).start()
         return self
+
+    def _start_beating(self) -> None:
+        """Starts the thread of the heartbeats before the start: a row without it should not be taken."""
+        try:
+            threading.Thread(target=self._beat, daemon=True).start()
+        except RuntimeError as fault:
+            say(f"not started: {fault}")
+            raise SystemExit(PUT_OFF) from fault
 
     def _beat(self) -> None:
         """Sends heartbeats until the body ends. An unreachable database is no reason to stop."""
         while not self.lost and not self._over.wait(self._heartbeat_seconds):
+            if self._token is None:  # the row is not ours yet
+                continue
             try:
                 row = call(self._database, "heartbeat", self._token, *self._said)
             except Exception as fault:  # noqa: BLE001  # whatever it is, the next heartbeat may arrive
@@ -196,18 +215,18 @@ class ContainerTask:
 
     @contextmanager
     def _ending(self, fault: BaseException | None) -> Iterator[Future[int]]:
-        self._sigterm.is_ignored = True
+        self._stops.is_ignored = True
         self._over.set()
-        is_stopped = self._sigterm.came
+        is_stopped = self._stops.came
         report = judge(fault, self._heard, is_stopped=is_stopped, finished=self._finished)
         is_left = report is None and is_success(fault) and is_stopped and not self._heard
         if is_left:
-            say("the body ended after SIGTERM, and without `finish`: not reported, the next launch takes over")
-        reported = in_thread(lambda: TERMINATED if is_left else self._send(report))
+            say("the body ended after a signal to stop, and without `finish`: not reported, the next launch takes over")
+        reported = in_thread_or_here(lambda: TERMINATED if is_left else self._send(report))
         try:
             yield reported
         finally:
-            self._sigterm.restore()
+            self._stops.restore()
             os.environ.pop(TAKEN, None)
             if reported.done() and (status := reported.result()):
                 if fault is not None:

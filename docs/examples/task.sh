@@ -2,17 +2,23 @@
 # task.sh COMMAND [ARG…]: takes the row of this container, runs COMMAND, reports. Needs bash, psql, coreutils, iconv.
 # COMMAND gets the payload on stdin and may leave a result, as JSON, on stdout. Some of its statuses are final: see the end.
 set -u
+[ "${1-}" != -- ] || shift
+[ $# -gt 0 ] || { echo "usage: $0 COMMAND [ARG…]" >&2 && exit 2; }
 for name in TASK_ID TASK_START_KEY TASK_ATTEMPT TASK_LAUNCH JOB_UID NODE_NAME POD_NAME TASK_TIMEOUT_SECONDS TASK_DATABASE_URL; do
     [ -n "${!name-}" ] || { echo "$name is not set: see docs/author.md" >&2 && exit 2; }
 done
-export PGCONNECT_TIMEOUT=10 PGTARGETSESSIONATTRS=read-write
+url=${TASK_DATABASE_URL%$'\n'} # as `echo` ends what it makes a Secret of
+case $url in *[?\&]options=*) echo "TASK_DATABASE_URL has options=: take it out, $0 sends its own" >&2 && exit 2 ;; esac
 # Sessions of one login read each other's statements: the key goes as a setting of the session (see `ask`).
 work='' stopped='' run=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n') secret=$TASK_START_KEY SECRET="current_setting('task.secret')::uuid"
 patience=300 # seconds; a container that waits longer for its start only keeps its room from others
 ask() { # STATEMENT [-v NAME=VALUE …]: again and again, for each call may be repeated, unless its values are refused
     local statement=$1 status && shift
-    until PGOPTIONS="-c task.secret=$secret -c statement_timeout=8s" timeout 20 \
-        psql -d "$TASK_DATABASE_URL" -XqAt -v ON_ERROR_STOP=1 -v VERBOSITY=verbose "$@" <<<"$statement" 2>"$folder/said"; do
+    until (
+        unset "${!PG@}" # COMMAND has them: they may name a database of its own
+        export PGOPTIONS="-c task.secret=$secret -c statement_timeout=8s" PGCLIENTENCODING=UTF8 PGCONNECT_TIMEOUT=10 PGTARGETSESSIONATTRS=read-write
+        timeout 20 psql -d "$url" -XqAt -v ON_ERROR_STOP=1 -v VERBOSITY=verbose "$@" <<<"$statement" 2>"$folder/said"
+    ); do
         status=$?
         cat "$folder/said" >&2
         grep -Eq ': +(22[0-9A-Z]{3}|DI[0-9]{3}|54001): ' "$folder/said" && return 1 # the word before it is the server's language
@@ -49,19 +55,21 @@ ask "SELECT run_token, coalesce(payload, 'null')
 patience=$TASK_TIMEOUT_SECONDS && [ -s "$folder/row" ] || exit 0 # not ours, or not any more
 IFS='|' read -r secret payload <"$folder/row"
 
-tee "$folder/errors" <"$folder/stderr" >&2 & log=$!
+type -P "$1" >/dev/null || { finish failed "$1: there is no such program" && exit 0 || exit 69; }
+
+tee >(cat >&2) <"$folder/stderr" > >(tail -c 4096 >"$folder/errors" && mv "$folder/errors" "$folder/last") & log=$!
 set -m # what follows gets process groups of its own, to be stopped with all their children
 "$@" <<<"$payload" >"$folder/result" 2>"$folder/stderr" & work=$!
 beat & beat=$!
 set +m
 until again=''; wait "$work"; status=$?; [ -z "$again" ]; do :; done # a signal ends `wait`, not COMMAND
-kill -KILL -- "-$work" "-$beat" 2>/dev/null
-for _ in {1..10}; do kill -0 "$log" 2>/dev/null && sleep 0.1; done; kill "$log" 2>/dev/null # what left the group may hold stderr
-error=$(tail -c 4096 "$folder/errors" | iconv -c -f UTF-8 -t UTF-8)
+kill -KILL -- "-$work" "-$beat" 2>/dev/null; wait "$beat" 2>/dev/null
+for n in {1..20}; do [ -e "$folder/last" ] && break; sleep 0.1; [ $n != 10 ] || kill "$log"; done 2>/dev/null # what left the group may hold stderr
+error=$(iconv -c -f UTF-8 -t UTF-8 <"$folder/last") size=$(wc -c <"$folder/result")
 case $(cat "$folder/told" 2>/dev/null):$stopped:$status:$(head -c 1 "$folder/result") in
     lost:*) exit 1 ;;
     cancel:*) finish failed ;; # the row keeps the reason that came with the cancel
-    *::0:* | *:yes:0:?*) finish succeeded '' "$(<"$folder/result")" || finish failed 'the result is not JSON of at most 64 KiB' ;;
+    *::0:* | *:yes:0:?*) [ "$size" -le 65536 ] && finish succeeded '' "$(<"$folder/result")" || finish failed 'the result is not JSON of at most 64 KiB' ;;
     *:yes:*) exit 143 ;; # stopped from outside, and no result: the next launch takes over
     *:6[4-8]:* | *:70:* | *:7[236-8]:*) finish failed "${error:-status $status}" ;; # sysexits.h: a second try cannot help
     *) finish retry "${error:-status $status}" ;;

@@ -285,6 +285,42 @@ async def test_result_that_cannot_be_stored_fails_the_row(database: Database, re
     assert now["error"] == "the result is not JSON of at most 64 KiB"
 
 
+ODD_CALLS: dict[str, tuple[tuple[str, ...], tuple[int, str], str]] = {
+    "nothing to run": ((), (2, "waiting"), "usage: "),
+    "a mark before the command": (("--", "echo", "17"), (0, "succeeded"), ""),
+    "no such program": (("missing", "17"), (0, "failed"), ""),
+}
+
+
+@pytest.mark.parametrize(("argv", "end", "said"), ODD_CALLS.values(), ids=ODD_CALLS)
+async def test_shell_example_reports_no_work_that_it_has_not_begun(
+    database: Database, argv: tuple[str, ...], end: tuple[int, str], said: str
+) -> None:
+    row = await insert_row(database)
+    ended = await Image((str(BASH), *argv)).run(row)
+    assert (ended.status, await row.status()) == end, ended
+    assert said in ended.said
+
+
+OF_THE_IMAGE = ("PGCLIENTENCODING=LATIN1", "PGHOSTADDR=192.0.2.1", "PGSERVICE=own", "PGOPTIONS=-c search_path=own")
+
+
+async def test_variables_of_the_images_own_database_are_the_commands_alone(database: Database) -> None:
+    row = await insert_row(database, payload={"a": "日本"})
+    url = f"TASK_DATABASE_URL={database.url('task')}\n"  # as `echo` ends what it makes a Secret of
+    argv = bash("""printf '["%s", "Zürich", %s]' "$PGHOSTADDR" "$(cat)" """).argv
+    ended = await Image(("env", url, *OF_THE_IMAGE, *argv)).run(row)
+    now = await row.now()
+    assert (now["status"], now["result"]) == ("succeeded", ["192.0.2.1", "Zürich", {"a": "日本"}]), ended
+    assert ended.err == b""  # nor a word of the shell about its own children
+
+
+async def test_error_is_told_although_a_process_that_left_holds_stderr(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await bash("echo last words >&2; setsid sleep 30 & exit 3").run(row)
+    assert (await row.now())["error"] == "last words", ended
+
+
 async def test_refused_result_is_known_in_any_language_of_the_server(database: Database, tmp_path: Path) -> None:
     """lc_messages is that of the server's operating system. It translates the word before the code, too."""
     psql, run = tmp_path / "psql", f'{postgres_programs()}/psql "$@" 2>&1 1>&3 | sed s/ERROR:/FEHLER:/ >&2'
@@ -359,6 +395,6 @@ def test_page_has_the_numbers_of_exec() -> None:
     assert {status for span in spans for status in range(span[0], span[-1] + 1)} == FINAL
 
 
-@pytest.mark.parametrize(("path", "most"), [(DOCS / "author.md", 215), (BASH, 68), (GO / "main.go", 133)])
+@pytest.mark.parametrize(("path", "most"), [(DOCS / "author.md", 215), (BASH, 76), (GO / "main.go", 133)])
 def test_page_and_examples_are_short(path: Path, most: int) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= most

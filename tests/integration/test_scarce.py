@@ -35,6 +35,13 @@ with task() as t:
     threading.Timer(1, lambda: [os.close(one) for one in kept]).start()
     t.finish(17)
 """
+USES_ALL_THREADS = """
+import resource
+with task() as t:
+    if os.getuid() == 0: os.setgid(12345); os.setuid(12345)
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    t.finish(17)
+"""
 IN_A_THREAD = """
 import threading, time
 def work():
@@ -134,3 +141,10 @@ async def test_image_with_an_old_libpq_finds_the_primary(database: Database) -> 
         with psycopg.connect(database.url("team_a"), target_session_attrs=words) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
     assert by_psycopg.primary_for(130_003) == "read-write"
+
+
+async def test_body_that_uses_up_all_threads_is_reported(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    ended = await library.run(row, USES_ALL_THREADS)
+    now = await row.now()
+    assert (ended.status, now["status"], now["result"]) == (DONE, "succeeded", 17), ended

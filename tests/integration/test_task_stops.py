@@ -1,5 +1,7 @@
 """`dispatcher.task`: a body that is asked to stop, that has lost its row, or that gets SIGTERM."""
 
+import signal
+
 import pytest
 
 from tests.controlplane.waiting import wait_for
@@ -284,3 +286,37 @@ async def test_task_in_another_thread_has_no_handler_and_reports(library: Librar
         wrapper.go()
         ended = await wrapper.has_ended()
     assert (ended.status, ended.out, await row.status()) == (DONE, b"begun\nTrue\n", "succeeded")
+
+
+PASSES_OVER = {
+    "KeyboardInterrupt": "try: time.sleep(600)\n    except KeyboardInterrupt: pass",
+    "its own handler": "signal.signal(signal.SIGINT, lambda *_: ends.append(1)); waits(lambda: ends)",
+}
+
+
+@pytest.mark.parametrize("body", PASSES_OVER.values(), ids=PASSES_OVER)
+async def test_body_that_ends_by_the_stop_signal_of_its_image_is_not_done(
+    library: Library, database: Database, body: str
+) -> None:
+    """STOPSIGNAL is SIGINT in the images of Postgres, SIGQUIT in those of nginx."""
+    row = await insert_row(database)
+    program = f"import signal, time\nends = []\nwith quick() as t:\n    say('begun')\n    {body}"
+    async with library.runs(row, program) as wrapper:
+        await wrapper.says("begun")
+        await is_beating(row)
+        wrapper.process.send_signal(signal.SIGINT)
+        ended = await wrapper.has_ended()
+    assert (ended.status, await row.status()) == (TERMINATED, "processing"), ended
+
+
+async def test_task_that_was_made_before_a_fork_belongs_to_the_child(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    program = """
+        t = quick()
+        if child := os.fork():
+            sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        with t:
+            t.finish(17)
+    """
+    ended = await library.run(row, program)
+    assert (ended.status, (await row.now())["result"]) == (DONE, 17), ended

@@ -1,11 +1,19 @@
 """A URL of libpq is read: its hosts, its times, and what each of its parameters asks for."""
 
+import asyncio
+import contextlib
 import re
+import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from dispatcher.commands.options import loop_factory
+from dispatcher.container import dial
+from dispatcher.container.contract import NewestServer
 from dispatcher.container.dial import (
     ASKS_NOTHING,
     CONNECT_SECONDS,
@@ -15,6 +23,8 @@ from dispatcher.container.dial import (
     UnreadableUrl,
     ways_of,
 )  # fmt: skip
+from dispatcher.task import by_asyncpg
+from dispatcher.task.body import DatabaseFault
 
 OF_THE_DRIVER = {
     "dbname", "user", "password", "passfile", "sslmode", "sslcert", "sslkey", "sslrootcert", "sslnegotiation", "sslcrl",
@@ -165,3 +175,56 @@ def test_variable_of_libpq_is_judged_as_its_parameter_is() -> None:
 def test_login_and_database_are_read_as_libpq_reads_them(url: str, dsn: str, login: dict[str, str]) -> None:
     (way,) = ways_of(url, {})
     assert (way.dsn, way.login) == (dsn, login)
+
+
+# The addresses of a name
+
+
+@pytest.fixture
+def silent_address() -> Iterator[tuple[str, int]]:
+    """An address at which nobody answers: its line of waiting connections is full."""
+    with contextlib.ExitStack() as stack:
+        silent = stack.enter_context(socket.socket())
+        silent.bind(("127.0.0.2", 0))
+        silent.listen(0)
+        for _ in range(4):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(silent.getsockname())
+        yield silent.getsockname()
+
+
+@pytest.mark.parametrize("make", [dial.Loop, loop_factory()], ids=["containers", "programs"])
+def test_name_with_a_dead_address_first_is_reached(make: type[Any], silent_address: tuple[str, int]) -> None:
+    """As psql reaches it, which gives each address a time of its own."""
+
+    class Named(make):  # type: ignore[misc]  # either of two classes
+        async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
+            if host != "db.example":
+                return await super().getaddrinfo(host, port, **how)
+            of_tcp = socket.AF_INET, socket.SOCK_STREAM, 6, ""
+            return [(*of_tcp, silent_address), (*of_tcp, ("127.0.0.1", port))]
+
+    async def reached() -> Any:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, asyncio.timeout(4):
+            transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, "db.example", port)
+            found = transport.get_extra_info("peername")
+            transport.close()
+        return found == ("127.0.0.1", port)
+
+    with asyncio.Runner(loop_factory=Named) as runner:
+        assert runner.run(reached())
+
+
+def test_name_is_looked_up_by_the_loop_of_containers() -> None:
+    with asyncio.Runner(loop_factory=dial.Loop) as runner:
+        found = runner.run(runner.get_loop().getaddrinfo("127.0.0.1", 5432, type=socket.SOCK_STREAM))
+    assert [one[4] for one in found] == [("127.0.0.1", 5432)]
+
+
+async def test_call_that_cannot_be_made_now_is_asked_again_later() -> None:
+    """gevent runs all threads in one: while a heartbeat is under way, no other loop can run."""
+    with pytest.raises(DatabaseFault, match="another loop is running"):
+        by_asyncpg.ask("postgresql://u@127.0.0.1/d", NewestServer(), "SELECT 1", ())

@@ -186,7 +186,7 @@ def try_command(cmd: tuple[str, ...], **asked: Any) -> None:
 
 @commands.command()
 @click.option("--check", is_flag=True, help="Apply nothing; exit 1 if a migration is pending.")
-@click.option("--queues", type=A_FILE, help="JSON list of queues; inserts those that are missing, changes none.")
+@click.option("--queues", type=A_FILE, help="JSON list of queues; inserts those that are missing, and changes none but `*` and `default` as they were made.")
 def migrate(check: bool, queues: Path | None) -> None:
     """Migrate the database to this version's schema."""
     from dispatcher.pg.migrate import migrate as apply_migrations
@@ -202,7 +202,7 @@ def migrate(check: bool, queues: Path | None) -> None:
         click.echo("up to date")
     made = turn(declare_queues(url, declared)) if declared else []
     for queue in declared:
-        click.echo(f"queue {queue.name} {'is new' if queue.name in made else 'exists and stays as it is'}")
+        click.echo(f"queue {queue.name} {'is as declared' if queue.name in made else 'exists and stays as it is'}")
     sys.exit(1 if check and pending else 0)
 
 

@@ -128,8 +128,8 @@ WHERE usesysid IN (SELECT member FROM pg_auth_members WHERE roleid = 'dispatch_t
   AND pg_backend_pid() = ANY (pg_blocking_pids(pid))
 
 -- name: queues
--- Declares the queues that are missing, and returns their names. A queue that exists keeps all its values: an operator may have changed them. $1 jsonb list of objects with columns of the table.
-INSERT INTO dispatch_private.queues (name, weight, max_jobs, max_jobs_per_submitter, max_pending, paused_until, owner_role,
+-- Declares the queues that are missing, and returns their names. A queue that exists keeps all its values: an operator may have changed them. The two that a migration has made, `*` and `default`, take the declared values if nobody has written their rows since. $1 jsonb list of objects with columns of the table.
+INSERT INTO dispatch_private.queues AS q (name, weight, max_jobs, max_jobs_per_submitter, max_pending, paused_until, owner_role,
                              submit_role, max_waiting_per_submitter, note, fair_submitters)
 SELECT name, coalesce(weight, 1), max_jobs, max_jobs_per_submitter, max_pending, paused_until, owner_role,
        submit_role, max_waiting_per_submitter, note, coalesce(fair_submitters, false)
@@ -138,5 +138,9 @@ FROM jsonb_to_recordset($1::jsonb) AS declared (
     paused_until timestamptz, owner_role name, submit_role name, max_waiting_per_submitter integer, note text,
     fair_submitters boolean
 )
-ON CONFLICT (name) DO NOTHING
+ON CONFLICT (name) DO UPDATE
+SET (weight, max_jobs, max_jobs_per_submitter, max_pending, paused_until, owner_role, submit_role, max_waiting_per_submitter, note, fair_submitters)
+  = ROW (excluded.weight, excluded.max_jobs, excluded.max_jobs_per_submitter, excluded.max_pending, excluded.paused_until, excluded.owner_role,
+         excluded.submit_role, excluded.max_waiting_per_submitter, coalesce(excluded.note, q.note), excluded.fair_submitters)
+WHERE q.name IN ('*', 'default') AND q.xmin = (SELECT v.xmin FROM dispatch_private.schema_version AS v WHERE v.version = 27)
 RETURNING name

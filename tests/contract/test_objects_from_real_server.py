@@ -243,7 +243,7 @@ class TestNodes:
         assert (found[nodes[0]].ready, found[nodes[0]].unreachable) == (True, False)
 
     @pytest.mark.parametrize(
-        ("ready", "unreachable"), [("True", False), ("False", False), ("Unknown", True)], ids=["up", "sick", "lost"]
+        ("ready", "unreachable"), [("True", False), ("False", True), ("Unknown", True)], ids=["up", "sick", "lost"]
     )
     async def test_node_follows_its_ready_condition(
         self, account: Account, unplayed: str, ready: str, unreachable: bool

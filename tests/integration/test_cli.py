@@ -126,8 +126,10 @@ async def test_migrate_checks_applies_and_has_nothing_left(postgres: PostgresSer
 
 async def test_migrate_declares_queues_and_says_which_exist(database: Database, tmp_path: Path) -> None:
     (tmp_path / "queues.json").write_text('[{"name": "reports"}, {"name": "default"}]')
+    admin = await database.session("admin")
+    await admin.execute("UPDATE dispatch.queues SET max_jobs = 9 WHERE name = 'default'")
     answer = await dispatcher("migrate", "--queues", str(tmp_path / "queues.json"), DATABASE_URL=database.admin_url)
-    told = "up to date\nqueue reports is new\nqueue default exists and stays as it is\n"
+    told = "up to date\nqueue reports is as declared\nqueue default exists and stays as it is\n"
     assert answer == Answer(DONE, told, "")
 
 
@@ -150,6 +152,7 @@ async def test_render_of_a_template_asks_no_database() -> None:
         for form in ([], ["--json"])
     ]
     assert (written.status, as_json.status) == (DONE, DONE)
+    assert written.err == as_json.err == "", "no log line comes before what was asked for"
     assert json.loads(as_json.out)["kind"] == "Job"
     assert json.loads(as_json.out)["spec"] == yaml.safe_load(written.out)["spec"]
 

@@ -45,6 +45,20 @@ async def test_defaults_are_those_of_the_table(database: Database, tmp_path: Pat
     assert first == second
 
 
+async def test_queues_that_a_migration_made_take_the_declared_values_once(database: Database, tmp_path: Path) -> None:
+    """`*` and `default` are there before anybody can declare them. Their caps are what an operator declares first."""
+    admin, caps = await database.session("admin"), "SELECT name, max_jobs, note FROM dispatch.queues ORDER BY name"
+    before = await admin.fetch(caps)
+    await admin.execute("UPDATE dispatch.queues SET weight = weight WHERE name = '*'")
+    declared = read_queues(written(tmp_path, {"name": "*", "max_jobs": 5}, {"name": "default", "max_jobs": 7}))
+    assert await declare_queues(database.admin_url, declared) == ["default"]
+    every, default = before
+    assert await admin.fetch(caps) == [every, (default["name"], 7, default["note"])]
+    await admin.execute("UPDATE dispatch.queues SET max_jobs = NULL WHERE name = 'default'")
+    assert await declare_queues(database.admin_url, declared) == []
+    assert await admin.fetch(caps) == before
+
+
 async def test_queue_that_an_operator_changed_stays_as_it_is(database: Database, tmp_path: Path) -> None:
     admin, file = await database.session("admin"), written(tmp_path, ALL, {"name": "default", "max_jobs": 1})
     await declare_queues(database.admin_url, read_queues(file))

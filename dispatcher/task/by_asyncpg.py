@@ -10,7 +10,7 @@ from dispatcher.container.contract import NewestServer, OldPrimary, WrongEnviron
 from dispatcher.task.body import DatabaseFault
 
 
-class Loop(dial.Loop):
+class LoopWithoutThreads(dial.Loop):
     """Looks names up without a thread. A program whose main thread has ended can start none, and has to report."""
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
@@ -21,7 +21,7 @@ def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[obj
     """The first row of the answer. `newest`: the newest server that this task saw."""
     try:
         asked = dial.ask_once(url, "dispatcher/task", newest, statement, parameters)
-        with closing(asked), closing(Loop()) as loop:  # the body may have set another policy
+        with closing(asked), closing(LoopWithoutThreads()) as loop:  # the body may have set another policy
             row = loop.run_until_complete(asked)
         return None if row is None else tuple(row)
     except (*dial.FAULTS, OldPrimary) as fault:

@@ -97,6 +97,15 @@ class StopSignals:
             raise SystemExit(TERMINATED)
 
 
+def begin_beating(beat: Callable[[], None]) -> None:
+    """Starts the thread of the heartbeats. It comes before the start of the row, which is not taken without it."""
+    try:
+        threading.Thread(target=beat, daemon=True).start()
+    except RuntimeError as fault:
+        say(f"not started: {fault}")
+        raise SystemExit(PUT_OFF) from fault
+
+
 class ContainerTask:
     """The task of this container. Use it once, with `with` or `async with`.
 
@@ -171,7 +180,7 @@ class ContainerTask:
         os.environ[TAKEN] = str(self._owner)
         try:
             deadline = min(self._deadline, time.monotonic() + START_SECONDS)
-            self._start_beating()
+            begin_beating(self._beat)
             yield in_thread_or_here(lambda: ask_until(deadline, self._over, self._database, "start", *self._me))
         except BaseException as fault:  # whatever ends the start, nobody asks any more
             self._over.set()
@@ -188,14 +197,6 @@ class ContainerTask:
             raise SystemExit(0)
         self._token, self._payload = row
         return self
-
-    def _start_beating(self) -> None:
-        """Starts the thread of the heartbeats before the start: a row without it should not be taken."""
-        try:
-            threading.Thread(target=self._beat, daemon=True).start()
-        except RuntimeError as fault:
-            say(f"not started: {fault}")
-            raise SystemExit(PUT_OFF) from fault
 
     def _beat(self) -> None:
         """Sends heartbeats until the body ends. An unreachable database is no reason to stop."""

@@ -14,7 +14,8 @@ HEAD: Final = """\
 # Metrics
 
 `GET /metrics` on LISTEN_ADDRESS returns Prometheus text. Values have base units. No label ever holds the name of a
-task, a Job or a node.
+task or a Job. One label holds the name of a node: that of `dispatcher_node_rejections_total`, for as many nodes as had
+such Pods.
 
 | name | kind | labels | meaning |
 |---|---|---|---|

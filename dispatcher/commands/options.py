@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dispatcher.commands.reaching import Where
 
 T = TypeVar("T")
+PROGRAMS: Final = frozenset({"run", "janitor", "extender", "cache-keeper"})
+"""The commands that run until SIGTERM."""
 
 
 def load_settings(log_level: str | None = None) -> Loaded:
@@ -29,8 +31,15 @@ def load_settings(log_level: str | None = None) -> Loaded:
     from dispatcher.startup import read_text
 
     loaded = load(os.environ, read_text)
-    configure_logs(log_level or loaded.settings.service.log_level)
+    configure_logs(log_level or level_here(loaded.settings.service.log_level))
     return loaded
+
+
+def level_here(log_level: str) -> str:
+    """The setting for a program. Any other command logs no `info`: a pipe and a person want its findings alone."""
+    context = click.get_current_context(silent=True)
+    is_program = context is None or context.info_name in PROGRAMS
+    return "warning" if log_level == "info" and not is_program else log_level
 
 
 def begin() -> None:

@@ -23,13 +23,14 @@ import aiohttp
 import click
 import msgspec
 from msgspec import Struct
+from yarl import URL
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import in_cluster, is_cluster_named, log_in
 from dispatcher.kube.reflector import Resource, list_all
 from dispatcher.kube.wire import UNREADABLE, WirePod
-from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused, DispatcherError
-from dispatcher.settings.definition import Settings
+from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused, DispatcherError, SettingsError
+from dispatcher.settings.definition import Settings, http_url
 
 PROTOCOL: Final = "v4.channel.k8s.io"
 DATA, ERRORS = b"\0", b"\1"
@@ -141,7 +142,7 @@ class DispatcherApi:
     async def ask(self, path: str, what: type[T]) -> T:
         """The answer of GET /api/v1/`path`. Raises Unknown, NoAnswer, and DispatcherError for an answer of others."""
         try:
-            async with self._session.get(f"/api/v1/{path}") as reply:
+            async with self._session.get(f"api/v1/{path}") as reply:
                 body = await whole(reply)
         except (aiohttp.ClientError, TimeoutError) as fault:
             why = str(fault) or type(fault).__name__
@@ -154,9 +155,12 @@ class DispatcherApi:
         raise DispatcherError(f"{self.name} answers {reply.status}: {told or 'it is not the API of a dispatcher'}")
 
     async def text(self, path: str) -> str:
-        """The answer of GET `path` as text. Raises NoAnswer, and DispatcherError for any other status than 200."""
+        """The answer of GET `path`, with or without a slash before it, as text.
+
+        Raises NoAnswer, and DispatcherError for any other status than 200.
+        """
         try:
-            async with self._session.get(path) as reply:
+            async with self._session.get(path.lstrip("/")) as reply:
                 body = await whole(reply)
         except (aiohttp.ClientError, TimeoutError) as fault:
             raise NoAnswer(f"{self.name} does not answer: {str(fault) or type(fault).__name__}") from fault
@@ -175,9 +179,9 @@ class DispatcherApi:
 
 @asynccontextmanager
 async def opened(url: str, name: str = "", socket: Path | None = None) -> AsyncIterator[DispatcherApi]:
-    """The API at `url`. `socket`: a Unix socket that leads there."""
+    """The API at `url`, which may have a path. `socket`: a Unix socket that leads there."""
     async with aiohttp.ClientSession(
-        base_url=url,
+        base_url=url.rstrip("/") + "/",
         connector=aiohttp.UnixConnector(str(socket)) if socket else None,
         timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
         trust_env=False,
@@ -242,9 +246,10 @@ class Replica(Struct, frozen=True):
 async def reached(where: Where, settings: Settings) -> AsyncIterator[DispatcherApi]:
     """The API of a running dispatcher. What the caller says comes before the settings.
 
-    Raises DispatcherError if none can be reached.
+    Raises DispatcherError if none can be reached, and SettingsError for an address that none can have.
     """
     url = where.url or ("" if where.is_said else settings.service.api_url)
+    check_url(url, "--url" if where.url else "DISPATCHER_API_URL")
     if (demo := demo_of(where, settings)) is not None:
         url = (demo / API_FILE).read_text(encoding="utf-8")
         click.echo(f"of the demo in {demo}; --namespace or --url name another dispatcher", err=True)
@@ -257,6 +262,14 @@ async def reached(where: Where, settings: Settings) -> AsyncIterator[DispatcherA
                 yield api
     except NoAnswer as fault:
         raise DispatcherError(f"{fault}; {HOW_TO_REACH}") from fault
+
+
+def check_url(url: str, named: str) -> None:
+    """Raises SettingsError for what is no address of an API. `named`: where it was given."""
+    try:
+        URL(http_url(url) if url else "")
+    except ValueError as fault:
+        raise SettingsError((f"{named} is {url[:80]!r}: {fault}",)) from fault
 
 
 def own_address(port: int, trusted: Set[int] = frozenset({os.getuid(), 0})) -> str:

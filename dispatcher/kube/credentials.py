@@ -133,9 +133,16 @@ class Kubeconfig:
         self._path, self._context = path, context
         self._paths = path or str(Path.home() / ".kube" / "config")
 
+    def exists(self) -> bool:
+        """Whether there is a file. Of several paths one is enough, as for kubectl."""
+        return any(Path(one).expanduser().exists() for one in self._paths.split(os.pathsep) if one)
+
     async def load(self) -> None:
+        """Raises FileNotFoundError without a file, and any exception for a faulty one."""
         from kubernetes_asyncio import config
 
+        if not self.exists():
+            raise FileNotFoundError("no such file: name your kubeconfig by KUBECONFIG or DISPATCHER_KUBECONFIG")
         await config.load_kube_config(config_file=self._path, context=self._context, client_configuration=self.target)
         report_token(self.target.api_key.get("BearerToken", "").removeprefix("Bearer "))
 

@@ -62,6 +62,19 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+def words_matching(pattern: str, rule: str) -> Reader:
+    """Reads a list. A fault names the item that is wrong, unless it is the only one."""
+
+    def read(text: str) -> tuple[str, ...]:
+        found = words(text)
+        for word in found:
+            if not re.fullmatch(pattern, word):
+                raise ValueError(f"must be {rule}" + (f"; {word[:80]!r} is none" if len(found) > 1 else ""))
+        return found
+
+    return read
+
+
 def choice(*options: str) -> Reader:
     def read(text: str) -> str:
         if text not in options:
@@ -100,6 +113,15 @@ label_key = matching(LABEL_KEY, "a label's key, such as pool or example.org/pool
 folder = matching(r"(?!.*/\.\.?(/|$))(/[A-Za-z0-9._-]+)+", "an absolute path of plain names, without . and ..")
 http_url = matching(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?", "an http or https URL without user or query")
 label_pair = matching(f"{LABEL_KEY}={NAME}", "LABEL=VALUE")
+hosts = words_matching(
+    r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]",
+    "host names without scheme, port and *, such as tasks.example",
+)
+secret_name = matching(
+    r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "the name of a Secret, in lower-case letters, digits, - and ."
+)
+variable_globs = words_matching(r"[^\s=]+", "globs of names of variables, such as S3_*")
+image_name = matching(r"[!-~]+", "the name of an image, without spaces")
 text = str
 
 
@@ -162,14 +184,14 @@ class KubeSettings:
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
     image: str | None = setting(
-        "IMAGE", None, text, "Image of the built-in template `default`; unset: there is no built-in template"
+        "IMAGE", None, image_name, "Image of the built-in template `default`; unset: there is no built-in template"
     )
     cpu_request: str = setting("CPU_REQUEST", "2500m", amount, "CPU request of the built-in template")
     memory_request: str = setting("MEMORY_REQUEST", "2048Mi", amount, "Memory request of the built-in template")
     cpu_limit: str = setting("CPU_LIMIT", "3000m", amount, "CPU limit of the built-in template")
     memory_limit: str = setting("MEMORY_LIMIT", "2048Mi", amount, "Memory limit of the built-in template")
     task_secret: str | None = setting(
-        "TASK_SECRET", None, text, "Name of a Secret that the built-in template's container gets by envFrom"
+        "TASK_SECRET", None, secret_name, "Name of a Secret that the built-in template's container gets by envFrom"
     )
     run_as_non_root: bool = setting(
         "RUN_AS_NON_ROOT",
@@ -182,7 +204,7 @@ class JobSettings:
         "TEMPLATES_DIR", None, text, "Folder of Job manifests, one in each NAME.yaml; a changed file is read again"
     )
     pass_env: tuple[str, ...] = setting(
-        "PASS_ENV", (), words, "Globs of the dispatcher's own variables that every container gets"
+        "PASS_ENV", (), variable_globs, "Globs of the dispatcher's own variables that every container gets"
     )
     timeout_seconds: int = setting(
         "TIMEOUT_SECONDS", 3600, integer(1, 604_800), "Run limit of rows that set none; it counts the pull, too"
@@ -351,7 +373,7 @@ class ServiceSettings:
         "Address of the dashboard and its JSON API, which only read, and show the rows of all teams",
     )
     dashboard_hosts: tuple[str, ...] = setting(
-        "DASHBOARD_HOSTS", (), words, "Host names under which a proxy asks it, besides those of the machine itself"
+        "DASHBOARD_HOSTS", (), hosts, "Host names under which a proxy asks it, besides those of the machine itself"
     )
     dashboard_prefix: str = setting(
         "DASHBOARD_PREFIX", "", folder, "Path under which a proxy shows the dashboard, such as /dispatcher"

@@ -40,6 +40,7 @@ class Loaded(Struct, frozen=True):
 
 def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Loaded:
     """Reads all settings. Raises SettingsError with every fault. `read_file`: content of a path, or OSError."""
+    given = {name: value for name, value in environ.items() if value.strip()}  # an empty variable counts as unset
     faults: list[str] = []
     sources: list[SettingSource] = []
     parts: dict[str, Any] = {}
@@ -47,7 +48,7 @@ def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Loaded:
         values = {}
         for field in dataclasses.fields(component):  # type: ignore[arg-type]  # the classes above, by annotation
             try:
-                value, origin = read_field(field, environ, read_file)
+                value, origin = read_field(field, given, read_file)
             except ValueError as fault:
                 faults.append(str(fault))
                 continue
@@ -102,10 +103,9 @@ def read_field(field: Any, environ: Mapping[str, str], read_file: Callable[[str]
             raise ValueError(f"{name} and {name}{READ_FROM_FILE} are both set: choose one")
         origin = f"file {environ[name + READ_FROM_FILE]}"
         try:
-            written = read_file(environ[name + READ_FROM_FILE]).strip()
-        except (OSError, UnicodeDecodeError) as fault:
-            words = fault if isinstance(fault, OSError) else "not a text file"
-            raise ValueError(f"{name}{READ_FROM_FILE}: {words}") from fault
+            written = read_secret(environ[name + READ_FROM_FILE], read_file)
+        except OSError as fault:
+            raise ValueError(f"{name}{READ_FROM_FILE}: {fault}") from fault
     if not written and meta["of_pod"]:
         written, origin = of_service_account(meta["of_pod"], environ, read_file), "service account"
     if not written:
@@ -128,9 +128,20 @@ def of_service_account(path: str, environ: Mapping[str, str], read_file: Callabl
 
 
 def reread(name: str, value: str | None, environ: Mapping[str, str], read_file: Callable[[str], str]) -> str | None:
-    """A secret as its file holds it now, or `value` if no file was named. Raises OSError if the file is gone."""
+    """A secret as its file holds it now, or `value` if no file was named. Raises OSError as `read_secret`."""
     path = environ.get(PREFIX + name + READ_FROM_FILE)
-    return value if path is None else read_file(path).strip()
+    return read_secret(path, read_file) if path else value
+
+
+def read_secret(path: str, read_file: Callable[[str], str]) -> str:
+    """Raises OSError if the file is gone, is no text, or holds nothing. Without a URL libpq asks this machine."""
+    try:
+        written = read_file(path).strip()
+    except UnicodeDecodeError as fault:
+        raise OSError(f"{path} is not a text file") from fault
+    if not written:
+        raise OSError(f"{path} is empty: write the value into it")
+    return written
 
 
 def describe(field: Any, value: Any, origin: str) -> SettingSource:

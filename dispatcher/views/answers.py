@@ -6,7 +6,7 @@ The description of the API in OpenAPI 3.1, made from the types of its answers.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -40,10 +40,16 @@ AN_ID: Final = re.compile(r"[1-9][0-9]{0,18}")
 
 
 class ApiRequest(Struct, frozen=True):
-    """One question. `path`: the parameter in its path; `query`: those behind it."""
+    """One question.
+
+    path: the parameter in its path.
+    query: those behind it.
+    repeated: names of the query that have several values. `query` has the first.
+    """
 
     path: str = ""
     query: Mapping[str, str] = {}
+    repeated: Sequence[str] = ()
 
 
 class Refusal(Struct, frozen=True):
@@ -89,7 +95,7 @@ class Answers:
 
     async def find(self, address: str, asked: ApiRequest) -> Any:
         """The answer of an address, or a Refusal."""
-        if (fault := too_long(asked)) is not None:
+        if (fault := too_long(asked) or ambiguous(asked) or without_filters(address, asked)) is not None:
             return fault
         try:
             return await self._readers[address](asked)
@@ -152,6 +158,21 @@ def too_long(asked: ApiRequest) -> Refusal | None:
     return Refusal(400, f"the filters have {length:,} characters in an address: give {LONGEST_QUERY:,} at most")
 
 
+def ambiguous(asked: ApiRequest) -> Refusal | None:
+    """Refuses a filter that is given twice: one of its values would be ignored. None: each stands once."""
+    if not asked.repeated:
+        return None
+    return Refusal(400, f"{asked.repeated[0][:40]!r} is given more than once: a filter has one value")
+
+
+def without_filters(address: str, asked: ApiRequest) -> Refusal | None:
+    """Refuses filters of an address that has none: its answer would look filtered. None: nothing is ignored."""
+    given = [name for name, value in asked.query.items() if value]
+    if not given or ADDRESSES[address].query is not None:
+        return None
+    return Refusal(400, f"{given[0][:40]!r} is no filter of {address}, which has none: take it out, or ask /tasks")
+
+
 def id_of(written: str) -> int | Refusal:
     """The id of a row in a path."""
     if AN_ID.fullmatch(written) is None or int(written) > LARGEST_ID:
@@ -205,7 +226,7 @@ class Address(Struct, frozen=True):
 
 
 ALWAYS: Final[Mapping[int, str]] = {
-    400: "the filters are too long",
+    400: "a filter is unknown or given twice, or the filters are too long",
     403: "the name of the host is not one of ours: set DISPATCHER_DASHBOARD_HOSTS",
     429: "too many ask at the same time: ask again in some seconds",
     503: "no answer in time: the database is slow, or many ask",

@@ -194,6 +194,8 @@ class Dashboard:
                     app.router.add_get(before + address.page, self.as_page(path, address))
             app.router.add_get(f"{before}{API}/openapi.json", self.openapi)
             app.router.add_get(f"{before}/static/{{name}}", self.static)
+        if self._prefix:
+            app.router.add_get(self._prefix, self.to_first_page)
         app.on_response_prepare.append(secured)
         return app
 
@@ -223,6 +225,10 @@ class Dashboard:
             return web.Response(text=text, status=status, content_type="text/html", headers=headers)
 
         return answer
+
+    async def to_first_page(self, request: web.Request) -> web.Response:
+        """From the prefix without a slash, as people type it."""
+        raise web.HTTPFound(request.rel_url.with_path(f"{self._prefix}/", keep_query=True))
 
     async def openapi(self, _: web.Request) -> web.Response:
         return in_json(openapi(__version__))
@@ -285,7 +291,11 @@ def told(seconds: Mapping[str, float]) -> str:
 
 
 def asked_of(request: web.Request) -> ApiRequest:
-    return ApiRequest(next(iter(request.match_info.values()), ""), dict(request.query))
+    """What a request asks. A form sends empty fields, too, so a name with one value and an empty one stands once."""
+    values = {name: [one for one in request.query.getall(name) if one] for name in request.query}
+    query = {name: found[0] if found else "" for name, found in values.items()}
+    repeated = tuple(name for name, found in values.items() if len(found) > 1)
+    return ApiRequest(next(iter(request.match_info.values()), ""), query, repeated)
 
 
 def in_json(body: Any, status: int = 200) -> web.Response:

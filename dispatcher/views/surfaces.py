@@ -239,8 +239,10 @@ class Comparing:
         async with self._tables() as table:
             found = differences(self._offered(), await table.templates())
         lasting = [one for one in found if one in self._seen]
-        if lasting != self._told:
-            log.warning("the janitor has other templates" if lasting else "the templates agree again", differ=lasting)
+        if lasting and lasting != self._told:
+            log.warning("the janitor has other templates", differ=lasting)
+        elif self._told and not lasting:
+            log.info("the templates agree again")
         self._seen, self._told = found, lasting
         self._tell(lasting)
         return self._every_seconds

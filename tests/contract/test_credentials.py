@@ -228,3 +228,14 @@ def test_every_field_of_the_format_is_placed() -> None:
         "client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile", "as",
         "as-uid", "as-groups", "as-user-extra", "username", "password", "auth-provider", "exec", "extensions",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("named", ["/nowhere/config", "/nowhere/a:/nowhere/b"])
+async def test_kubeconfig_that_does_not_exist_is_named_before_any_library_tells_of_it(
+    named: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        await from_kubeconfig(named, None)
+    told = "no such file: name your kubeconfig by KUBECONFIG or DISPATCHER_KUBECONFIG"
+    assert refused.value.faults == (f"KUBECONFIG: {named}: {told}",)
+    assert caplog.records == []

@@ -53,7 +53,7 @@ class Server:
 @asynccontextmanager
 async def serving(
     rows: Any, answer_seconds: float = ANSWER_SECONDS, cycles: Precedence | None = None, address: str = "127.0.0.1",
-    hosts: Sequence[str] = (),
+    hosts: Sequence[str] = (), prefix: str = "",
 ) -> AsyncIterator[Server]:  # fmt: skip
     """The server. `rows`: opens what stands for the database. `hosts`: names by which it is called."""
     (port,) = free_ports(1)
@@ -61,7 +61,7 @@ async def serving(
         rows, lambda: None, CacheContext("jobs", Warmth("live", lambda _: True, lambda: 0)), Estimates(rows)
     )
     sources = Sources(asking, Overview(NAMED, rows, dict, lambda: True), *[None] * 4)  # type: ignore[arg-type]  # no page asks for them
-    dashboard = Dashboard(Answers(sources), Pages(NAMED, ""), cycles or Precedence(), answer_seconds=answer_seconds)
+    dashboard = Dashboard(Answers(sources), Pages(NAMED, prefix), cycles or Precedence(), prefix, answer_seconds)
     running = await serve(dashboard, f"{address}:{port}", hosts)
     try:
         yield Server(port, running)
@@ -128,6 +128,36 @@ async def test_cycle_goes_before_an_answer_and_before_its_text_for_a_limited_tim
             began = elapsed()
             assert (await server.ask(path))[0] == 503
             assert elapsed() - began >= 2 * LONGEST_WAIT
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("/failures?queue=nope", "'queue' is no filter of /failures, which has none"),
+        ("/status?foo=1", "'foo' is no filter of /status"), ("/tasks/7?status=failed", "'status' is no filter of"),
+        ("/about?x=%00", "'x' is no filter of /about"), ("/queues/a?status=failed", "'status' is no filter of"),
+        ("/tasks?status=waiting&status=failed", "'status' is given more than once: a filter has one value"),
+        ("/nodes?cpu=1&cpu=1", "'cpu' is given more than once"), ("/batches?batch=a&batch=b", "more than once"),
+        ("/tasks?nope=1", "the filters are"),
+    ],
+)  # fmt: skip
+async def test_filter_that_would_be_ignored_is_refused(server: Server, asked: str, told: str) -> None:
+    status, _, text = await server.ask(f"/api/v1{asked}")
+    assert (status, told in json.loads(text)["error"]) == (400, True), text
+
+
+@pytest.mark.parametrize("asked", ["/failures?queue=", "/tasks?status=&status=failed", "/tasks?status=failed&status="])
+async def test_empty_field_of_a_form_is_no_filter(server: Server, asked: str) -> None:
+    assert (await server.ask(f"/api/v1{asked}"))[0] == 503
+
+
+async def test_prefix_without_its_slash_leads_to_the_first_page() -> None:
+    async with serving(no_rows, prefix="/batch") as server:
+        url = f"http://127.0.0.1:{server.port}/batch"
+        async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (302, "/batch/")
+            assert SECURED.items() <= answer.headers.items()
+        assert [(await server.ask(path))[0] for path in ("/batch", "/batch/", "/")] == [503, 503, 503]
 
 
 async def test_page_tells_how_long_it_took(server: Server) -> None:

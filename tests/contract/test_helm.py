@@ -1,5 +1,6 @@
 """The chart by helm on the real API server: install, upgrade, uninstall, and what goes wrong on the way."""
 
+import json
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -155,7 +156,8 @@ async def kill_on_the_way(helm: Helm, jobs: str, path: str) -> None:
     async with deployments_held(helm.plane, helm.namespace) as held:
         child = await helm.installing()
         assert child.stdin is not None
-        child.stdin.write(f'{{"jobsNamespace": "{jobs}", "installation": "{Path(path).name}"}}'.encode())
+        moved = {"jobsNamespace": jobs, "installation": Path(path).name, "moveFrom": f"dispatcher/{jobs}"}
+        child.stdin.write(json.dumps(moved).encode())
         child.stdin.close()
         await helm.plane.wait_for(
             lambda: held.is_set() or child.returncode is not None, "helm makes a Deployment", HELD_SECONDS
@@ -215,20 +217,41 @@ async def test_rollback_brings_the_settings_back(helm: Helm, jobs: str) -> None:
 
 
 @pytest.mark.slow
-async def test_notes_name_each_missing_secret_the_alerts_of_kept_jobs_and_caches_that_nobody_removes(
+async def test_notes_name_each_secret_the_alerts_of_kept_jobs_and_caches_that_nobody_removes(
     helm: Helm, jobs: str
 ) -> None:
-    there = {"metadata": {"name": "dispatcher-database"}, "stringData": {"url": "postgresql://…"}}
-    await helm.plane.admin("POST", f"/api/v1/namespaces/{helm.namespace}/secrets", there)
-    empty = {"metadata": {"name": "dispatcher-janitor-database"}, "stringData": {"uri": "postgresql://…"}}
-    await helm.plane.admin("POST", f"/api/v1/namespaces/{helm.namespace}/secrets", empty)
     said = await helm.install(jobsNamespace=jobs, settings={"CACHE_ROOT": "/caches"}, cacheKeeper={"enabled": False})
     assert "Nobody removes cache directories below /caches" in said.out
-    missing = [line.split(". ")[0] for line in said.out.splitlines() if line.startswith("MISSING")]
-    assert missing == [
-        f"MISSING: Secret dispatcher-janitor-database with the key url in namespace {helm.namespace}",
-        f"MISSING: Secret dispatcher-migrate-database with the key url in namespace {helm.namespace}",
-        f"MISSING: Secret task-database with the key TASK_DATABASE_URL in namespace {jobs}",
-    ]
+    for name in ("dispatcher-database", "dispatcher-janitor-database", "dispatcher-migrate-database"):
+        assert f"  {name} with the key url, in namespace {helm.namespace}" in said.out.splitlines()
+    assert f"  task-database with the key TASK_DATABASE_URL, in namespace {jobs}" in said.out.splitlines()
     assert "KubeJobFailed" in said.out
     assert f'namespace="{jobs}"' in said.out
+
+
+@pytest.mark.promise
+async def test_upgrade_that_would_leave_jobs_behind_is_refused_until_it_is_confirmed(helm: Helm, jobs: str) -> None:
+    """helm forgets an earlier --set. No program sees the Jobs of another namespace, so rows would run twice."""
+    await installed(helm, jobsNamespace=jobs, image={"repository": "other.example/dispatcher"})
+    there = f"dispatcher/{jobs}"
+    image = {"repository": "other.example/dispatcher"}
+    for moved in ({"jobsNamespace": helm.namespace}, {"jobsNamespace": jobs, "installation": "another"}):
+        for confirmed in ("", "dispatcher/elsewhere"):
+            said = await helm.install(**moved, image=image, moveFrom=confirmed)
+            assert said.status == 1
+            assert f"--set installation=dispatcher,jobsNamespace={jobs}" in said.err
+            assert f"--set moveFrom={there}" in said.err
+    said = await helm.install(jobsNamespace=jobs)
+    assert "image.repository is registry.example/dispatcher, the placeholder of the chart" in said.err
+    await installed(helm, jobsNamespace=helm.namespace, image=image, moveFrom=there)
+    again = await helm.install(jobsNamespace=jobs, image=image, moveFrom=there)
+    assert f"--set moveFrom=dispatcher/{helm.namespace}" in again.err, "what confirmed one move confirms no other"
+
+
+async def test_installation_beside_what_an_earlier_one_has_told_is_a_move(helm: Helm, jobs: str) -> None:
+    """`helm uninstall` leaves the Jobs, and what the leader told last."""
+    told = {"metadata": {"name": "dispatcher-status"}, "data": {"status.json": f'{{"jobs_namespace": "{jobs}"}}'}}
+    await helm.plane.admin("POST", f"/api/v1/namespaces/{helm.namespace}/configmaps", told)
+    said = await helm.install(jobsNamespace=helm.namespace)
+    assert (said.status, f"--set moveFrom=dispatcher/{jobs}" in said.err) == (1, True)
+    await installed(helm, jobsNamespace=jobs)

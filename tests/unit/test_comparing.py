@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 from dispatcher.jobs.offered import offered_templates
 from dispatcher.model.errors import DatabaseAway
@@ -45,6 +46,23 @@ async def test_difference_is_told_in_the_second_round_and_ends_at_once() -> None
     assert told == ['template "new": the dispatcher has it, the janitor has not: INSERT refuses its rows']
     compared.table = compared.ours
     assert await compared.round() == []
+
+
+async def test_log_tells_a_difference_and_its_end_and_nothing_while_there_is_none() -> None:
+    compared = Compared()
+    with capture_logs() as lines:
+        await compared.round()
+        await compared.round()
+        assert lines == []
+        compared.ours = []
+        for _ in range(3):
+            await compared.round()
+        compared.ours = compared.table
+        await compared.round()
+        await compared.round()
+    assert [(line["log_level"], line["event"]) for line in lines] == [
+        ("warning", "the janitor has other templates"), ("info", "the templates agree again"),
+    ]  # fmt: skip
 
 
 async def test_comparison_is_repeated_after_its_pause() -> None:

@@ -7,9 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
-from dispatcher.commands.reaching import NoAnswer, error_of, listeners, own_address
-from dispatcher.runtime.health import take_nobody_new
+from dispatcher.commands.reaching import NoAnswer, Where, error_of, listeners, opened, own_address, reached
+from dispatcher.model.errors import SettingsError
+from dispatcher.runtime.health import Site, take_nobody_new
+from tests.unit.reading_settings import read
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 LINE = (
@@ -48,3 +51,44 @@ async def test_port_of_our_own_account_is_asked() -> None:
 
 def test_answer_of_deep_brackets_is_no_error_of_ours() -> None:
     assert error_of(b"[" * 3_900_000) == ""
+
+
+@pytest.mark.parametrize(
+    ("base", "asked"),
+    [
+        ("", ["/api/v1/status", "/metrics"]), ("/", ["/api/v1/status", "/metrics"]),
+        ("/dispatcher", ["/dispatcher/api/v1/status", "/dispatcher/metrics"]),
+        ("/a/b/", ["/a/b/api/v1/status", "/a/b/metrics"]),
+    ],
+)  # fmt: skip
+async def test_address_with_a_path_is_asked_below_it(base: str, asked: list[str]) -> None:
+    """A proxy shows the dispatcher there (DASHBOARD_PREFIX)."""
+    paths = []
+
+    async def answer(request: web.Request) -> web.Response:
+        paths.append(request.path)
+        return web.json_response(7)
+
+    runner = web.AppRunner(web.Application())
+    runner.app.router.add_get("/{path:.*}", answer)
+    await runner.setup()
+    site = Site(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        async with opened(f"http://127.0.0.1:{runner.addresses[0][1]}{base}") as api:
+            assert (await api.ask("status", int), await api.text("/metrics")) == (7, "7")
+    finally:
+        await runner.cleanup()
+    assert paths == asked
+
+
+@pytest.mark.parametrize("url", ["host:8081", "ftp://host", "http://host:99999", "http://[", "http://u:p@host", "/api"])
+async def test_address_that_none_can_have_is_refused_by_its_name(url: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        async with reached(Where(url), read({}).settings):
+            pass
+    (fault,) = refused.value.faults
+    assert fault.startswith(f"--url is {url!r}: ")
+    with pytest.raises(SettingsError, match=r"DISPATCHER_API_URL is 'http://host:99999': "):
+        async with reached(Where(), read({"API_URL": "http://host:99999"}).settings):
+            pass

@@ -95,6 +95,8 @@ GOOD = [
     ("LISTEN_ADDRESS", ":8080", "service", "listen_address", ":8080"),
     ("DASHBOARD_ADDRESS", "0.0.0.0:9000", "service", "dashboard_address", "0.0.0.0:9000"),
     ("DASHBOARD_HOSTS", "tasks.example, tasks", "service", "dashboard_hosts", ("tasks.example", "tasks")),
+    ("DASHBOARD_HOSTS", "10.1.2.3,[fd00::1]", "service", "dashboard_hosts", ("10.1.2.3", "[fd00::1]")),
+    ("TASK_SECRET", "task-database.2", "jobs", "task_secret", "task-database.2"),
     ("DASHBOARD_PREFIX", "/batch", "service", "dashboard_prefix", "/batch"),
     ("API_URL", "http://dispatcher.example", "service", "api_url", "http://dispatcher.example"),
     ("LOG_LEVEL", "debug", "service", "log_level", "debug"),
@@ -136,6 +138,33 @@ def test_a_binary_file_is_a_fault_that_names_its_variable() -> None:
 
     with pytest.raises(SettingsError, match="DISPATCHER_DATABASE_URL_FILE"):
         load({"DISPATCHER_DATABASE_URL_FILE": "/run/url"}, not_text)
+
+
+@pytest.mark.parametrize("written", ["", "\n", "  "])
+def test_empty_file_of_a_secret_is_a_fault_at_the_start_and_later(written: str) -> None:
+    """Without a URL, libpq connects to this machine."""
+    environ, files = {"DATABASE_URL_FILE": "/run/url"}, {"/run/url": written}
+    told = "/run/url is empty: write the value into it"
+    assert faults_of(environ, files) == (f"DISPATCHER_DATABASE_URL_FILE: {told}",)
+    with pytest.raises(OSError, match=told):
+        reread("DATABASE_URL", "old", {"DISPATCHER_DATABASE_URL_FILE": "/run/url"}, files.__getitem__)
+
+
+def test_file_of_a_secret_that_is_no_text_is_a_fault_later_too() -> None:
+    def not_text(_: str) -> str:
+        return b"\xff".decode()
+
+    with pytest.raises(OSError, match="/run/url is not a text file"):
+        reread("DATABASE_URL", "old", {"DISPATCHER_DATABASE_URL_FILE": "/run/url"}, not_text)
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+def test_empty_variable_is_unset_beside_the_other_one_of_a_secret(empty: str) -> None:
+    files = {"/run/url": "postgresql://file"}
+    of_file = read({"DATABASE_URL": empty, "DATABASE_URL_FILE": "/run/url"}, files).settings.database.url
+    of_variable = read({"DATABASE_URL": "postgresql://here", "DATABASE_URL_FILE": empty}).settings.database.url
+    assert (of_file, of_variable) == ("postgresql://file", "postgresql://here")
+    assert reread("DATABASE_URL", "old", {"DISPATCHER_DATABASE_URL_FILE": ""}, files.__getitem__) == "old"
 
 
 def test_reread_reads_a_file_again_and_keeps_a_variable() -> None:

@@ -62,6 +62,13 @@ BAD = [
     ("PROMETHEUS_URL", "prometheus:9090", "an http or https URL"),
     ("PROMETHEUS_URL", "http://user:secret@prometheus", "an http or https URL"),
     ("EXTENDER_ADDRESS", "8888", "must be HOST:PORT"),
+    *(
+        ("DASHBOARD_HOSTS", host, "must be host names without scheme, port and *, such as tasks.example")
+        for host in ("https://dash.example/", "dash.example:8443", "*.example", "a.example, b/c", "a b", "::1", "-a")
+    ),
+    *(("TASK_SECRET", name, "must be the name of a Secret") for name in ("Bad_Name", "a b", "-a", "a/b")),
+    ("PASS_ENV", "S3_*, A=b", "must be globs of names of variables, such as S3_*; 'A=b' is none"),
+    ("IMAGE", "app 1", "must be the name of an image, without spaces"),
 ]
 
 
@@ -83,11 +90,13 @@ def test_all_faults_come_at_once_in_the_order_of_the_settings() -> None:
     assert [fault.split()[0].rstrip(":") for fault in faults] == [
         f"DISPATCHER_{name}"
         for name in (
-            "DATABASE_URL_FILE", "NAMESPACE", "INSTALLATION", "KUBE_WRITES_PER_SECOND", "CHECK_ROOM", "CPU_REQUEST",
-            "MEMORY_REQUEST", "CPU_LIMIT", "TIMEOUT_SECONDS", "MAX_JOB_BYTES", "MAX_LAUNCHES", "SCHEDULER_NAME",
+            "DATABASE_URL_FILE", "NAMESPACE", "INSTALLATION", "KUBE_WRITES_PER_SECOND", "CHECK_ROOM", "IMAGE",
+            "CPU_REQUEST", "MEMORY_REQUEST", "CPU_LIMIT", "TASK_SECRET", "PASS_ENV", "TIMEOUT_SECONDS",
+            "MAX_JOB_BYTES", "MAX_LAUNCHES", "SCHEDULER_NAME",
             "CACHE_ROOT", "CACHE_COPIES", "PRIVATE_MACHINE_LABEL", "SPECIAL_MACHINE_LABEL", "NODE_SELECTOR",
             "PROMETHEUS_URL", "MAX_JOBS", "PENDING_MODE", "POLL_SECONDS", "TOMBSTONE_SECONDS", "CACHE_HIGH_PERCENT",
-            "CACHE_LOW_PERCENT", "CACHE_MAX_BYTES", "EXTENDER_ADDRESS", "LISTEN_ADDRESS", "LOG_LEVEL",
+            "CACHE_LOW_PERCENT", "CACHE_MAX_BYTES", "EXTENDER_ADDRESS", "LISTEN_ADDRESS", "DASHBOARD_HOSTS",
+            "LOG_LEVEL",
         )
     ]  # fmt: skip
 

@@ -1,14 +1,6 @@
-{{/* Names */}}
+{{/* Names. A name may look like a number or a boolean (1, true), so a value that is nothing but names stands in quotes. */}}
 {{- define "dispatcher.jobsNamespace" -}}
 {{ .Values.jobsNamespace | default .Release.Namespace }}
-{{- end }}
-
-{{/* Refuses a namespace of Jobs that does not exist, before anything is made. `helm template` asks no cluster. */}}
-{{- define "dispatcher.checkNamespace" -}}
-{{- $jobs := include "dispatcher.jobsNamespace" . }}
-{{- if and .Values.clusterRights (lookup "v1" "Namespace" "" "kube-system") (not (lookup "v1" "Namespace" "" $jobs)) (ne $jobs .Release.Namespace) }}
-  {{- fail (printf "namespace %s does not exist: kubectl create namespace %s" $jobs $jobs) }}
-{{- end }}
 {{- end }}
 
 {{- define "dispatcher.image" -}}
@@ -21,38 +13,59 @@
 
 {{- define "dispatcher.labels" -}}
 app.kubernetes.io/name: dispatcher
-app.kubernetes.io/instance: {{ .Values.installation }}
-app.kubernetes.io/version: {{ .Chart.AppVersion }}
+app.kubernetes.io/instance: {{ .Values.installation | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{/* Labels of the Pods of one program: (list ROOT COMPONENT). They never change between versions. */}}
 {{- define "dispatcher.selector" -}}
 app.kubernetes.io/name: dispatcher
-app.kubernetes.io/instance: {{ (index . 0).Values.installation }}
-app.kubernetes.io/component: {{ index . 1 }}
+app.kubernetes.io/instance: {{ (index . 0).Values.installation | quote }}
+app.kubernetes.io/component: {{ index . 1 | quote }}
 {{- end }}
 
-{{/* Settings of `run` and `janitor`. Those that other values of the chart set cannot be set here. */}}
+{{/* Settings of `run`, `janitor` and `cache-keeper`. Those that the chart sets cannot be set here. */}}
 {{- define "dispatcher.settings" -}}
 {{- include "dispatcher.checkNames" . }}
-{{- $owners := dict "INSTALLATION" "installation" "NAMESPACE" "jobsNamespace" "TASK_SECRET" "secrets.taskDatabase" "DATABASE_URL" "secrets.database" "DATABASE_URL_FILE" "secrets.database" "TEMPLATES_DIR" "templates" }}
+{{- include "dispatcher.checkSecrets" . }}
+{{- $owners := include "dispatcher.owners" . | fromJson }}
 {{- $settings := dict "INSTALLATION" .Values.installation "NAMESPACE" (include "dispatcher.jobsNamespace" .) "TASK_SECRET" .Values.secrets.taskDatabase }}
-{{- if not .Values.clusterRights }}
-  {{- $_ := set $owners "CHECK_ROOM" "clusterRights" }}
-  {{- $_ := set $settings "CHECK_ROOM" "false" }}
-{{- end }}
-{{- if .Values.scheduler.enabled }}
-  {{- $_ := set $owners "SCHEDULER_NAME" "scheduler.enabled" }}
-  {{- $_ := set $settings "SCHEDULER_NAME" (printf "%s-scheduler" .Values.installation) }}
-{{- end }}
+{{- if not .Values.clusterRights }}{{ $_ := set $settings "CHECK_ROOM" "false" }}{{ end }}
+{{- if .Values.scheduler.enabled }}{{ $_ := set $settings "SCHEDULER_NAME" (printf "%s-scheduler" .Values.installation) }}{{ end }}
 {{- range $name, $value := .Values.settings }}
-  {{- with get $owners $name }}{{ fail (printf "settings.%s cannot be set here: the value %s sets it" $name .) }}{{ end }}
-  {{- $_ := set $settings $name (kindIs "string" $value | ternary $value (toJson $value)) }}
+  {{- with get $owners $name }}{{ fail (printf "settings.%s cannot be set here: %s" $name .) }}{{ end }}
+  {{- $_ := set $settings $name (include "dispatcher.text" $value) }}
+{{- end }}
+{{- range $program := list "run" "janitor" "migrate" "scheduler" "cacheKeeper" }}
+  {{- range (get $.Values $program).extraEnv }}
+    {{- $name := .name | toString }}
+    {{- with hasPrefix "DISPATCHER_" $name | ternary (get $owners (trimPrefix "DISPATCHER_" $name)) "" }}
+      {{- fail (printf "%s.extraEnv cannot set %s: %s" $program $name .) }}
+    {{- end }}
+  {{- end }}
 {{- end }}
 {{- range $name, $value := $settings }}
 DISPATCHER_{{ $name }}: {{ $value | quote }}
 {{- end }}
+{{- end }}
+
+{{/* Who sets what cannot be set in `settings`, as JSON. */}}
+{{- define "dispatcher.owners" -}}
+{{- $port := "the probes and NetworkPolicies of the chart name port 8080" }}
+{{- $inside := "the extender listens on the loopback of its Pod, where kube-scheduler asks it" }}
+{{- $account := "our Pods use their ServiceAccount" }}
+{{- $owners := dict "LISTEN_ADDRESS" $port "EXTENDER_ADDRESS" $inside "EXTENDER_TLS_DIR" $inside "KUBECONFIG" $account "KUBE_CONTEXT" $account }}
+{{- $values := dict "INSTALLATION" "installation" "NAMESPACE" "jobsNamespace" "TASK_SECRET" "secrets.taskDatabase" "DATABASE_URL" "secrets.database" "DATABASE_URL_FILE" "secrets.database" "TEMPLATES_DIR" "templates" }}
+{{- if not .Values.clusterRights }}{{ $_ := set $values "CHECK_ROOM" "clusterRights" }}{{ end }}
+{{- if .Values.scheduler.enabled }}{{ $_ := set $values "SCHEDULER_NAME" "scheduler.enabled" }}{{ end }}
+{{- range $name, $value := $values }}{{ $_ := set $owners $name (printf "the value %s sets it" $value) }}{{ end }}
+{{- $owners | toJson }}
+{{- end }}
+
+{{/* A value as a program reads it: 1000000 and not 1e+06. */}}
+{{- define "dispatcher.text" -}}
+{{ kindIs "string" . | ternary . (toJson .) }}
 {{- end }}
 
 {{/* The folder of our caches on each node; empty: there are none. */}}
@@ -72,7 +85,7 @@ enableServiceLinks: false
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- with $program.nodeSelector }}
@@ -82,7 +95,7 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $program.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
 
@@ -154,6 +167,6 @@ readinessProbe:
 {{- define "dispatcher.login" -}}
 - name: database
   secret:
-    secretName: {{ index . 1 }}
+    secretName: {{ index . 1 | quote }}
     defaultMode: 0440
 {{- end }}

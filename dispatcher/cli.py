@@ -186,7 +186,11 @@ def try_command(cmd: tuple[str, ...], **asked: Any) -> None:
 
 @commands.command()
 @click.option("--check", is_flag=True, help="Apply nothing; exit 1 if a migration is pending.")
-@click.option("--queues", type=A_FILE, help="JSON list of queues; inserts those that are missing, and changes none but `*` and `default` as they were made.")
+@click.option(
+    "--queues",
+    type=A_FILE,
+    help="JSON list of queues; inserts those that are missing, and changes none but `*` and `default` at first.",
+)
 def migrate(check: bool, queues: Path | None) -> None:
     """Migrate the database to this version's schema."""
     from dispatcher.pg.migrate import migrate as apply_migrations

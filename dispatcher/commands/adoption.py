@@ -54,6 +54,12 @@ UNKNOWN_HERE: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
+OF_META: Final[Mapping[str, str]] = {
+    "name": "the name of the template",
+    "namespace": "Jobs run in the dispatcher's namespace: what the Pod names must be there",
+}
+
+
 class Did(StrEnum):
     """What became of a field."""
 
@@ -169,9 +175,10 @@ class Adopter:
             if pod.get("subdomain"):
                 words = "no Pod is called NAME-INDEX, and rows start one by one: they cannot find each other by name"
                 self.tell(Did.OPEN, (*pod_path, "subdomain"), words)
-        for path, words in (*unlike_ours(self._pod, pod_path), *unfilled_images(self._pod, pod_path)):
+        for path, words in (*unlike_ours(self._pod, pod_path), *unfilled(self._pod, pod_path)):
             self.tell(Did.OPEN, path, words)
-        return Adoption(self.name, manifest, self.fields, self.statements)
+        has_work = bool(objects(self._pod.get("containers")))
+        return Adoption(self.name, manifest if has_work else {}, self.fields, self.statements)
 
     def tell_unknown(self, found: Json, known: Collection[str], path: Path) -> None:
         for field in sorted(found.keys() - known):
@@ -216,6 +223,9 @@ class Adopter:
         elif policy is not None:
             self.tell(Did.LEFT_OUT, (*pod_path, "restartPolicy"), "it is so anyway")
         if self.source.is_pod:
+            if policy in (None, "Always"):
+                words = "it also ran again after success: has it an end? A row that succeeded does not run again"
+                self.tell(Did.OPEN, (*pod_path, "restartPolicy"), words)
             once = policy == "Never"
             why = "it ran once" if once else "it was restarted for ever: that is the most"
             self.annotate((*pod_path, "restartPolicy"), ids.MAX_FAILURES, "1" if once else str(MOST_FAILURES), why)
@@ -272,7 +282,8 @@ class Adopter:
         kept = dict[str, dict[str, Any]]()
         for field in meta:
             if field not in {"labels", "annotations"}:
-                words = "the name of the template" if field == "name" else "the dispatcher or the cluster gives it"
+                words = OF_META.get(field, "the dispatcher or the cluster gives it")
+                words += f": {self.name}" if field == "name" and meta[field] != self.name else ""
                 self.tell(Did.MOVED if field == "name" else Did.LEFT_OUT, (*path, field), words)
                 continue
             for key, each in object_at(meta, field).items():
@@ -289,6 +300,8 @@ class Adopter:
         """Chooses the task's container, cleans its variables, and finds out whether it can report."""
         containers = objects(self._pod.get("containers"))
         if not containers:
+            words = "there are none: of a patch, `kubectl kustomize DIR | dispatcher adopt -` makes the whole"
+            self.tell(Did.OPEN, (*path, "containers"), words)
             return
         given = object_at(self.source.meta, "annotations")
         names = [str(one.get("name")) for one in containers]
@@ -324,8 +337,8 @@ class Adopter:
             where = (*path, "env", number)
             if is_dispatchers(one):
                 self.tell(Did.OPEN, where, f"{one.get('name')} is the dispatcher's name: give it another one")
-            elif any(later.get("name") == one.get("name") for later in env[number + 1 :]):
-                self.tell(Did.LEFT_OUT, where, f"{one.get('name')} stands again below")
+            elif word := word_of_repeated(env, number):
+                self.tell(word[0], where, word[1])
             elif INDEX_NOTE in str(object_at(one, "valueFrom", "fieldRef").get("fieldPath")):
                 is_same = one.get("name") == INDEX
                 words = f"env.{INDEX} of the row has it"
@@ -334,6 +347,18 @@ class Adopter:
                 kept.append(one)
         others = [one for one in list_at(container, "env") if not isinstance(one, dict)]
         return {**container, "env": [*kept, *others]} if env else container
+
+
+def word_of_repeated(env: Sequence[Json], number: int) -> tuple[Did, str] | None:
+    """What becomes of a variable whose name stands again below. None: it does not."""
+    name = env[number].get("name")
+    again = [at for at in range(number + 1, len(env)) if env[at].get("name") == name]
+    if not again:
+        return None
+    readers = [at for at in range(number + 1, again[-1] + 1) if f"$({name})" in str(env[at].get("value"))]
+    if readers:
+        return Did.OPEN, f"{name} stands again below, and env[{readers[0]}] reads this one: give this one another name"
+    return Did.LEFT_OUT, f"{name} stands again below"
 
 
 def longest(annotations: Json) -> int:
@@ -370,13 +395,18 @@ def entries(part: object) -> Iterable[tuple[str | int, object]]:
     return part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
 
 
-def unfilled_images(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
-    """Images that no node can pull: Helm, envsubst, sed or Argo would have filled something in."""
+def unfilled(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    """Images that no node can pull, and mounts of no volume. Helm, envsubst, sed or Argo would have filled them in."""
+    volumes = {str(one.get("name")) for one in objects(pod.get("volumes"))}
     for field in ("initContainers", "containers"):
         for number, one in enumerate(objects(pod.get(field))):
             if (image := one.get("image")) and not is_image(image):
                 words = f"nobody fills in {image!r:.80} here: write it, or let rows choose: {ids.ROW_MAY_SET}: image"
                 yield (*path, field, number, "image"), words
+            for place, mount in enumerate(objects(one.get("volumeMounts"))):
+                if str(mount.get("name")) not in volumes:
+                    words = f"no volume is called {mount.get('name')!s:.80}: add one to volumes of the template"
+                    yield (*path, field, number, "volumeMounts", place), words
 
 
 def word_of_job(field: str, value: object) -> tuple[Did, str] | None:
@@ -460,4 +490,6 @@ def texts(part: object) -> Iterator[str]:
 
 
 def template_name(name: str) -> str:
-    return UNLIKELY.sub("-", str(name).lower()).strip("-")[:63].strip("-") or "template"
+    """A name that the dispatcher reads. Rows without a template run `default`, so no manifest becomes that."""
+    found = UNLIKELY.sub("-", str(name).lower()).strip("-")[:63].strip("-") or "template"
+    return found if found != "default" else "default-work"

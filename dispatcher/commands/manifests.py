@@ -4,12 +4,13 @@ A schedule becomes a CronJob that inserts the row.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
-from dispatcher.commands.adoption import Adopter, Adoption, Did, Json, Statement, WorkSource, objects
+from dispatcher.commands.adoption import OF_META, Adopter, Adoption, Did, Json, Statement, WorkSource, objects
 from dispatcher.jobs.fields import object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.model import launches as ids
@@ -42,13 +43,13 @@ def of_cron_job(document: Json) -> Iterator[Adoption]:
     found = Adopter(WorkSource(name_of(document), object_at(document, *at), meta, at))
     spec = object_at(document, "spec")
     for field in sorted(object_at(document, "metadata").keys() - {"name"}):
-        found.tell(Did.LEFT_OUT, ("metadata", field), "it was the CronJob's, and not its Jobs'")
+        found.tell(Did.LEFT_OUT, ("metadata", field), OF_META.get(field, "it was the CronJob's, and not its Jobs'"))
     for field in HISTORY:
         if spec.get(field) is not None:
             found.tell(Did.LEFT_OUT, ("spec", field), "the janitor keeps rows as long as the operator says")
     found.tell_unknown(spec, {*TIMES, *HISTORY, "concurrencyPolicy", "jobTemplate"}, ("spec",))
     found.tell_unknown(object_at(spec, "jobTemplate"), {"metadata", "spec"}, ("spec", "jobTemplate"))
-    found.tell(Did.OPEN, ("spec", "schedule"), word_of_schedule(spec))
+    found.tell(Did.OPEN, ("spec", "schedule"), word_of_schedule(spec, "CronJob"))
     made = found.adopt()
     rows = next((one for one in made.statements if one.file in SEVERAL), None)
     for field, value in spec.items():
@@ -84,7 +85,15 @@ def times_of(spec: Json) -> Json:
     """When a row is inserted, by the names of a CronJob. A CronWorkflow may have a list: one alone is a schedule."""
     found = {TIMES[field]: value for field, value in spec.items() if field in TIMES and value is not None}
     several = spec.get("schedules")
-    return {**found, "schedule": several[0]} if isinstance(several, list) and len(several) == 1 else found
+    if isinstance(several, list) and len(several) == 1:
+        found["schedule"] = several[0]
+    if match := ZONE.fullmatch(str(found.get("schedule"))):
+        found |= {"timeZone": match[1], "schedule": match[2]}
+    return found
+
+
+ZONE: Final = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.*\S)\s*")
+"""A time zone in front of a schedule. The API server refuses it there."""
 
 
 def row_in_time(spec: Json, template: str, env: Mapping[str, str] = {}) -> Statement:
@@ -96,12 +105,14 @@ def row_in_time(spec: Json, template: str, env: Mapping[str, str] = {}) -> State
     return Statement(f"{file}_with_env", {"template": template, "env": json.dumps(env)})
 
 
-def word_of_schedule(spec: Json) -> str:
+def word_of_schedule(spec: Json, kind: str) -> str:
+    """`kind`: of what ran the work until now."""
     times = times_of(spec)
     if not times.get("schedule"):
         return "it says no time"
     zone = f" in {times['timeZone']}" if times.get("timeZone") else ""
-    return f"the CronJob below inserts the row at {times.get('schedule')}{zone}: give it a login, in a Secret"
+    told = f"the CronJob below inserts the row at {times.get('schedule')}{zone}: give it a login, in a Secret"
+    return f"{told}, and delete the old {kind} first, or both run"
 
 
 def word_of_time(field: str, value: object) -> tuple[Did, str] | None:
@@ -125,7 +136,10 @@ def escaped(text: str) -> str:
 
 
 def inserting_cron_job(name: str, schedule: Json, statement: str) -> Manifest:
-    """The CronJob that inserts a row. Its login stands in the Secret `dispatcher-submitter`, as `url`."""
+    """The CronJob that inserts a row. Its login stands in the Secret `dispatcher-submitter`, as `url`.
+
+    Its name is not that of the old CronJob: an apply over that one would keep the old container, and run both.
+    """
     secret = {"secretKeyRef": {"name": "dispatcher-submitter", "key": "url"}}
     container = {
         "name": "insert", "image": PSQL_IMAGE,
@@ -138,7 +152,7 @@ def inserting_cron_job(name: str, schedule: Json, statement: str) -> Manifest:
     pod = {"restartPolicy": "Never", "securityContext": safe, "containers": [container]}
     job = {"spec": {"backoffLimit": 3, "template": {"spec": pod}}}
     spec = {**schedule, "concurrencyPolicy": "Forbid", "jobTemplate": job}
-    name = name[:LONGEST_NAME].rstrip("-")
+    name = f"insert-{name}"[:LONGEST_NAME].rstrip("-")
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": spec}
 
 
@@ -149,6 +163,10 @@ OF_SCALING: Final = frozenset({
 """Fields that say how KEDA looks at the triggers and makes Jobs."""
 
 
+MOST_JOBS: Final = 100
+"""What KEDA takes where a ScaledJob has no maxReplicaCount."""
+
+
 def of_scaled_job(document: Json) -> Iterator[Adoption]:
     at: Path = ("spec", "jobTargetRef")
     found = Adopter(WorkSource(name_of(document), object_at(document, *at), object_at(document, "metadata"), at))
@@ -157,12 +175,13 @@ def of_scaled_job(document: Json) -> Iterator[Adoption]:
         words = f"the producer inserts a row for each piece of work, beside a message of {one.get('type')} or instead"
         found.tell(Did.OPEN, ("spec", "triggers", number), words)
     queue = "default"
-    most = spec.get("maxReplicaCount")
+    most = MOST_JOBS if spec.get("maxReplicaCount") is None else spec["maxReplicaCount"]
     if type(most) is int:
         queue = found.name
         found.statements.append(Statement("queue", {"queue": queue, "count": most}))
-        found.tell(Did.TRANSLATED, ("spec", "maxReplicaCount"), f"queues.max_jobs: {most}")
-    elif most is not None:
+        why = ", the default of a ScaledJob" if spec.get("maxReplicaCount") is None else ""
+        found.tell(Did.TRANSLATED, ("spec", "maxReplicaCount"), f"queues.max_jobs: {most}{why}")
+    else:
         found.tell(Did.OPEN, ("spec", "maxReplicaCount"), "it is no whole number: queues.max_jobs")
     if spec.get("minReplicaCount"):
         found.tell(Did.OPEN, ("spec", "minReplicaCount"), "a Job is there only for a row: nothing waits for work")

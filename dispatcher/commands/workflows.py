@@ -2,11 +2,12 @@
 
     step ─▶ Variables: its parameters as variables of the row ─▶ the Pod of the step ─▶ Adopter
 
-Argo writes the values of `{{…}}` into a step before it makes the Pod. Here nobody does. A parameter in command or args
-becomes `$(NAME)`, which kubelet expands, and a variable that is nothing but a parameter is given by the row. Whatever
-else has `{{` is left to a person.
+Argo writes the values of `{{…}}` into a step before it makes the Pod. Here nobody does. A parameter in command, args or
+a variable becomes `$(NAME)`, which kubelet expands, and a variable that is nothing but a parameter is given by the row.
+Whatever else has `{{` is left to a person.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from itertools import chain, count
@@ -15,6 +16,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dispatcher.commands.adoption import (
+    OF_META,
     AdoptedField,
     Adopter,
     Adoption,
@@ -40,7 +42,7 @@ from dispatcher.jobs.templates import MOST_FAILURES, TASK
 from dispatcher.model import launches as ids
 
 PARAMETER: Final = re.compile(r"\{\{\s*((?:inputs|workflow)\.parameters\.([A-Za-z0-9_-]+))\s*\}\}")
-PLACEHOLDER: Final = "{{"
+PLACEHOLDER: Final = re.compile(r"\{\{")
 LONGEST_NAME: Final = 200
 """Of a variable, without what tells it from another one."""
 
@@ -64,9 +66,10 @@ class Variables:
                 self.names.setdefault(match[1], []).append(name)
             else:
                 self.env.append(one)
+        self.env = [{**one, "value": self.in_text(one["value"])} if "value" in one else one for one in self.env]
 
     def in_text(self, text: Any) -> Any:
-        """A text of command or args. Anything else stays."""
+        """A text of command, args or a variable. Anything else stays."""
         return PARAMETER.sub(lambda match: f"$({self._name(match)})", text) if isinstance(text, str) else text
 
     def _name(self, match: re.Match[str]) -> str:
@@ -87,32 +90,67 @@ class Variables:
 def of_workflow(document: Json) -> Iterator[Adoption]:
     """A template for each step that runs a container. The graph is left to a person."""
     at: Path = ("spec", "workflowSpec") if document.get("kind") == "CronWorkflow" else ("spec",)
-    whole = object_at(document, *at)
+    given = object_at(document, *at)
+    whole = {"priorityClassName": given.get("podPriorityClassName"), **given}
     cron = {key: value for key, value in object_at(document, "spec").items() if value is not None and at != ("spec",)}
     first_step = str(whole.get("entrypoint"))
-    steps = [
-        step_of_workflow(step, whole, (*at, "templates", number)) if container_of(step)
-        else graph(step, (*at, "templates", number))
-        for number, step in enumerate(objects(whole.get("templates")))
-    ]  # fmt: skip
+    every = list(steps_of(whole, at))
+    steps = [step_of_workflow(one, whole, path) if container_of(one) else graph(one, path) for path, one in every]
     first = next((one for one in steps if one.manifest and one.name == template_name(first_step)), None)
     if first and times_of(cron).get("schedule"):
-        row = row_in_time(cron, first.name, given_by(objects(whole.get("templates"))[steps.index(first)], whole))
+        row = row_in_time(cron, first.name, given_by(every[steps.index(first)][1], whole))
         steps[steps.index(first)] = in_time(replace(first, statements=[row]), cron, row)
         told = list(words_of_cron(cron))
     else:
         told = [word_of_cron(field) for field in sorted(cron.keys() - {"workflowSpec"})]
     nothing = [AdoptedField(Did.OPEN, dotted((*at, "templates")), "no step is here: adopt the file that has them")]
     head, *others = steps or [Adoption(template_name(name_of(document)), {}, nothing, [])]
-    yield replace(head, fields=[*words_of_workflow(document, whole, at), *told, *head.fields])
+    yield replace(head, fields=[*words_of_workflow(document, given, at), *told, *head.fields])
     yield from others
+
+
+def steps_of(whole: Json, at: Path) -> Iterator[tuple[Path, Json]]:
+    """The steps, also those inside a graph, with their places. Each has what templateDefaults give it."""
+    defaults = object_at(whole, "templateDefaults")
+
+    def filled(step: Json) -> Json:
+        fitting = {key: one for key, one in defaults.items() if key not in OF_WHAT_RUNS or step.get(key) is not None}
+        found: Json = with_defaults(step, fitting)
+        return found
+
+    for number, step in enumerate(objects(whole.get("templates"))):
+        path: Path = (*at, "templates", number)
+        yield path, filled(step)
+        parts = list(enumerate(objects(object_at(step, "dag").get("tasks"))))
+        inner = [((*path, "dag", "tasks", place), one) for place, one in parts]
+        for row, group in enumerate(list_at(step, "steps")):
+            inner += [((*path, "steps", row, place), one) for place, one in enumerate(objects(group))]
+        for where, one in inner:
+            if isinstance(one.get("inline"), dict):
+                yield (*where, "inline"), filled({"name": one.get("name", "step"), **one["inline"]})
+
+
+OF_WHAT_RUNS: Final = frozenset({
+    "container", "script", "dag", "steps", "resource", "suspend", "http", "plugin", "data", "containerSet",
+})  # fmt: skip
+"""The fields of a step that say what it runs. It has one of them, and no default for another one."""
+
+
+def with_defaults(own: Any, theirs: Any) -> Any:
+    """A part of a step with the defaults of its workflow. Of a list, items of another name are added, as Argo does."""
+    if isinstance(own, dict) and isinstance(theirs, dict):
+        return {**theirs, **{key: with_defaults(one, theirs.get(key)) for key, one in own.items()}}
+    if isinstance(own, list) and isinstance(theirs, list):
+        names = {str(one.get("name")) for one in objects(own)}
+        return [*(one for one in objects(theirs) if str(one.get("name")) not in names), *own]
+    return theirs if own is None else own
 
 
 def words_of_cron(spec: Json) -> Iterator[AdoptedField]:
     """What becomes of the fields of a CronWorkflow whose first step gets a CronJob."""
     for field in sorted(spec.keys() - {"workflowSpec"}):
         if field in {"schedule", "schedules"}:
-            yield AdoptedField(Did.OPEN, dotted(("spec", field)), word_of_schedule(spec))
+            yield AdoptedField(Did.OPEN, dotted(("spec", field)), word_of_schedule(spec, "CronWorkflow"))
         elif word := word_of_time(field, spec[field]):
             yield AdoptedField(word[0], dotted(("spec", field)), word[1])
         else:
@@ -127,20 +165,22 @@ def word_of_cron(field: str) -> AdoptedField:
 def words_of_workflow(document: Json, whole: Json, at: Path) -> Iterator[AdoptedField]:
     """What becomes of the fields above the steps."""
     for field in object_at(document, "metadata"):
-        yield AdoptedField(Did.LEFT_OUT, dotted(("metadata", field)), "it was the workflow's, and not its Pods'")
+        words = OF_META[field] if field == "namespace" else "it was the workflow's, and not its Pods'"
+        yield AdoptedField(Did.LEFT_OUT, dotted(("metadata", field)), words)
     for field in sorted(whole.keys() - {"templates"}):
         if field == "podMetadata":
             yield AdoptedField(Did.KEPT, dotted((*at, field)), "in each step, but for what the step says otherwise")
         elif field == "volumes":
             yield AdoptedField(Did.KEPT, dotted((*at, field)), "in each step that mounts them")
-        elif field in OF_POD or field == "retryStrategy":
-            is_used = any(container_of(one) and one.get(field) is None for one in objects(whole.get("templates")))
+        elif field in OF_POD or field in {"retryStrategy", "podPriorityClassName"}:
+            own = field if field != "podPriorityClassName" else "priorityClassName"
+            is_used = any(container_of(one) and one.get(own) is None for _, one in steps_of(whole, at))
             did, words = (
                 (Did.KEPT, "in each step that has none of its own") if is_used else (Did.LEFT_OUT, EACH_HAS_OWN)
             )
             yield AdoptedField(did, dotted((*at, field)), words)
         else:
-            did, words = OF_WORKFLOW.get(field, (Did.OPEN, NO_LIKE))
+            did, words = OF_WORKFLOW.get(field, (Did.OPEN, OF_BOTH.get(field, NO_LIKE)))
             yield AdoptedField(did, dotted((*at, field)), words)
 
 
@@ -153,7 +193,12 @@ def given_by(step: Json, whole: Json) -> dict[str, str]:
             value = one.get("value", one.get("default"))
             for scope in ("inputs", "workflow"):
                 values |= {f"{scope}.parameters.{one.get('name')}": value} if value is not None else {}
-    return {name: str(values[one]) for one, names in variables.names.items() if one in values for name in names}
+    return {name: as_text(values[one]) for one, names in variables.names.items() if one in values for name in names}
+
+
+def as_text(value: object) -> str:
+    """The value of a parameter as Argo writes it: a text as it is, and everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def graph(step: Json, path: Path) -> Adoption:
@@ -192,9 +237,19 @@ OF_WORKFLOW: Final = {
     "activeDeadlineSeconds": (Did.OPEN, "it was that of all steps together: each row has a limit of its own"),
     "ttlStrategy": (Did.LEFT_OUT, "the dispatcher removes finished Jobs"),
     "podGC": (Did.LEFT_OUT, "the dispatcher removes finished Jobs"),
-    "parallelism": (Did.OPEN, "give the rows a queue of their own, with max_jobs"),
     "onExit": (Did.OPEN, "insert its row when the others have ended"),
+    "templateDefaults": (Did.KEPT, "in each step that has none of its own"),
+    "workflowTemplateRef": (Did.OPEN, "adopt the file of the workflow template that it names"),
+    "volumeClaimTemplates": (Did.OPEN, "no claim is made for a run: make one, and add it to volumes of the templates"),
 }
+OF_BOTH: Final = {
+    "parallelism": "give the rows a queue of their own, with max_jobs",
+    "synchronization": "give the rows a queue of their own: max_jobs 1 for a mutex, else the limit of its semaphore",
+    "priority": "give it to the rows: priority",
+    "timeout": f"{ids.TIMEOUT_SECONDS}: how many seconds may a try run?",
+    "podSpecPatch": "write it into the template",
+}
+"""Fields that a workflow and a step may have."""
 OF_RETRIES: Final = {
     ("backoff", ""): (Did.OPEN, "pauses are 10 s, doubled up to 10 min, for every row"),
     ("retryPolicy", "OnFailure"): (Did.LEFT_OUT, "it is so anyway"),
@@ -245,7 +300,7 @@ def step_of_workflow(step: Json, whole: Json, path: Path) -> Adoption:
     """The template of one step. `whole`: the workflow, whose fields are those of a step that has none of its own."""
     variables = Variables(container_of(step))
     container = as_container(step, variables)
-    strategy = step.get("retryStrategy") or whole.get("retryStrategy")
+    strategy = inherited("retryStrategy", step, whole)
     limit = str(strategy.get("limit")) if isinstance(strategy, Mapping) else ""
     meta = merged(object_at(whole, "podMetadata"), object_at(step, "metadata"))
     spec = {
@@ -254,14 +309,14 @@ def step_of_workflow(step: Json, whole: Json, path: Path) -> Adoption:
     }
     found = Adopter(WorkSource(str(step.get("name", "step")), spec, {}, path))
     made = found.adopt()
-    inherited = {dotted((*path, field)) for field in OF_POD if step.get(field) is None}
-    found.fields[:] = [one for each in found.fields if (one := as_of_step(each, path)).field not in inherited]
+    above = {dotted((*path, field)) for field in OF_POD if step.get(field) is None}
+    found.fields[:] = [one for each in found.fields if (one := as_of_step(each, path)).field not in above]
     if variables.names:
         opened = ",".join(sorted({f"env.{name}" for names in variables.names.values() for name in names}))
         made.manifest["metadata"]["annotations"][ids.ROW_MAY_SET] = opened
     for did, at, words in (*words_of_step(step, path), *words_of_retries(strategy, path)):
         found.tell(did, at, words)
-    lost = dict(placeholders(made.manifest["spec"], path))
+    lost = dict(texts_at(made.manifest["spec"], path, PLACEHOLDER))
     for did, at, words in words_of_parameters(step, path, variables, " ".join(lost.values())):
         found.tell(did, at, words)
     told = [(at, word_of(at, text)) for at, text in lost.items() if at[-1] != "image"]
@@ -273,23 +328,23 @@ LIMIT: Final = re.compile(r"[0-9]{1,9}")
 OF_CONTAINER: Final = ("template", "spec", "containers", 0)
 
 
-def placeholders(part: object, path: Path) -> Iterator[tuple[Path, str]]:
-    """The texts of a part that Argo would have filled in, with their places."""
-    if isinstance(part, str) and PLACEHOLDER in part:
+def texts_at(part: object, path: Path, pattern: re.Pattern[str]) -> Iterator[tuple[Path, str]]:
+    """The texts of a part, and its keys, in which the pattern stands, with their places."""
+    if isinstance(part, str) and pattern.search(part):
         yield path, part
     elif isinstance(part, Mapping):
         for key, value in part.items():
-            yield from placeholders(f"{key}: " if PLACEHOLDER in str(key) else value, (*path, key))
+            yield from texts_at(f"{key}: " if pattern.search(str(key)) else value, (*path, key), pattern)
     elif isinstance(part, list):
         for number, value in enumerate(part):
-            yield from placeholders(value, (*path, number))
+            yield from texts_at(value, (*path, number), pattern)
 
 
 def word_of(path: Path, text: str) -> str:
     """What to do with a text that nobody fills in here."""
     what = f"nobody fills in {text!r:.80} here"
     if "env" in path:
-        return f"{what}: a value is not put together from others: give the whole value by env of the row"
+        return f"{what}: write it, or let rows give the whole value: {ids.ROW_MAY_SET}: env.NAME"
     return what
 
 
@@ -347,7 +402,7 @@ def words_of_step(step: Json, path: Path) -> Iterator[tuple[Did, Path, str]]:
     for field in sorted(object_at(step, "inputs").keys() - {"parameters"}):
         yield Did.OPEN, (*path, "inputs", field), "let the container fetch them"
     for field in sorted(step.keys() - OF_STEP - OF_POD):
-        yield Did.OPEN, (*path, field), NO_LIKE
+        yield Did.OPEN, (*path, field), OF_BOTH.get(field, NO_LIKE)
 
 
 def words_of_retries(strategy: object, path: Path) -> Iterator[tuple[Did, Path, str]]:
@@ -378,7 +433,11 @@ def words_of_parameters(step: Json, path: Path, variables: Variables, lost: str)
         else:
             yield Did.LEFT_OUT, at, "its container does not use it"
         if names and (value := one.get("value", one.get("default"))) is not None:
-            yield Did.OPEN, at, f"put {value!r} into env of the template, or of each row that gives none"
+            yield (
+                Did.OPEN,
+                at,
+                f"put {as_text(value)!r} into env of the template, in front, or of each row that gives none",
+            )
         for field in sorted(one.keys() - OF_PARAMETER) if names else ():
             has_like = field == "valueFrom"
             yield Did.OPEN, (*at, field), "put it into env of the template, as valueFrom" if has_like else NO_LIKE

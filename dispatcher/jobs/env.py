@@ -12,7 +12,7 @@ npm, pip and curl read theirs in lower case. SQL has the same list (`dispatch_pr
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -172,19 +172,26 @@ def env_denials(names: Iterable[str], opened: frozenset[str], taken: frozenset[s
 
 
 def build_env(
-    passed: Mapping[str, str], own: Iterable[EnvVar], row: Mapping[str, str], contract: Mapping[str, str]
+    passed: Mapping[str, str],
+    own: Iterable[EnvVar],
+    row: Mapping[str, str],
+    contract: Mapping[str, str],
+    opened: Collection[str] = (),
 ) -> list[EnvVar]:
     """The variables of the container. A `$(X)` refers to an earlier variable.
 
-    So the contract comes first, and the template's order is kept.
+    So the contract comes first, then PASS_ENV and what the template has `opened` to rows by name, and then the
+    template's variables in their order. Other names of the row come last: no value of the template may read them,
+    because its author has not thought of them. A value of the row stands where the template has the name.
     """
     ours = {**{name: literal(name, value) for name, value in sorted(contract.items())}, **FROM_THE_CLUSTER}
-    layers: dict[str, EnvVar] = {name: literal(name, value) for name, value in sorted(passed.items())}
+    named = {name: value for name, value in row.items() if f"env.{name}" in opened}
+    layers: dict[str, EnvVar] = {name: literal(name, value) for name, value in sorted({**passed, **named}.items())}
     for variable in own:
-        layers.pop(variable["name"], None)  # otherwise it would come before variables that its value refers to
-        layers[variable["name"]] = dict(variable)
-    for name, value in sorted(row.items()):
-        layers[name] = literal(name, value)
+        name = variable["name"]
+        layers.pop(name, None)  # otherwise it would come before variables that its value refers to
+        layers[name] = literal(name, row[name]) if name in row else dict(variable)
+    layers |= {name: literal(name, value) for name, value in sorted(row.items())}
     return [*ours.values(), *(one for name, one in layers.items() if name not in ours)]
 
 

@@ -255,7 +255,7 @@ def build_container(
 ) -> dict[str, Any]:
     """The template's container with the row's values. They are inside the bounds: their kind was judged."""
     spec, contract = order.request.spec, build_contract(order, limit, cache_dir(template.pod_spec, order.placement))
-    env = build_env(site.passed, theirs.get("env") or [], order.request.env, contract)
+    env = build_env(site.passed, theirs.get("env") or [], order.request.env, contract, template.opened)
     ours = {**with_amounts(theirs, spec), "env": env}
     if "image" in spec:
         ours["image"] = spec["image"]

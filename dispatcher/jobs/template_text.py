@@ -188,6 +188,7 @@ class Plain(Loader):  # type: ignore[misc, valid-type]  # a class that is chosen
 def read_documents(text: str, most: int = MOST_BYTES) -> list[tuple[int, dict[str, Any]]]:
     """The objects of a text of at most so many bytes, with their lines. Those of a List or a JobList stand alone.
 
+    A list without items is an object. An export may have hundreds of items, so each is counted by itself.
     TemplateError: as `read_manifest`.
     """
     found = list[tuple[int, dict[str, Any]]]()
@@ -195,12 +196,16 @@ def read_documents(text: str, most: int = MOST_BYTES) -> list[tuple[int, dict[st
         line = line_of_mark(root.start_mark)
         if not isinstance(root, yaml.MappingNode):
             raise at_line(line, "the document is not an object: a manifest is")
+        known = {id(root): 0}
+        for key, value in root.value:
+            for part in value.value if key.value == "items" and isinstance(value, yaml.SequenceNode) else [value]:
+                count(part, known)
         document: dict[str, Any] = value_of(root, {})
         kind = str(document.get("kind"))
-        if not kind.endswith("List"):
+        if not kind.endswith("List") or not document.get("items"):
             found.append((line, document))
             continue
-        items = document.get("items") or []
+        items = document["items"]
         if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
             raise at_line(line, f"items of the {kind[:80]} are no list of objects")
         kinds = {"kind": kind.removesuffix("List")} if kind != "List" else {}
@@ -209,8 +214,13 @@ def read_documents(text: str, most: int = MOST_BYTES) -> list[tuple[int, dict[st
 
 
 def compose(text: str) -> yaml.Node | None:
-    """The text as nodes, which know their lines. TemplateError: it is not one document, or as `compose_all` says."""
+    """The text as nodes, which know their lines.
+
+    TemplateError: it is not one document, it stands for too many values, or as `compose_all` says.
+    """
     roots = compose_all(text)
+    for root in roots:
+        count(root, {})
     for _, second in pairwise(roots):
         line = line_of_mark(second.start_mark)
         raise at_line(line, f"not one YAML document: line {line} begins another one. A template is one Job")
@@ -224,16 +234,13 @@ def compose_all(text: str, most: int = MOST_BYTES) -> list[yaml.Node]:
     text = with_whole_characters(text)
     try:
         check_depth(yaml.parse(text, Loader=Plain))
-        roots = [root for root in yaml.compose_all(text, Loader=Plain) if not is_blank(root)]
+        return [root for root in yaml.compose_all(text, Loader=Plain) if not is_blank(root)]
     except yaml.MarkedYAMLError as fault:
         raise explained(fault, text) from fault
     except yaml.reader.ReaderError as fault:
         raise at_line(1, f"a character that YAML does not allow: {fault.reason} at {fault.position}") from fault
     except yaml.YAMLError as fault:
         raise at_line(1, f"not YAML: {fault}") from fault
-    for root in roots:
-        count(root, {})
-    return roots
 
 
 ESCAPE: Final = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
@@ -277,9 +284,8 @@ def count(node: yaml.Node, known: dict[int, int]) -> int:
     known[id(node)] = 0
     total = 1 + sum(count(part, known) for part in parts_of(node))
     if total > MOST_NODES:
-        raise at_line(
-            line_of_mark(node.start_mark), f"with its aliases written out, it has more than {MOST_NODES} values"
-        )
+        why = "with its aliases written out, " if total > len(known) else ""
+        raise at_line(line_of_mark(node.start_mark), f"{why}it has more than {MOST_NODES} values")
     known[id(node)] = total
     return total
 

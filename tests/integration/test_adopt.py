@@ -15,7 +15,7 @@ from dispatcher.jobs.catalog import read_file
 from dispatcher.jobs.template_text import write_document
 from dispatcher.jobs.templates import Template
 from tests.rig.cli import COULD_NOT, DONE, WRONG, dispatcher
-from tests.rig.corpus import CORPUS, alone, cron_job, job, manifest
+from tests.rig.corpus import CORPUS, alone, cron_job, job, manifest, pod
 from tests.rig.pages import ADOPTING, read_page
 from tests.rig.postgres import Database
 from tests.rig.postgres_fixtures import one_database
@@ -39,7 +39,7 @@ async def test_each_document_becomes_a_template_beside_a_list(tmp_path: Path) ->
     lines = answer.out.splitlines()
     assert lines[0] == f"{file}:1: Job load → {out}/load.yaml"
     assert "  translated  spec.backoffLimit: dispatcher.internal/max-failures: 3" in lines
-    assert "  left out    ConfigMap c is no work: kubectl apply it as it is" in lines
+    assert "  left out    ConfigMap c is no work: kubectl apply it, in the namespace of the dispatcher's Jobs" in lines
     pasted = [
         "  SQL:",
         "  INSERT INTO dispatch.tasks (template) VALUES ('nightly');",
@@ -60,6 +60,44 @@ async def test_check_writes_nothing(tmp_path: Path) -> None:
     answer = await dispatcher("adopt", str(given(tmp_path, job())), "--check", "--out", str(tmp_path / "t"))
     assert (answer.status, (tmp_path / "t").exists()) == (DONE, False)
     assert "→" not in answer.out
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "load.yaml").write_text("mine")
+    answer = await dispatcher("adopt", str(tmp_path / "work.yaml"), "--check", "--out", str(tmp_path / "t"))
+    assert (answer.status, "load.yaml exists" in answer.out) == (COULD_NOT, True), "it tells what a call would"
+
+
+async def test_folder_of_templates_is_not_read_again(tmp_path: Path) -> None:
+    given(tmp_path, job())
+    out = tmp_path / "templates"
+    for status in (DONE, COULD_NOT):
+        answer = await dispatcher("adopt", str(tmp_path), "--out", str(out))
+        assert (answer.status, [one.name for one in out.iterdir()]) == (status, ["load.yaml"])
+    assert f"{out}:0: folder\n  left out    templates are written there" in answer.out
+    answer = await dispatcher("adopt", str(out), "--out", str(out))
+    assert (answer.status, "give another --out" in answer.err) == (WRONG, True)
+
+
+async def test_template_that_is_refused_blocks_no_correction(tmp_path: Path) -> None:
+    out = tmp_path / "t"
+    answer = await dispatcher("adopt", str(given(tmp_path, job(pod({"name": "a", "image": 5})))), "--out", str(out))
+    assert (answer.status, "refused" in answer.out, "→" in answer.out) == (COULD_NOT, True, False)
+    answer = await dispatcher("adopt", str(given(tmp_path, job())), "--out", str(out))
+    assert (answer.status, [one.name for one in out.iterdir()]) == (DONE, ["load.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.yaml", "kind: Job\nspec: {{ .Values.spec }}\n", "`helm template CHART | dispatcher adopt -`"),
+        ("kustomization.yaml", "resources: [job.yaml]\n", "`kubectl kustomize DIR | dispatcher adopt -`"),
+        ("a.yaml", "kind: Job\nmetadata: {name: a}\nspec: {backoffLimit: 3}\n", "`kubectl kustomize DIR"),
+        ("a.yaml", "{kind: List, items: []}\n", "the List has no items"),
+    ],
+)
+async def test_source_of_manifests_says_the_next_step(tmp_path: Path, name: str, text: str, words: str) -> None:
+    (tmp_path / name).write_text(text)
+    answer = await dispatcher("adopt", str(tmp_path / name), "--out", str(tmp_path / "t"))
+    assert (words in answer.out, (tmp_path / "t").exists()) == (True, False), answer.out
 
 
 async def test_file_that_is_there_stays(tmp_path: Path) -> None:

@@ -12,7 +12,20 @@ from dispatcher.jobs.fields import dotted
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
 from dispatcher.model.launches import DOMAIN
-from tests.rig.corpus import CORPUS, PROXY, alone, container, cron_job, job, manifest, pod, scaled_job, step, workflow
+from tests.rig.corpus import (
+    CORPUS,
+    MOUNT,
+    PROXY,
+    alone,
+    container,
+    cron_job,
+    job,
+    manifest,
+    pod,
+    scaled_job,
+    step,
+    workflow,
+)
 from tests.rig.whole_job import parent_of, paths, whole_job
 
 
@@ -150,6 +163,7 @@ def test_schedule_goes_on_in_a_cron_job_that_inserts_the_row() -> None:
     kept = {"schedule": "0 3 * * *", "timeZone": "Europe/Vienna", "suspend": True, "startingDeadlineSeconds": 60}
     assert found.schedule == kept
     made = inserting_cron_job("nightly", found.schedule, "INSERT")
+    assert made["metadata"]["name"] == "insert-nightly", "an apply over the old one would run both"
     assert {field: made["spec"][field] for field in kept} == kept
     (container,) = made["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     assert container["command"][-2:] == ["--command", "INSERT"]
@@ -230,13 +244,30 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
         (cron_job(concurrencyPolicy="Replace"), "spec.concurrencyPolicy", Did.OPEN, "dedupe_key"),
         (cron_job(concurrencyPolicy="Forbid"), "spec.concurrencyPolicy", Did.TRANSLATED, "dedupe_key"),
         (cron_job(timeZone="Europe/Vienna"), "spec.schedule", Did.OPEN, "0 3 * * * in Europe/Vienna"),
+        (job(name="default"), "metadata.name", Did.MOVED, "the name of the template: default-work"),
+        (cron_job(), "spec.schedule", Did.OPEN, "delete the old CronJob first, or both run"),
+        (cron_job(schedule="CRON_TZ=Europe/Vienna 0 3 * * *"), "spec.schedule", Did.OPEN, "0 3 * * * in Europe/Vienna"),
+        (job(meta={"namespace": "prod"}), "metadata.namespace", Did.LEFT_OUT, "must be there"),
+        ({**cron_job(), "metadata": {"namespace": "prod"}}, "metadata.namespace", Did.LEFT_OUT, "must be there"),
+        (workflow(step(), kind="Workflow") | {"metadata": {"namespace": "prod"}}, "metadata.namespace", Did.LEFT_OUT,
+         "must be there"),
+        (job({"nodeSelector": {}}), "spec.template.spec.containers", Did.OPEN, "`kubectl kustomize DIR"),
+        (job(pod(container(**MOUNT))), "spec.template.spec.containers[0].volumeMounts[0]", Did.OPEN, "called data"),
+        (alone({"containers": [container()]}), "spec.restartPolicy", Did.OPEN, "has it an end?"),
+        (alone(pod(restartPolicy="Always")), "spec.restartPolicy", Did.OPEN, "has it an end?"),
+        (manifest("env twice"), "spec.template.spec.containers[0].env[0]", Did.LEFT_OUT, "stands again below"),
+        (job(pod(container(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "$(A) 2"}]))),
+         "spec.template.spec.containers[0].env[0]", Did.OPEN, "env[1] reads this one"),
+        (job(pod(container(env=[{"name": "A"}, {"name": "B", "value": "$(A)"}, {"name": "A", "value": "2"}]))),
+         "spec.template.spec.containers[0].env[0]", Did.OPEN, "env[1] reads this one"),
+        (scaled_job(), "spec.maxReplicaCount", Did.TRANSLATED, "queues.max_jobs: 100, the default of a ScaledJob"),
         (scaled_job(), "spec.triggers[0]", Did.OPEN, "rabbitmq"),
         (alone(pod(container(name="base"))), "spec.containers", Did.OPEN, "spec.args of a row"),
         (alone(pod(container(name="base"))), "spec.containers", Did.OPEN, "max-failures: n + 1"),
         (workflow(step(when="x")), "spec.templates[0].when", Did.OPEN, "no like here"),
         (manifest("workflow places"), "spec.nodeSelector", Did.KEPT, "none of its own"),
         (manifest("workflow places"), "spec.arguments", Did.OPEN, "by env"),
-        (manifest("workflow places"), "spec.synchronization", Did.OPEN, "no like here"),
+        (manifest("workflow places"), "spec.synchronization", Did.OPEN, "max_jobs"),
         (manifest("workflow of steps elsewhere"), "spec.templates", Did.OPEN, "the file that has them"),
         (manifest("CronWorkflow that forbids"), "spec.schedule", Did.OPEN, "pg_cron"),
         (manifest("CronWorkflow that forbids"), "spec.concurrencyPolicy", Did.OPEN, "dedupe_key"),
@@ -288,7 +319,10 @@ def test_what_is_left_to_a_person_or_kept_is_told(document: dict[str, Any], fiel
             "scaled cap",
             [("queue", {"queue": "scaled", "count": 20}), ("row", {"queue": "scaled", "template": "scaled"})],
         ),
-        ("scaled", [("row", {"queue": "default", "template": "scaled"})]),
+        (
+            "scaled",
+            [("queue", {"queue": "scaled", "count": 100}), ("row", {"queue": "scaled", "template": "scaled"})],
+        ),
         ("plain", []),
     ],
 )
@@ -358,28 +392,16 @@ def test_own_annotations_of_a_template_stay() -> None:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("Load_Data.v2", "load-data-v2"), ("a" * 100, "a" * 63), ("--", "template"), ("nightly report", "nightly-report")],
+    [
+        ("Load_Data.v2", "load-data-v2"),
+        ("a" * 100, "a" * 63),
+        ("--", "template"),
+        ("nightly report", "nightly-report"),
+        ("default", "default-work"),
+    ],
 )
 def test_name_of_a_template_is_one_that_the_dispatcher_reads(name: str, expected: str) -> None:
     assert template_name(name) == expected
-
-
-def test_what_is_no_work_is_left_out() -> None:
-    named = {"metadata": {"name": "c"}}
-    left = Did.LEFT_OUT, "ConfigMap c is no work: kubectl apply it as it is"
-    assert adopt({"kind": "ConfigMap", **named}) == left
-    assert "an insert of a row is the trigger" in str(adopt({"kind": "TriggerAuthentication"}))
-    assert "work without an end" in str(adopt({"kind": "Deployment"}))
-
-
-@pytest.mark.parametrize("kind", ["JobSet", "TaskRun", "PyTorchJob", None, "batch.volcano.sh/v1alpha1 Job"])
-def test_kind_that_is_not_known_is_left_to_a_person(kind: str | None) -> None:
-    """Others have a Job, too: its kind alone does not say what it is."""
-    group, _, name = (kind or "").rpartition(" ")
-    found = adopt({"kind": name or None, "spec": {"tasks": []}} | ({"apiVersion": group} if group else {}))
-    assert isinstance(found, tuple)
-    assert group.rpartition("/")[0] in found[1]
-    assert (found[0], "write its Pod as a Job" in found[1]) == (Did.OPEN, True)
 
 
 ODD: list[Any] = [None, "", "x", 3, True, [], [None], [3], {}, {"x": 3}, [{}], [[]]]

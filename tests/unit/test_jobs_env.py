@@ -132,6 +132,15 @@ def test_template_variables_keep_their_order_and_may_refer_to_earlier_ones() -> 
     assert run(build_env({"P": "2"}, own, {}, {}))["A"] == "12"
 
 
+@pytest.mark.parametrize(
+    ("opened", "value"), [({"env.R", "env.Z"}, "2-$(Z)"), ({"env"}, "2-$(R)")], ids=["by name", "all"]
+)
+def test_template_variables_may_refer_to_those_that_rows_may_set_by_name(opened: set[str], value: str) -> None:
+    """Otherwise a row could add the name that a trusted value reads, such as `PATH=$(TOOLS)/bin`."""
+    own = [{"name": "Z", "value": "1"}, {"name": "A", "value": "$(Z)-$(R)"}]
+    assert run(build_env({}, own, {"R": "$(Z)", "Z": "2"}, {}, opened))["A"] == value
+
+
 def test_template_variables_keep_their_order_if_pass_env_sets_one_of_them() -> None:
     own = [{"name": "Z", "value": "1"}, {"name": "A", "value": "$(Z)"}]
     assert run(build_env({"A": "passed"}, own, {}, {}))["A"] == "1"

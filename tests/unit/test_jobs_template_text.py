@@ -199,9 +199,38 @@ def test_message_names_five_faults_and_counts_the_others() -> None:
 
 
 def test_documents_of_a_text_have_their_lines_and_those_of_a_list_stand_alone() -> None:
-    text = "# a\n---\nkind: Job\n---\n---\nkind: List\nitems: [{kind: Pod}, {kind: Job}]\n---\nkind: List\nitems:\n"
+    text = "# a\n---\nkind: Job\n---\n---\nkind: List\nitems: [{kind: Pod}, {kind: Job}]\n"
     assert here.read_documents(text) == [(3, {"kind": "Job"}), (6, {"kind": "Pod"}), (6, {"kind": "Job"})]
     assert here.read_documents("kind: CronJobList\nitems: [{spec: 1}]\n") == [(1, {"kind": "CronJob", "spec": 1})]
+
+
+@pytest.mark.parametrize(
+    "text", ["{kind: List, items: }", "{kind: JobList, items: []}", "{kind: IPAllowList, spec: 1}"]
+)
+def test_list_without_items_is_an_object(text: str) -> None:
+    assert here.read_documents(text) == [(1, read_manifest(text))]
+
+
+def test_each_item_of_a_list_is_counted_by_itself() -> None:
+    hundred = ", ".join(["x"] * 100)
+    item = f"{{a: &a [{hundred}], b: &b [{hundred.replace('x', '*a')}]}}"
+    text = f"{{kind: List, items: [{item}, {', '.join(['[*b, *b, *b, *b, *b]'] * 3)}]}}"
+    with pytest.raises(TemplateError, match="items of the List are no list of objects"):
+        here.read_documents(text)
+    assert fault_of(text).words == "with its aliases written out, it has more than 100000 values"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"[[{'x,' * 100_000}]]", "^it has more than 100000 values"),
+        ("[&a {b: *a}]", "contains it"),
+        ("[], other: &a [*a]", "contains it"),
+    ],
+)
+def test_item_of_a_list_that_stands_for_too_much_is_a_fault(text: str, words: str) -> None:
+    with pytest.raises(TemplateError, match=words):
+        here.read_documents(f"{{kind: List, items: {text}}}", 1 << 20)
 
 
 @pytest.mark.parametrize(

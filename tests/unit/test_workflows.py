@@ -9,10 +9,13 @@ import pytest
 from dispatcher.commands.adopt import adopt
 from dispatcher.commands.adoption import Adoption, Did
 from dispatcher.commands.manifests import inserting_cron_job
+from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
 from dispatcher.model.launches import DOMAIN
-from tests.rig.corpus import PROXY, manifest, step, workflow
+from tests.property.kubelet import seen_env
+from tests.rig.builders import SITE, an_order
+from tests.rig.corpus import PROXY, job, manifest, pod, step, workflow
 from tests.rig.whole_job import parent_of, paths
 
 
@@ -68,7 +71,9 @@ def test_parameters_of_a_workflow_become_variables_of_the_row() -> None:
         {"name": "U", "value": "http://{{inputs.parameters.host}}"}]})  # fmt: skip
     made = adopted(workflow(half))
     assert made.manifest["spec"]["template"]["spec"]["containers"][0]["args"] == ["$(PARAMETER_TASK_ID)"]
-    assert [one.field for one in made.fields if one.did is Did.OPEN] == ["spec.templates[0].container.env[0].value"]
+    env = made.manifest["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert env == [{"name": "U", "value": "http://$(HOST)"}]
+    assert not [one for one in made.fields if one.did is Did.OPEN]
 
 
 ENV: dict[str, Any] = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
@@ -197,3 +202,100 @@ def test_fields_of_a_workflow_are_those_of_steps_that_have_none_of_their_own() -
     mounts = adopt(manifest("workflow volumes"))
     assert isinstance(mounts, list)
     assert ["volumes" in one.manifest["spec"]["template"]["spec"] for one in mounts] == [True, False]
+
+
+def told(document: dict[str, Any], field: str) -> list[tuple[Did, str]]:
+    found = adopt(document)
+    assert isinstance(found, list)
+    return [(one.did, one.words) for each in found for one in each.fields if one.field == field]
+
+
+def test_step_has_the_defaults_of_its_workflow() -> None:
+    """Those of what it runs, and of each list what it has not named itself."""
+    env = [{"name": "A", "value": "all"}, {"name": "B", "value": "all"}]
+    defaults = {"activeDeadlineSeconds": 60, "container": {"image": "a:1", "env": env}, "retryStrategy": {"limit": 2},
+                "script": {"source": "x"}}  # fmt: skip
+    own = {"name": "one", "retryStrategy": None, "container": {"args": ["x"], "env": [{"name": "A", "value": "own"}]}}
+    made = adopted(workflow(own, templateDefaults=defaults)).manifest
+    (task,) = made["spec"]["template"]["spec"]["containers"]
+    env = [{"name": "B", "value": "all"}, {"name": "A", "value": "own"}]
+    assert task == {"image": "a:1", "args": ["x"], "env": env, "name": "task"}
+    annotations = made["metadata"]["annotations"]
+    assert (annotations[f"{DOMAIN}/timeout-seconds"], annotations[f"{DOMAIN}/max-failures"]) == ("60", "3")
+
+
+def test_steps_inside_a_graph_are_steps() -> None:
+    inline = {"container": {"image": "a:1"}, "serviceAccountName": "{{x}}"}
+    dag = {"name": "all", "dag": {"tasks": [{"name": "fetch", "inline": inline}, {"name": "b", "template": "one"}]}}
+    rows = {"name": "rows", "steps": [[{"name": "load", "inline": inline}], "odd"]}
+    found = adopt(workflow(dag, step(), rows))
+    assert isinstance(found, list)
+    assert [one.name for one in found if one.manifest] == ["fetch", "one", "load"]
+    places = [one.field for each in found for one in each.fields if "fills in" in one.words]
+    assert places == [f"spec.templates[{at}].inline.serviceAccountName" for at in ("0].dag.tasks[0", "2].steps[0][0")]
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "did", "words"),
+    [
+        (workflow(step(), podPriorityClassName="high"), "spec.podPriorityClassName", Did.KEPT, "none of its own"),
+        (workflow(step(), priority=5), "spec.priority", Did.OPEN, "priority"),
+        (workflow(step(), volumeClaimTemplates=[{}]), "spec.volumeClaimTemplates", Did.OPEN, "no claim is made"),
+        (manifest("workflow of steps elsewhere"), "spec.workflowTemplateRef", Did.OPEN, "adopt the file"),
+        (workflow(step(timeout="30s")), "spec.templates[0].timeout", Did.OPEN, "timeout-seconds"),
+        (workflow(step(parallelism=2)), "spec.templates[0].parallelism", Did.OPEN, "max_jobs"),
+        (workflow(step(synchronization={})), "spec.templates[0].synchronization", Did.OPEN, "max_jobs"),
+        (workflow(step(podSpecPatch="x")), "spec.templates[0].podSpecPatch", Did.OPEN, "into the template"),
+        (workflow(step(retryStrategy={}), retryStrategy={"limit": 3}), "spec.templates[0].retryStrategy.limit",
+         Did.OPEN, "how often?"),
+        (workflow(step(container={"image": "a", "env": [{"name": "A", "value": "{{pod.name}}"}]})),
+         "spec.templates[0].container.env[0].value", Did.OPEN, f"{DOMAIN}/row-may-set: env.NAME"),
+        (workflow(step(container={"image": "a", "volumeMounts": [{"name": "work"}]})),
+         "spec.templates[0].container.volumeMounts[0]", Did.OPEN, "no volume is called work"),
+        (workflow(step(container={"image": "a", "args": ["{{inputs.parameters.x}}"]},
+                       inputs={"parameters": [{"name": "x", "value": True}]})),
+         "spec.templates[0].inputs.parameters[0]", Did.OPEN, "put 'true' into env"),
+    ],
+)  # fmt: skip
+def test_field_of_argo_has_its_like(document: dict[str, Any], field: str, did: Did, words: str) -> None:
+    assert [one for one in told(document, field) if one[0] is did and words in one[1]], told(document, field)
+
+
+def test_priority_of_a_workflow_is_that_of_its_steps() -> None:
+    pod = adopted(workflow(step(), podPriorityClassName="high")).manifest["spec"]["template"]["spec"]
+    assert pod["priorityClassName"] == "high"
+
+
+def test_value_that_is_put_together_refers_to_the_variable_of_the_row() -> None:
+    """The row's variable comes before it (tests/unit/test_jobs_env.py)."""
+    env = [{"name": "D", "value": "s3://b/{{inputs.parameters.d}}/$(X)"}, ENV, {"name": "DAY", "value": None}]
+    container = {"image": "a", "args": ["{{inputs.parameters.d}}"], "env": env}
+    made = adopted(workflow(step(container=container))).manifest
+    (task,) = made["spec"]["template"]["spec"]["containers"]
+    assert task["env"][0]["value"] == "s3://b/$(PARAMETER_D)/$(X)"
+    assert (task["env"][1], task["args"]) == (ENV, ["$(PARAMETER_D)"])
+    assert made["metadata"]["annotations"][f"{DOMAIN}/row-may-set"] == "env.PARAMETER_D"
+
+
+def test_values_of_the_template_read_what_adopted_rows_give() -> None:
+    """An earlier variable of an Argo step, and the index of an Indexed Job, in the Job as kubelet reads it."""
+    env = [{"name": "DAY", "value": "{{inputs.parameters.day}}"}, {"name": "SOURCE", "value": "s3://b/$(DAY)"}]
+    shard = [{"name": "SHARD", "value": "shard-$(JOB_COMPLETION_INDEX)"}]
+    indexed = job(pod({"name": "a", "image": "a", "env": shard}), completions=3, completionMode="Indexed")
+    for document, row, name, value in (
+        (workflow(step(container={"image": "a", "env": env})), {"DAY": "monday"}, "SOURCE", "s3://b/monday"),
+        (indexed, {"JOB_COMPLETION_INDEX": "2"}, "SHARD", "shard-2"),
+    ):
+        template = judge_template("one", adopted(document).manifest)
+        (made,) = build_job(an_order(template, env=row), template, SITE)["spec"]["template"]["spec"]["containers"]
+        assert seen_env(made)[name] == value
+
+
+def test_argument_that_is_no_text_is_json() -> None:
+    names = {"b": True, "n": 1, "l": ["x"], "t": "True"}
+    args = [f"{{{{workflow.parameters.{name}}}}}" for name in names]
+    arguments = {"parameters": [{"name": name, "value": value} for name, value in names.items()]}
+    one = step(container={"image": "a", "args": args})
+    made = adopted(workflow(one, kind="CronWorkflow", entrypoint="one", arguments=arguments))
+    assert made.in_time is not None
+    assert json.loads(str(made.in_time.values["env"])) == {"B": "true", "N": "1", "L": '["x"]', "T": "True"}

@@ -248,7 +248,7 @@ async def apply(
     connection: asyncpg.Connection, migrations: list[Migration], functions: list[SqlSource], *, is_upgrade: bool
 ) -> None:
     """Applies everything or nothing. is_upgrade: the tables are there, in the form of version BEFORE."""
-    async with locked(connection):
+    async with locked(connection), naming_dependents():
         for migration in migrations:
             is_base = is_upgrade and migration.version == BEFORE + 1
             text = read_sql(f"upgrade/from_{BEFORE}.sql") if is_base else migration.text
@@ -263,6 +263,18 @@ async def apply(
             await connection.execute(query("record_functions", "migrate"), names, checksums)
         if is_upgrade:
             await connection.execute(query("cancel_calls", "migrate"))
+
+
+@contextlib.asynccontextmanager
+async def naming_dependents() -> AsyncIterator[None]:
+    """DatabaseUnfit for objects of teams that need what is dropped. The server's hint is CASCADE, which drops them."""
+    try:
+        yield
+    except asyncpg.DependentObjectsStillExistError as fault:
+        raise DatabaseUnfit(
+            f"{fault.message}\nDETAIL:  {fault.detail}\nNothing was changed. The owners of these objects drop them,"
+            " and make them again afterwards; one in pg_temp goes with its session"
+        ) from fault
 
 
 @contextlib.asynccontextmanager

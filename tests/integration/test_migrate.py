@@ -222,3 +222,17 @@ async def test_database_of_another_encoding_is_refused_before_anything_is_made(
     await postgres.execute(f"CREATE DATABASE {better.name} {options}")
     assert await migrate(better.admin_url) == FILES
     await better.drop()
+
+
+async def test_objects_of_others_that_need_a_replaced_function_are_named(database: Database) -> None:
+    """Any login may make a temporary view. The server's hint, CASCADE, would drop what teams have built."""
+    admin, theirs = await database.session("admin"), await database.connect("team_b")
+    await admin.execute("CREATE FUNCTION dispatch.earlier() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    await admin.execute("GRANT EXECUTE ON FUNCTION dispatch.earlier TO team_b")
+    await theirs.execute("CREATE TEMP VIEW pin AS SELECT dispatch.earlier()")
+    await admin.execute("UPDATE dispatch_private.applied_functions SET checksum = 'of another version'")
+    with pytest.raises(DatabaseUnfit, match=r"view pg_temp_\d+\.pin depends on function dispatch\.earlier") as refused:
+        await migrate(database.admin_url)
+    assert "CASCADE" not in str(refused.value)
+    await theirs.close()
+    assert await migrate(database.admin_url) == FUNCTIONS

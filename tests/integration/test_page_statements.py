@@ -152,10 +152,10 @@ async def test_statements_of_the_operators_page_change_roles_and_queues(installe
     queues = """SELECT name, submit_role, max_jobs_per_submitter, max_waiting_per_submitter, paused_until, weight,
                        fair_submitters FROM dispatch.queues ORDER BY name"""
     assert await psql(admin, queues) == [
-        "*||20|100000|infinity|1|f", "default|||||1|f", "nightly|||||1|f", "reports|team_a|5||infinity|3|t"
+        "*||20|10000|infinity|1|f", "default|||||1|f", "nightly|||||1|f", "reports|team_a|5||infinity|3|t"
     ]  # fmt: skip
     await psql(admin, moving[1])
-    assert (await psql(admin, queues))[0] == "*||20|100000||1|f"
+    assert (await psql(admin, queues))[0] == "*||20|10000||1|f"
     assert await psql(admin, "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'team_a'") == ["20"]
     assert await ask(installed, "task_team_a", "SELECT current_user") == "task_team_a"
     await psql(installed.url("work_dispatcher_migrate"), rotate)

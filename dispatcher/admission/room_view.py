@@ -217,6 +217,8 @@ class RoomView(Struct, frozen=True):
         sizes, asked = self.sizes_for(needs), told(needs.asks)
         if sizes.is_enough:
             return True, f"no node has room for {asked} now"
+        if not self.nodes:
+            return False, "the cluster has no node"
         if sizes.largest is None:
             return False, f"none of {len(self.nodes)} nodes may have it: taints, node selector or node affinity"
         size = told((name, sizes.largest.size.get(name, 0)) for name, _ in needs.asks)

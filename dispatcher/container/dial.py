@@ -215,6 +215,18 @@ async def recognised(connection: asyncpg.Connection, newest: NewestServer) -> as
 
 def ways_of(url: str | None, env: Mapping[str, str]) -> list[HostRoute]:
     """How to reach each host. UnreadableUrl: a parameter or a file cannot be honoured. `env`: for libpq's variables."""
+    try:
+        return routes_of(url, env)
+    except UnreadableUrl as fault:
+        set_here = [name for name in (*FROM_ENV, "PGHOST", "PGPORT") if env.get(name)]
+        try:
+            routes_of(url, {name: value for name, value in env.items() if name not in set_here})
+        except UnreadableUrl:
+            raise fault from None
+        raise UnreadableUrl(f"{fault} (of the environment, which has {', '.join(set_here)})") from None
+
+
+def routes_of(url: str | None, env: Mapping[str, str]) -> list[HostRoute]:
     parts = URL.fullmatch((url or "postgresql://").strip())  # a Secret that was made with `echo` ends with a newline
     if parts is None:
         raise UnreadableUrl(f"it is not {FORM}")

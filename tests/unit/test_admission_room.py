@@ -274,6 +274,10 @@ def test_hold_names_the_largest_node_if_none_is_large_enough() -> None:
     )
 
 
+def test_hold_says_that_there_is_no_node() -> None:
+    assert room([]).view.why_not(needs()) == (False, "the cluster has no node")
+
+
 def test_hold_says_that_no_node_may_be_had() -> None:
     could_fit, words = room([a_node()]).view.why_not(needs(selector=(("a", "b"),)))
     assert (could_fit, words) == (False, "none of 1 nodes may have it: taints, node selector or node affinity")

@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -47,6 +48,7 @@ from dispatcher.container.isolated import restored
 from dispatcher.container.row import (
     AT_WORK,
     FAULTS,
+    HELP,
     USAGE,
     Codes,
     ExecReport,
@@ -118,6 +120,8 @@ class CommandRun:
         except OSError as fault:
             missing = isinstance(fault, FileNotFoundError)
             words_of_it = f"{name}: {fault.strerror}"
+            if missing and shutil.which(self._argv[0], path=self._env.get("PATH")):
+                words_of_it = f"{name}: it is there, and what its first line names, or its loader, is not"
             raise NotStarted(words_of_it, 127 if missing else 126, passes=fault.errno in PASSING) from fault
         finally:
             os.close(stderr)
@@ -402,7 +406,7 @@ def read_result(path: Path) -> ExecReport:
             return ExecReport(
                 "failed", 1, "TASK_RESULT_FILE is larger than 64 KiB: leave the address of large results in it"
             )
-        return ExecReport("succeeded", 0, result=written.decode())
+        return ExecReport("succeeded", 0, result=written.decode() or None)
     except FileNotFoundError:
         return ExecReport("succeeded", 0)
     except (OSError, UnicodeDecodeError) as fault:
@@ -426,7 +430,7 @@ def own_folder() -> tempfile.TemporaryDirectory[str]:
     An entrypoint that starts as root often goes on as another user (gosu, su-exec, setpriv), who writes here, too.
     """
     try:
-        place = restored(os.environ).get("TMPDIR") or None
+        place = os.path.abspath(restored(os.environ).get("TMPDIR") or tempfile.gettempdir())  # noqa: PTH100  # CMD may go to another folder
         folder = tempfile.TemporaryDirectory(prefix="task-", dir=place, ignore_cleanup_errors=True)
         if os.geteuid() == 0:
             Path(folder.name).chmod(0o1777)
@@ -444,7 +448,7 @@ def main(argv: Sequence[str]) -> int:
     """Returns the exit status: CMD's, or one of our own."""
     try:
         codes, command = read_options(argv)
-        if not command or command[0] in {"-h", "--help"}:
+        if not command or command[0] in HELP:
             print(USAGE, file=sys.stdout if command else sys.stderr)
             return 0 if command else MISUSED
         contract = read_contract(os.environ)

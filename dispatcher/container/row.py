@@ -32,6 +32,7 @@ from dispatcher.container.contract import (
     read_statuses,
 )
 
+HELP: Final = frozenset({"-h", "--help"})
 USAGE: Final = "usage: dispatcher exec [--final CODES] [--retry CODES] -- CMD [ARG…]"
 
 
@@ -60,7 +61,10 @@ def read_options(argv: Sequence[str]) -> tuple[Codes, list[str]]:
         given[option] |= read_codes(option, codes)
     if both := sorted(given["--final"] & given["--retry"]):
         raise WrongOption(f"{both[0]} is in --final and in --retry: name it once")
-    return Codes((FINAL | given["--final"]) - given["--retry"]), words[1:] if words[:1] == ["--"] else words
+    command = words[1:] if words[:1] == ["--"] else words
+    if command and command[0].startswith("-") and not (command is words and command[0] in HELP):
+        raise WrongOption(f"{command[0][:80]!r} is no option of exec, and no CMD: {USAGE}")
+    return Codes((FINAL | given["--final"]) - given["--retry"]), command
 
 
 def read_codes(option: str, written: str) -> frozenset[int]:

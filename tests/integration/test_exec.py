@@ -21,6 +21,9 @@ WRONG_OPTIONS = {
     ("--final", ""): RULE,
     ("--final", "1-99999999999"): RULE,
     ("--final", "7", "--retry", "6-8"): "7 is in --final and in --retry: name it once",
+    ("--finals", "3"): "'--finals' is no option of exec, and no CMD",
+    ("--", "--final", "3"): "'--final' is no option of exec, and no CMD",  # args behind an ENTRYPOINT `exec --`
+    ("--", "--help"): "'--help' is no option of exec, and no CMD",
 }
 
 
@@ -99,6 +102,14 @@ async def test_silent_failure_has_its_status_as_the_error(database: Database) ->
         assert status in await error_of(row)
 
 
+async def test_empty_result_file_is_no_result(database: Database) -> None:
+    """As a pipe whose first program found nothing leaves it. The folder is the same after a `cd`."""
+    row = await insert_row(database)
+    ended = await execute(row, *sh('cd /; true > "$TASK_RESULT_FILE"; test -s "$TASK_PAYLOAD_FILE"'), TMPDIR=".")
+    now = await row.now()
+    assert (ended.status, now["status"], now["result"]) == (DONE, "succeeded", None), ended
+
+
 async def test_failed_command_has_no_result(database: Database) -> None:
     row = await insert_row(database)
     await execute(row, *sh('echo 17 > "$TASK_RESULT_FILE"; exit 65'))
@@ -126,6 +137,7 @@ async def test_command_that_cannot_be_run_fails_as_in_a_shell(database: Database
     for name, (row, ended) in (await each(database, {name: (name,) for name in expected})).items():
         assert (str(ended.status), await row.status()) == (expected[name], "failed"), name
         assert name in await error_of(row)
+        assert ("what its first line names" in await error_of(row)) == (name == str(orphaned))
 
 
 async def test_missing_command_with_an_undecodable_name_fails(database: Database) -> None:

@@ -59,6 +59,8 @@ RULES: Final[Mapping[str, Mapping[str, Any]]] = {
         "propertyNames": {"pattern": f"^{LABEL}$"},
         "additionalProperties": {"type": "object", "additionalProperties": False, "properties": MORE_OF_A_TEMPLATE},
     },
+    "monitoring.labels": {"additionalProperties": {"type": "string"}},
+    "runAsUser": {"minimum": 0},
     "networkPolicy.from": OBJECTS,
     "networkPolicy.egress": OBJECTS,
     "networkPolicy.databaseCidr": CIDR,
@@ -142,7 +144,7 @@ def groups_of(path: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Mappi
 
 def is_closed(path: str) -> bool:
     """Whether its names are those of values.yaml."""
-    is_open = path in {"settings", "templates", "policy.templates"}
+    is_open = path in {"settings", "templates", "policy.templates", "monitoring.labels"}
     return not is_open and path.rpartition(".")[2] not in RULES_OF_PROGRAMS
 
 

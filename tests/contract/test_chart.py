@@ -259,6 +259,20 @@ def test_pod_monitor_gives_each_series_the_labels_by_which_the_rules_group() -> 
     assert set(grouped.pop().split(", ")) <= OF_POD | given.keys()
 
 
+def test_objects_of_monitoring_have_the_labels_by_which_operators_select() -> None:
+    monitoring = {"podMonitor": True, "rules": True, "dashboards": True, "labels": {"release": "kube-prometheus-stack"}}
+    found = [
+        one for one in rendered("default", monitoring=monitoring) if "release" in one["metadata"].get("labels", {})
+    ]
+    assert {one["kind"] for one in found} == {"PodMonitor", "PrometheusRule", "ConfigMap"}
+
+
+def test_cluster_may_choose_the_users() -> None:
+    """OpenShift gives each namespace a range of its own, and refuses other users."""
+    for pod in pod_templates(rendered("default", runAsUser=0)).values():
+        assert pod["spec"]["securityContext"].keys() == {"runAsNonRoot", "seccompProfile"}
+
+
 def test_prometheus_rule_is_the_shipped_file_of_rules() -> None:
     (found,) = [one for one in rendered("everything", only="monitoring") if one["kind"] == "PrometheusRule"]
     assert found["spec"] == RULES

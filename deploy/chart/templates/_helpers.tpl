@@ -104,9 +104,11 @@ priorityClassName: {{ . | quote }}
 {{ include "dispatcher.placed" . }}
 securityContext: # stricter than Pod Security `restricted`
   runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532 # reads the Secret
+  {{- with (index . 0).Values.runAsUser }}
+  runAsUser: {{ int . }}
+  runAsGroup: {{ int . }}
+  fsGroup: {{ int . }} # reads the Secret
+  {{- end }}
   seccompProfile:
     type: RuntimeDefault
 {{- end }}

@@ -36,6 +36,10 @@ class Failed(Exception):
     """Raised by a body that a second try cannot help. Its words become the error of the row."""
 
 
+class WrongResult(Failed, ValueError):
+    """A result that Postgres does not store. The work is done, and a second try would end alike."""
+
+
 class TaskReport(NamedTuple):
     outcome: str
     error: str | None = None
@@ -98,10 +102,14 @@ def as_progress(done: float) -> float:
 
 
 def as_result(result: object) -> str:
-    """The result as JSON. TypeError, ValueError: it is none that Postgres stores."""
-    text = json.dumps(result, ensure_ascii=False, allow_nan=False)
-    if (size := len(text.encode())) > RESULT_BYTES:
-        raise ValueError(f"the result has {size} bytes, 65536 at most: leave the address of large results in it")
+    """The result as JSON. TypeError, WrongResult: it is none that Postgres stores."""
+    try:
+        text = json.dumps(result, ensure_ascii=False, allow_nan=False)
+        size = len(text.encode())
+    except ValueError as fault:  # NaN, half a character
+        raise WrongResult(f"the result is no JSON that Postgres stores: {fault}") from fault
+    if size > RESULT_BYTES:
+        raise WrongResult(f"the result has {size} bytes, 65536 at most: leave the address of large results in it")
     if NUL.search(text):
-        raise ValueError("the result has a character NUL, which Postgres does not store")
+        raise WrongResult("the result has a character NUL, which Postgres does not store")
     return text

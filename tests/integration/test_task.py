@@ -162,6 +162,17 @@ async def test_result_that_is_too_large_raises_at_once(library: Library, databas
     assert (ended.status, (await row.now())["result"]) == (DONE, "x" * 65534)
 
 
+@pytest.mark.parametrize("result", ['"x" * 70000', "float('nan')", r"'a\0b'"])
+async def test_result_that_no_second_try_can_store_fails_the_row(
+    library: Library, database: Database, result: str
+) -> None:
+    """The work is done. `exec` fails the row alike."""
+    row = await insert_row(database)
+    ended = await library.run(row, f"with task() as t: t.finish({result})")
+    now = await row.now()
+    assert (ended.status, now["status"], now["error"][:10]) == (1, "failed", "the result"), ended
+
+
 async def test_result_that_only_the_database_refuses_fails_the_row(library: Library, database: Database) -> None:
     """Postgres writes all digits of 1e300."""
     row = await insert_row(database)

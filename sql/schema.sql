@@ -2456,6 +2456,10 @@ CREATE FUNCTION dispatch_private.write_queue() RETURNS trigger
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.write_queue() IS 'Trigger: writes what an operator changes of a queue.';
+CREATE FUNCTION dispatch_private.wrong_value(objects jsonb) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    AS …;
+COMMENT ON FUNCTION dispatch_private.wrong_value(objects jsonb) IS 'Which value of an array is none of its column. Only a refused array is looked at so.';
 CREATE VIEW dispatch.queue_status AS
  SELECT q.queue,
     q.waiting,
@@ -3303,6 +3307,7 @@ GRANT ALL ON FUNCTION dispatch_private.visible_reasons(who text) TO dispatch_sub
 GRANT ALL ON FUNCTION dispatch_private.visible_reasons(who text) TO dispatch_operator;
 GRANT ALL ON FUNCTION dispatch_private.visible_reasons(who text) TO dispatch_observer;
 REVOKE ALL ON FUNCTION dispatch_private.write_queue() FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatch_private.wrong_value(objects jsonb) FROM PUBLIC;
 GRANT SELECT ON TABLE dispatch.queue_status TO dispatch_submitter;
 GRANT SELECT ON TABLE dispatch.queue_status TO dispatch_operator;
 GRANT SELECT ON TABLE dispatch.queue_status TO dispatch_observer;

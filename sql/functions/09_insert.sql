@@ -283,6 +283,30 @@ END
 $$;
 COMMENT ON FUNCTION dispatch_private.read_objects(jsonb) IS 'The objects as rows, in their order.';
 
+CREATE OR REPLACE FUNCTION dispatch_private.wrong_value(objects jsonb) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    one  record;
+    part record;
+BEGIN
+    FOR one IN SELECT * FROM jsonb_array_elements(objects) WITH ORDINALITY AS o (object, place) LOOP
+        BEGIN
+            PERFORM count(*) FROM dispatch_private.read_objects(jsonb_build_array(one.object));
+        EXCEPTION WHEN data_exception THEN
+            FOR part IN SELECT * FROM jsonb_each(one.object) LOOP
+                BEGIN
+                    PERFORM count(*) FROM dispatch_private.read_objects(jsonb_build_array(jsonb_build_object(part.key, part.value)));
+                EXCEPTION WHEN data_exception THEN
+                    RETURN format('element %s of tasks: %s', one.place, part.key);
+                END;
+            END LOOP;
+        END;
+    END LOOP;
+    RETURN 'a value in tasks';
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.wrong_value(jsonb) IS 'Which value of an array is none of its column. Only a refused array is looked at so.';
+
 CREATE OR REPLACE FUNCTION dispatch_private.submit_one(who text, task dispatch.tasks, place bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -319,7 +343,7 @@ BEGIN
     BEGIN
         PERFORM count(*) FROM dispatch_private.read_objects(objects);
     EXCEPTION WHEN data_exception THEN -- said anew: the server's own words hold the value
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a value in tasks has another type than its column',
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = concat(dispatch_private.wrong_value(objects), ' has another type than its column'),
             HINT = 'The columns of dispatch.tasks have the types: numbers as numbers, times as texts such as "2026-11-26 12:00+00".';
     END;
     me := dispatch_private.name_of(session_user::text);

@@ -210,7 +210,9 @@ async def test_null_is_refused(database: Database, nothing: str) -> None:
     ids=str,
 )
 async def test_value_of_another_type_leaves_no_row(database: Database, columns: dict[str, Any]) -> None:
-    assert str((await refusal(database, [{}, columns])).sqlstate).startswith("22")
+    error = await refusal(database, [{}, columns])
+    told = f"element 2 of tasks: {next(iter(columns))} has another type than its column"
+    assert (error.sqlstate, error.message) == ("22023", told)
 
 
 # Bounds and wake-ups

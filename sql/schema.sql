@@ -2160,7 +2160,7 @@ COMMENT ON FUNCTION dispatch_private.know_login(wanted text, its_oid oid) IS 'Ke
 CREATE FUNCTION dispatch_private.know_roles() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    SET client_min_messages TO 'error'
+    SET client_min_messages TO 'notice'
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'

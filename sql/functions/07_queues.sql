@@ -123,6 +123,11 @@ LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     NEW.owner_oid := to_regrole(quote_ident(NEW.owner_role::text))::oid;
     NEW.submit_oid := to_regrole(quote_ident(NEW.submit_role::text))::oid;
+    IF NEW.submit_role IS NOT NULL AND NEW.submit_oid IS NULL THEN
+        RAISE NOTICE 'there is no role "%": nobody may insert into the queue "%"', NEW.submit_role, NEW.name;
+    ELSIF NEW.owner_role IS NOT NULL AND NEW.owner_oid IS NULL THEN
+        RAISE NOTICE 'there is no role "%": nobody owns the queue "%"', NEW.owner_role, NEW.name;
+    END IF;
     RETURN NEW;
 END
 $$;
@@ -137,6 +142,7 @@ DECLARE
     changed CONSTANT jsonb := CASE TG_OP WHEN 'UPDATE' THEN to_jsonb(NEW) END;
     before  CONSTANT jsonb := CASE TG_OP WHEN 'UPDATE' THEN to_jsonb(OLD) END;
     written dispatch_private.queues;
+    about   text;
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO dispatch_private.queues SELECT NEW.*;
@@ -160,6 +166,14 @@ BEGIN
     END IF;
     NEW := jsonb_populate_record(NEW, to_jsonb(written)); -- which has more columns than the view
     RETURN NEW;
+EXCEPTION WHEN check_violation OR not_null_violation OR unique_violation THEN
+    GET STACKED DIAGNOSTICS about = CONSTRAINT_NAME;
+    about := coalesce(substring(about FROM '^queues_(.*)_check$'), CASE WHEN SQLSTATE = '23505' THEN 'name' WHEN NEW.name IS NULL THEN 'name' ELSE 'weight' END);
+    RAISE EXCEPTION USING ERRCODE = SQLSTATE, COLUMN = about, TABLE = 'queues', SCHEMA = 'dispatch',
+        MESSAGE = CASE SQLSTATE WHEN '23505' THEN format('the queue "%s" is declared already', NEW.name)
+                                ELSE format('%s is out of range: %s', about, coalesce(to_jsonb(NEW) ->> about, 'NULL')) END,
+        HINT = CASE WHEN SQLSTATE = '23505' THEN 'UPDATE its row.' WHEN about = 'name' THEN 'A DNS label (lower-case letters, digits and -, 63 at most), or *.'
+                    WHEN about = 'weight' THEN '1..1000' ELSE '0 or more; NULL: the value of the row *.' END;
 END
 $$;
 COMMENT ON FUNCTION dispatch_private.write_queue() IS 'Trigger: writes what an operator changes of a queue.';

@@ -287,3 +287,34 @@ async def test_operator_merges_a_list_of_queues(database: Database, q: str, oper
     assert await operator.execute(merge) == "MERGE 2"
     assert [(await stored(database, name))["weight"] for name in (q, f"{q}-new")] == [3, 4]
     assert (await stored(database, q))["note"] == "kept"
+
+
+WRONG_QUEUES = {
+    "INSERT INTO dispatch.queues (name) VALUES ('Q7')": ("name", "name is out of range: Q7", "A DNS label"),
+    "INSERT INTO dispatch.queues (name) VALUES (NULL)": ("name", "name is out of range: NULL", "A DNS label"),
+    "INSERT INTO dispatch.queues (name) VALUES ('*')": ("name", 'the queue "*" is declared already', "UPDATE"),
+    "UPDATE dispatch.queues SET weight = 0 WHERE name = '*'": ("weight", "weight is out of range: 0", "1..1000"),
+    "UPDATE dispatch.queues SET weight = NULL WHERE name = '*'": ("weight", "weight is out of range: NULL", "1..1000"),
+    "UPDATE dispatch.queues SET max_jobs = -1 WHERE name = '*'": ("max_jobs", "max_jobs is out of range: -1", "0 or"),
+}
+
+
+@pytest.mark.parametrize(("statement", "told"), WRONG_QUEUES.items(), ids=WRONG_QUEUES)
+async def test_wrong_value_of_a_queue_is_named_with_its_rule(
+    database: Database, statement: str, told: tuple[str, str, str]
+) -> None:
+    with pytest.raises(asyncpg.IntegrityConstraintViolationError) as refused:
+        await (await database.session("operator")).execute(statement)
+    error = refused.value
+    assert (error.column_name, error.message, str(error.hint)[: len(told[2])]) == told
+
+
+@pytest.mark.parametrize("column", ["submit_role", "owner_role"])
+async def test_role_that_is_not_there_is_told_at_once(database: Database, column: str) -> None:
+    """A misspelled one would close the queue without a sign."""
+    operator, said = await database.connect("operator"), list[str]()
+    operator.add_log_listener(lambda _, message: said.append(message.message))
+    for role in ("team_odd", "team_a"):
+        await operator.execute(f"UPDATE dispatch.queues SET {column} = '{role}' WHERE name = 'default'")
+    await operator.execute(f"UPDATE dispatch.queues SET {column} = NULL WHERE name = 'default'")
+    assert [words.partition(":")[0] for words in said] == ['there is no role "team_odd"']

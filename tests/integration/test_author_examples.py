@@ -315,6 +315,22 @@ async def test_variables_of_the_images_own_database_are_the_commands_alone(datab
     assert ended.err == b""  # nor a word of the shell about its own children
 
 
+@pytest.mark.parametrize("url", ["postgresql://task:s3cr%tXX@h/d", "postgresql://task:s3cr/XX@h/d", "s3crXX"])
+async def test_go_example_says_nothing_of_a_url_that_it_cannot_read(
+    database: Database, go_program: Path, url: str
+) -> None:
+    row = await insert_row(database)
+    ended = await Image(("env", f"TASK_DATABASE_URL={url}", str(go_program))).run(row)
+    assert (ended.status, "TASK_DATABASE_URL cannot be used" in ended.said, "XX" in ended.said) == (2, True, False)
+
+
+async def test_go_example_reads_the_url_of_a_secret_that_was_made_by_echo(database: Database, go_program: Path) -> None:
+    row = await insert_row(database, payload=GOOD)
+    url = f"TASK_DATABASE_URL={database.url('task')}\n"
+    ended = await Image(("env", url, str(go_program))).run(row)
+    assert (ended.status, await row.status()) == (0, "succeeded"), ended
+
+
 async def test_error_is_told_although_a_process_that_left_holds_stderr(database: Database) -> None:
     row = await insert_row(database)
     ended = await bash("echo last words >&2; setsid sleep 30 & exit 3").run(row)
@@ -395,6 +411,6 @@ def test_page_has_the_numbers_of_exec() -> None:
     assert {status for span in spans for status in range(span[0], span[-1] + 1)} == FINAL
 
 
-@pytest.mark.parametrize(("path", "most"), [(DOCS / "author.md", 215), (BASH, 76), (GO / "main.go", 133)])
+@pytest.mark.parametrize(("path", "most"), [(DOCS / "author.md", 215), (BASH, 76), (GO / "main.go", 138)])
 def test_page_and_examples_are_short(path: Path, most: int) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= most

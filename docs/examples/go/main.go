@@ -51,6 +51,11 @@ func run() int {
 			return 2
 		}
 	}
+	os.Setenv("TASK_DATABASE_URL", strings.TrimSpace(env("TASK_DATABASE_URL"))) // a Secret made by `echo` ends with a newline
+	if _, err := pgx.ParseConfig(env("TASK_DATABASE_URL")); err != nil { // its words may be a part of the password
+		log.Print("TASK_DATABASE_URL cannot be used: is it postgresql://USER:PASSWORD@HOST:PORT/DATABASE, percent-encoded?")
+		return 2
+	}
 	patient, _ := context.WithTimeout(stopped, 5*time.Minute) // who waits longer only keeps its room from others
 	err := ask(patient, []any{&token, &payload}, `SELECT run_token::text, coalesce(payload, 'null')::text
 		FROM dispatch.task_start($1, $2, $3, $4, $5, $6, $7, $8)`, env("TASK_ID"), env("TASK_START_KEY"),

@@ -7,7 +7,7 @@ import pytest
 from tests.controlplane.waiting import wait_for
 from tests.rig.dispatching import Place, QuickDispatcher
 from tests.rig.janitoring import delete_jobs
-from tests.rig.steps import LET_GRACES_PASS, has_jobs, held, no_jobs, reaches, waits_for
+from tests.rig.steps import LET_GRACES_PASS, has_jobs, held, looks_again, no_jobs, reaches, waits_for
 
 
 async def names(place: Place) -> list[str]:
@@ -51,6 +51,20 @@ async def test_exit_0_without_a_start_parks_the_row_and_never_runs_again(place: 
     async with place.playing() as player, QuickDispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "exit-0-without-start"})
         await held(dispatcher, "ExitedWithoutReport", seconds=60)
+        pods, jobs = (f"/{api}/namespaces/{place.namespace}" for api in ("api/v1", "apis/batch/v1"))
+
+        async def is_noted() -> bool:
+            (job,) = (await place.control_plane.admin("GET", f"{jobs}/jobs"))["items"]
+            return bool(job["metadata"]["annotations"].get("dispatcher.internal/ended-by") == "itself")
+
+        async def is_gone() -> bool:
+            return not (await place.control_plane.admin("GET", f"{pods}/pods"))["items"]
+
+        await wait_for(is_noted, "the Job tells of the exit", 20, check=dispatcher.check)
+        await place.control_plane.admin("DELETE", f"{pods}/pods")  # as whoever removes an empty node
+        await wait_for(is_gone, "its Pod is gone", 30, check=dispatcher.check)
+        await looks_again(dispatcher)
+        await held(dispatcher, "ExitedWithoutReport")
         assert len(player.runs_of(task_id)) == 1
         assert await names(place) == ["1"]  # the finished Job stays: the row still needs its memory
 

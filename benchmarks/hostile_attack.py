@@ -9,6 +9,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 
 import asyncpg
 
@@ -72,13 +73,13 @@ async def listen(one: Connection) -> None:
     await asyncio.Event().wait()
 
 
-async def notify(one: Connection) -> None:
-    """Floods a channel of its own, and the one on which the dispatcher listens."""
+async def notify(one: Connection, channel: str = "dispatch_tasks") -> None:
+    """Floods a channel of its own, and another one: that on which the dispatcher listens."""
     number = 0
     while True:
         number += 1
         await one.execute("SELECT pg_notify('flood', $1)", f"{number} {'x' * 7000}")
-        await one.execute("SELECT pg_notify('dispatch_tasks', '')")
+        await one.execute("SELECT pg_notify($1, '')", channel)
 
 
 async def storm(one: Connection) -> None:
@@ -128,15 +129,6 @@ async def own_storm(one: Connection) -> None:
             await one.fetchval(OWN_UPDATE, task_id, status)
 
 
-async def own_notify(one: Connection) -> None:
-    """Floods a channel to which nobody listens."""
-    number = 0
-    while True:
-        number += 1
-        await one.execute("SELECT pg_notify('flood', $1)", f"{number} {'x' * 7000}")
-        await one.execute("SELECT pg_notify('own_tasks', '')")
-
-
 async def own_refused(one: Connection) -> None:
     """Inserts rows that the team's own table refuses."""
     while True:
@@ -144,7 +136,11 @@ async def own_refused(one: Connection) -> None:
             await one.execute("INSERT INTO public.own (priority) VALUES (NULL)")
 
 
-WORK = (own_notify, own_refused, *[own_storm] * (STORMS + 1))
+WORK: tuple[Callable[[Connection], Coroutine[None, None, None]], ...] = (
+    partial(notify, channel="own_tasks"),
+    own_refused,
+    *[own_storm] * (STORMS + 1),
+)
 
 
 async def main(url: str, *own: str) -> None:

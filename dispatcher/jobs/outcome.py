@@ -193,7 +193,7 @@ def node_lost(row: TaskWithJobs) -> JobsVerdict | None:
     The Job has a podFailurePolicy, so it shows no failure before its own deadline: a terminating Pod has not failed.
     """
     lost = lost_pods(row, row.job) if row.job is not None else []
-    return JobsVerdict(Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable")) if lost else None
+    return JobsVerdict(Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is not ready")) if lost else None
 
 
 def with_lost_nodes(row: TaskWithJobs, found: JobsVerdict) -> JobsVerdict:
@@ -204,7 +204,7 @@ def with_lost_nodes(row: TaskWithJobs, found: JobsVerdict) -> JobsVerdict:
             ends += force_deletes(row, job, lost)
             seen += map(lost_key, lost)
             if isinstance(verdict, Hold) and verdict.reason is HoldReason.FINISHING:
-                verdict = Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable; {verdict.detail}")
+                verdict = Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is not ready; {verdict.detail}")
     return JobsVerdict(verdict, tuple(ends), tuple(seen))
 
 
@@ -260,7 +260,7 @@ def detail_of(row: TaskWithJobs, job: Job) -> str:
     detail = stage(job, row.pods, row.cluster.cluster_now, row.refusal)
     away = [pod.node_name for pod in row.pods if is_unreachable(row.cluster.nodes.get(pod.node_name))]
     if away and not row.pods[0].has_ended:
-        detail = f"{detail}; node {away[0]} does not answer"
+        detail = f"{detail}; node {away[0]} is not ready"
     elif any(pod.deleting and not pod.has_ended for pod in row.pods):
         detail = f"{detail}; its Pod is being deleted, and its node has not ended it yet"
     if job.suspended and (words := row.cluster.suspensions.get(job.uid)):

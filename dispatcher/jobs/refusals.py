@@ -159,7 +159,7 @@ OF_THE_ROW = frozenset({Meaning.POISON, Meaning.DENIED})
 """No Job can be made of the row as it is."""
 POISON_STATUS = frozenset({400, 413, 422})
 OF_A_POLICY = re.compile(
-    r'admission webhook "[^" ]+" denied the request|policy \'[^\' ]+\' with binding \'[^\' ]+\' denied request: |'
+    r'admission webhook "|policy \'[^\' ]+\' with binding \'[^\' ]+\' denied request: |'
     r'\S+ "[^" ]+" is forbidden: ValidatingAdmissionPolicy \''
 )
 """How the messages of webhooks, of mutating and of validating policies begin. What a row sets stands later in it."""

@@ -137,7 +137,7 @@ ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
             "nothing, or look at its Pod: kubectl describe tells what it waits for",
         ),
         HoldReason.NODE_LOST: Advice(
-            "the node of its Pod does not answer",
+            "the node of its Pod does not answer, or is not ready",
             Turn.OPERATOR,
             "bring the node back, or delete it from the cluster",
         ),

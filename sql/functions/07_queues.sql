@@ -143,6 +143,7 @@ DECLARE
     before  CONSTANT jsonb := CASE TG_OP WHEN 'UPDATE' THEN to_jsonb(OLD) END;
     written dispatch_private.queues;
     about   text;
+    blank   text;
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO dispatch_private.queues SELECT NEW.*;
@@ -167,13 +168,13 @@ BEGIN
     NEW := jsonb_populate_record(NEW, to_jsonb(written)); -- which has more columns than the view
     RETURN NEW;
 EXCEPTION WHEN check_violation OR not_null_violation OR unique_violation THEN
-    GET STACKED DIAGNOSTICS about = CONSTRAINT_NAME;
-    about := coalesce(substring(about FROM '^queues_(.*)_check$'), CASE WHEN SQLSTATE = '23505' THEN 'name' WHEN NEW.name IS NULL THEN 'name' ELSE 'weight' END);
+    GET STACKED DIAGNOSTICS about = CONSTRAINT_NAME, blank = COLUMN_NAME;
+    about := coalesce(nullif(blank, ''), substring(about FROM '^queues_(.*)_check$'), 'name');
     RAISE EXCEPTION USING ERRCODE = SQLSTATE, COLUMN = about, TABLE = 'queues', SCHEMA = 'dispatch',
         MESSAGE = CASE SQLSTATE WHEN '23505' THEN format('the queue "%s" is declared already', NEW.name)
                                 ELSE format('%s is out of range: %s', about, coalesce(to_jsonb(NEW) ->> about, 'NULL')) END,
         HINT = CASE WHEN SQLSTATE = '23505' THEN 'UPDATE its row.' WHEN about = 'name' THEN 'A DNS label (lower-case letters, digits and -, 63 at most), or *.'
-                    WHEN about = 'weight' THEN '1..1000' ELSE '0 or more; NULL: the value of the row *.' END;
+                    WHEN about = 'weight' THEN '1..1000' WHEN about = 'fair_submitters' THEN 'true or false' ELSE '0 or more; NULL: the value of the row *.' END;
 END
 $$;
 COMMENT ON FUNCTION dispatch_private.write_queue() IS 'Trigger: writes what an operator changes of a queue.';

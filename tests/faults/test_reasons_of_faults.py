@@ -31,7 +31,7 @@ async def test_lost_node_is_told_until_it_is_back(place: Place) -> None:
     async with unmanaged_node(place) as node, place.playing(), all_surfaces(place, dispatcher) as surfaces:
         pod = await lose(place, dispatcher, node)
         task_id = int(pod["metadata"]["labels"]["dispatcher.internal/task-id"])
-        await surfaces.tell(task_id, "NodeLost", f"node {node} is unreachable")
+        await surfaces.tell(task_id, "NodeLost", f"node {node} is not ready")
         await say(place, node, "True")
         path = core_path(place, "pods", pod["metadata"]["name"])
         await place.control_plane.admin("PATCH", f"{path}/status", {"status": {"phase": "Failed"}})

@@ -163,7 +163,7 @@ async def test_metadata_that_is_no_object_is_no_traceback(tmp_path: Path) -> Non
     assert (answer.status, answer.err) == (COULD_NOT, "")
 
 
-async def test_what_the_dispatcher_would_refuse_is_told(tmp_path: Path) -> None:
+async def test_template_that_the_dispatcher_would_refuse_is_told(tmp_path: Path) -> None:
     spoilt = job()
     spoilt["spec"]["template"]["spec"]["containers"][0]["imag"] = spoilt["spec"]["template"]["spec"]["containers"][
         0

@@ -187,7 +187,7 @@ DOORS = {
 
 
 @pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
-async def test_nobody_inserts_who_may_not_by_a_door_of_somebody_who_may(database: Database, door: str) -> None:
+async def test_login_that_may_not_insert_finds_no_door_of_one_that_may(database: Database, door: str) -> None:
     """A view and a rule have the rights of their owner. The rows would belong to whoever connected: a container."""
     admin, theirs = await database.session("admin"), await database.session("team_b")
     enter = "INSERT INTO doors.door (queue) VALUES ('default')"

@@ -295,6 +295,11 @@ WRONG_QUEUES = {
     "INSERT INTO dispatch.queues (name) VALUES ('*')": ("name", 'the queue "*" is declared already', "UPDATE"),
     "UPDATE dispatch.queues SET weight = 0 WHERE name = '*'": ("weight", "weight is out of range: 0", "1..1000"),
     "UPDATE dispatch.queues SET weight = NULL WHERE name = '*'": ("weight", "weight is out of range: NULL", "1..1000"),
+    "UPDATE dispatch.queues SET fair_submitters = NULL WHERE name = '*'": (
+        "fair_submitters",
+        "fair_submitters is out of range: NULL",
+        "true or",
+    ),
     "UPDATE dispatch.queues SET max_jobs = -1 WHERE name = '*'": ("max_jobs", "max_jobs is out of range: -1", "0 or"),
 }
 

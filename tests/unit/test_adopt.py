@@ -11,7 +11,7 @@ from dispatcher.model.launches import DOMAIN
 from tests.rig.corpus import alone, container, cron_job, job, pod, scaled_job, step, workflow
 
 
-def test_what_is_no_work_is_left_out() -> None:
+def test_document_that_is_no_work_is_left_out() -> None:
     named = {"metadata": {"name": "c"}}
     left = Did.LEFT_OUT, "ConfigMap c is no work: kubectl apply it, in the namespace of the dispatcher's Jobs"
     assert adopt({"kind": "ConfigMap", **named}) == left

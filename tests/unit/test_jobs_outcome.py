@@ -279,7 +279,7 @@ def test_suspended_job_tells_why_in_the_words_of_who_suspends_it() -> None:
 @pytest.mark.parametrize(
     ("pod", "nodes", "told"),
     [
-        ({}, [LOST_NODE], "Running; node node-1 does not answer"),
+        ({}, [LOST_NODE], "Running; node node-1 is not ready"),
         ({"deleting": True}, [a_node()], "Running; its Pod is being deleted, and its node has not ended it yet"),
         ({}, [a_node()], "Running"),
         ({"phase": "Failed"}, [LOST_NODE], "Running"),

@@ -21,6 +21,7 @@ from dispatcher.commands.explain import ask_row
 from dispatcher.commands.reaching import KUBECONFIG_FILE, DispatcherApi, Replica, Where, demo_of, reached
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
+from dispatcher.kube.objects import task_container_of
 from dispatcher.kube.reflector import Resource, list_all
 from dispatcher.kube.wire import WirePod
 from dispatcher.model import launches as ids
@@ -134,8 +135,7 @@ async def has_shown(wanted: LogSelection, client: KubeClient, namespace: str, po
     """Prints the log of the Pod. False: it has none, or it cannot be read; the cause is printed."""
     try:
         found = await pods_of(client, namespace, "", f"metadata.name={pod}")
-        names = [container.name for one in found for container in one.spec.containers]
-        container = "task" if "task" in names else next(iter(names), "")
+        container = next(map(task_container_of, found), "")
         asked = {"container": container, "follow": str(wanted.follow).lower()}
         tail = {} if wanted.tail is None else {"tailLines": str(wanted.tail)}
         path = f"{pods_path(namespace)}/{quote(pod, safe='')}/log"

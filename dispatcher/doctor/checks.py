@@ -108,7 +108,7 @@ TEMPLATES: Final[Mapping[str, Check]] = {
         Part.TEMPLATES,
         "Is there a template?",
         "Without a template no row can be launched.",
-        "kubectl -n {namespace} set env deployment/{installation} DISPATCHER_IMAGE=registry.example/team/app:1",
+        "helm upgrade {release} deploy/chart -n {namespace} --reuse-values --set settings.IMAGE=IMAGE  # {release_is}",
     ),
     "InvalidTemplate": Check(
         Part.TEMPLATES,

@@ -112,7 +112,7 @@ FROM members JOIN pg_roles AS r ON r.oid = members.member WHERE r.rolcanlogin OR
 -- name: roles_gone
 -- Queues whose role is gone, and names whose login is gone while rows of theirs are alive, with the statement that gives them to another one.
 SELECT format('queue %s', q.name) AS what, format('%s %s is gone', one.column_name, one.role) AS said,
-       format('UPDATE dispatch.queues SET %s = %L WHERE name = %L', one.column_name, 'ROLE', q.name) AS mend
+       format('UPDATE dispatch.queues SET %1$s = NULL WHERE name = %2$L; UPDATE dispatch.queues SET %1$s = ''ROLE'' WHERE name = %2$L', one.column_name, q.name) AS mend
 FROM dispatch_private.queues AS q CROSS JOIN LATERAL (VALUES ('owner_role', q.owner_role, q.owner_oid), ('submit_role', q.submit_role, q.submit_oid)) AS one (column_name, role, its_oid)
 WHERE one.role IS NOT NULL AND NOT EXISTS (
     SELECT FROM pg_roles AS r WHERE CASE WHEN one.its_oid IS NULL THEN r.rolname = one.role ELSE r.oid = one.its_oid END)

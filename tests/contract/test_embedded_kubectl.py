@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from dispatcher.commands.logs import LogSelection, has_shown
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.credentials import log_in
+from dispatcher.model.launches import CONTAINER
+from dispatcher.settings.definition import KubeSettings
 from dispatcher_demo.cluster.cluster import EmbeddedCluster
 from dispatcher_demo.cluster.kinds import POD as PODS
 from dispatcher_demo.cluster.kinds import Target
@@ -87,6 +92,24 @@ async def test_kubectl_logs_shows_and_follows_the_output_until_the_pod_has_ended
     cluster.registry.delete(pod)
     status, said = await kubectl("logs", "p", "-c", "a")
     assert (status, "NotFound" in said) == (1, True), said
+
+
+async def test_logs_shows_the_container_that_the_pod_names(
+    cluster: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meta = {"name": "p", "annotations": {CONTAINER: "b"}}
+    made = cluster.registry.create(Target(PODS, "default"), {"metadata": meta, "spec": POD})
+    folder = tmp_path / "nodes" / "east" / "pods" / made.object["metadata"]["uid"] / "containers"
+    for name in "ab":
+        (folder / name).mkdir(parents=True)
+        (folder / name / "log").write_text(f"of {name}\n")
+    config = cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    client = KubeClient(await log_in(KubeSettings(kubeconfig=str(config))))
+    try:
+        assert await has_shown(LogSelection(7), client, "default", "p")
+    finally:
+        await client.close()
+    assert capsys.readouterr().out == "of b\n"
 
 
 async def test_kubectl_learns_every_kind(kubectl: Kubectl) -> None:

@@ -26,11 +26,11 @@ from dispatcher.kube.reflector import Resource, list_all
 from dispatcher.kube.wire import WirePod
 from dispatcher.model import launches as ids
 from dispatcher.model.errors import ClusterError, ClusterRefused
+from dispatcher.model.history import LaunchFacts
 from dispatcher.model.tasks import TERMINAL, one_line, printable
 from dispatcher.settings.definition import KubeSettings, Settings
 from dispatcher.views import launches
 from dispatcher.views.explanation import Explanation
-from dispatcher.views.launches import LaunchFacts
 
 LOOK_SECONDS: Final = 2
 LONGEST_PIECE: Final = 1 << 16

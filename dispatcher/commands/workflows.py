@@ -325,7 +325,6 @@ def step_of_workflow(step: Json, whole: Json, path: Path) -> Adoption:
 
 
 LIMIT: Final = re.compile(r"[0-9]{1,9}")
-OF_CONTAINER: Final = ("template", "spec", "containers", 0)
 
 
 def texts_at(part: object, path: Path, pattern: re.Pattern[str]) -> Iterator[tuple[Path, str]]:

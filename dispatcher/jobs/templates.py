@@ -65,7 +65,22 @@ DROPPED: Final = KINDS["ObjectMeta"].others.keys() - {"labels", "annotations"}
 
 
 class Bounds(Struct, frozen=True):
-    """The fields that a template opens to rows, and their bounds. `Template` explains each."""
+    """The fields that a template opens to rows, and their bounds.
+
+    container: index of the task's container.
+    opened: names of the fields that rows may set.
+    taken: names of the variables that the template sets.
+    images: globs for a row's image.
+    machines: globs for a row's machine.
+    max_cpu: most cores that a row may ask for; None: rows may not set cpu.
+    max_memory: most bytes that a row may ask for; None: rows may not set memory.
+    max_seconds: highest run limit.
+    timeout_seconds: run limit of rows that set none; 0: the installation's.
+    max_failures: that of rows that set none; 0: one with `report: exit-code`, else 3.
+    max_bytes: most bytes of variables, command and args that a row may add; 0: nobody has said it.
+    report: "sql" or "exit-code".
+    final_codes: with "exit-code", the statuses that end the row, such as `2,64-68`; empty: none does.
+    """
 
     container: int
     opened: frozenset[str]
@@ -333,42 +348,16 @@ def all_faults(manifest: Manifest, told: Sequence[TemplateFault]) -> tuple[Templ
     return (*wrong, *told)
 
 
-class Template(Struct, frozen=True):
+class Template(Bounds, frozen=True, kw_only=True):
     """A manifest that passed the checks.
 
     name: name of the template.
     manifest: the Job as it was written.
-    container: index of the task's container.
-    opened: names of the fields that rows may set.
-    taken: names of the variables that the template sets.
-    images: globs for a row's image.
-    machines: globs for a row's machine.
-    max_cpu: most cores that a row may ask for; None: rows may not set cpu.
-    max_memory: most bytes that a row may ask for; None: rows may not set memory.
-    max_seconds: highest run limit.
-    timeout_seconds: run limit of rows that set none; 0: the installation's.
-    max_failures: that of rows that set none; 0: one with `report: exit-code`, else 3.
-    max_bytes: most bytes of variables, command and args that a row may add; 0: nobody has said it.
-    report: "sql" or "exit-code".
-    final_codes: with "exit-code", the statuses that end the row, such as `2,64-68`; empty: none does.
     digest: digest of the manifest.
     """
 
     name: str
     manifest: Manifest
-    container: int
-    opened: frozenset[str]
-    taken: frozenset[str]
-    images: tuple[str, ...]
-    machines: tuple[str, ...]
-    max_cpu: Fraction | None
-    max_memory: Fraction | None
-    max_seconds: int
-    timeout_seconds: int
-    max_failures: int
-    max_bytes: int
-    report: str
-    final_codes: str
     digest: str
 
     @property

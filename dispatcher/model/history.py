@@ -21,19 +21,38 @@ MOST_FAILED: Final = 3000
 """So many rows that failed lately are read at most."""
 
 
-class RecordedLaunch(Struct, frozen=True):
-    """A launch that started, or of which the janitor knows the end. The fields are columns of `task_launches`."""
+class LaunchFacts(Struct, frozen=True, kw_only=True):
+    """One launch of a row.
+
+    attempt, launch: its numbers.
+    job: name of its Job; None: the Job is gone.
+    pod, node: None: not known, or it had none.
+    created_at: when its Job was created; None: the Job is gone.
+    started_at: when its container called task_start; None: never.
+    ended_at: None: it has not ended.
+    outcome: what it reported: succeeded, failed, retry, cancelled; lost: nothing; unstarted: it never called
+        task_start; None: it is under way, or nobody has written it down yet.
+    exit_code: of its container.
+    reason: what ended it, in words.
+    error: the error that it reported, otherwise the end of its output.
+    logs: the command that shows its log; None: its Pod is gone.
+    cache: whether it found its cache, and why not; None: it has none, or its Job or its node is not known.
+    """
 
     attempt: int
     launch: int
-    pod_name: str | None
-    node_name: str | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    outcome: str | None
-    exit_code: int | None
-    reason: str | None
-    error: str | None
+    job: str | None = None
+    pod: str | None = None
+    node: str | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: str | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    error: str | None = None
+    logs: str | None = None
+    cache: str | None = None
 
 
 class ListedRow(Struct, frozen=True):

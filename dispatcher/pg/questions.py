@@ -26,9 +26,9 @@ from dispatcher.model.history import (
     EndedTask,
     FailedTask,
     JobSource,
+    LaunchFacts,
     ListedRow,
     Percentiles,
-    RecordedLaunch,
     RowFilter,
     RowMarks,
     RowMatches,
@@ -259,9 +259,9 @@ class Questions(ListReads):
         parameters = task.queue, task.priority, task.id, self.now, MOST_IN_LINE, task.kind
         return (await self.all(query("line", "explain"), read_line, *parameters))[0]
 
-    async def launches(self, task_id: int) -> list[RecordedLaunch]:
+    async def launches(self, task_id: int) -> list[LaunchFacts]:
         """The newest launches of a row, newest first."""
-        return await self.all(query("launches", "explain"), lambda row: RecordedLaunch(*row), task_id, MOST_LAUNCHES)
+        return await self.all(query("launches", "explain"), lambda row: LaunchFacts(**row), task_id, MOST_LAUNCHES)
 
     async def marks(self, task_id: int) -> RowMarks | None:
         """The marks of a row. None: there is no such row."""

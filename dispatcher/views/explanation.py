@@ -12,12 +12,12 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import UNHEARD, LastCycle, candidate_of, is_running
-from dispatcher.model.history import RecordedLaunch, Start
+from dispatcher.model.history import LaunchFacts, Start
 from dispatcher.model.reasons import ReasonInWords, Turn, advice_of, cause_of
 from dispatcher.model.tasks import TERMINAL, LinePosition, Status, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason, Stage
 from dispatcher.views.estimate import Estimate, estimate_start
-from dispatcher.views.launches import CacheNow, LaunchFacts, launches_of
+from dispatcher.views.launches import CacheNow, launches_of
 from dispatcher.views.nodes import NodeGroup, group_nodes, limits_by_node
 
 LATER: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
@@ -96,7 +96,7 @@ class RowFacts(Struct, frozen=True):
     task: Task
     line: LinePosition
     starts: Sequence[Start] = ()
-    launches: Sequence[RecordedLaunch] = ()
+    launches: Sequence[LaunchFacts] = ()
     cache: CacheNow | None = None
 
 

@@ -9,7 +9,6 @@ The names of the fields are public: they are the names in JSON.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 from dispatcher.jobs.observed import LaunchEnd, launch_end
 from dispatcher.model.caches import CacheTotal, Kept, NodeCaches
 from dispatcher.model.cluster import Pod
-from dispatcher.model.history import RecordedLaunch
+from dispatcher.model.history import LaunchFacts
 from dispatcher.model.jobs import Job, LaunchCache
 
 WARM = "warm"
@@ -85,60 +84,19 @@ ALL_LINES: Final = 10_000
 """More lines than an error has: at most 8 KiB of it are kept."""
 
 
-class LaunchFacts(Struct, frozen=True, kw_only=True):
-    """One launch of a row.
-
-    attempt, launch: its numbers.
-    job: name of its Job; None: the Job is gone.
-    pod, node: None: not known, or it had none.
-    created_at: when its Job was created; None: the Job is gone.
-    started_at: when its container called task_start; None: never.
-    ended_at: None: it has not ended.
-    outcome: what it reported: succeeded, failed, retry, cancelled; lost: nothing; unstarted: it never called
-        task_start; None: it is under way, or nobody has written it down yet.
-    exit_code: of its container.
-    reason: what ended it, in words.
-    error: the error that it reported, otherwise the end of its output.
-    logs: the command that shows its log; None: its Pod is gone.
-    cache: whether it found its cache, and why not; None: it has none, or its Job or its node is not known.
-    """
-
-    attempt: int
-    launch: int
-    job: str | None = None
-    pod: str | None = None
-    node: str | None = None
-    created_at: datetime | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    outcome: str | None = None
-    exit_code: int | None = None
-    reason: str | None = None
-    error: str | None = None
-    logs: str | None = None
-    cache: str | None = None
-
-
 def launches_of(
-    recorded: Iterable[RecordedLaunch], jobs: Iterable[tuple[Job, Sequence[Pod]]], namespace: str
+    recorded: Iterable[LaunchFacts], jobs: Iterable[tuple[Job, Sequence[Pod]]], namespace: str
 ) -> list[LaunchFacts]:
     """The newest launches, oldest first.
 
     recorded: what the database remembers.
     jobs: the Jobs that still exist, with their Pods.
     """
-    found = {(one.attempt, one.launch): remembered(one) for one in recorded}
+    found = {(one.attempt, one.launch): one for one in recorded}
     for job, pods in jobs:
         key = job.attempt, job.launch
         found[key] = seen(found.get(key, LaunchFacts(attempt=key[0], launch=key[1])), job, pods, namespace)
     return [found[key] for key in sorted(found)][-MOST_LAUNCHES:]
-
-
-def remembered(one: RecordedLaunch) -> LaunchFacts:
-    return LaunchFacts(
-        attempt=one.attempt, launch=one.launch, pod=one.pod_name, node=one.node_name, started_at=one.started_at,
-        ended_at=one.ended_at, outcome=one.outcome, exit_code=one.exit_code, reason=one.reason, error=one.error,
-    )  # fmt: skip
 
 
 def seen(known: LaunchFacts, job: Job, pods: Sequence[Pod], namespace: str) -> LaunchFacts:

@@ -5,10 +5,9 @@ Tells one queue: its settings, who is next, what ended last, by one snapshot of 
 Tells nodes and their room by the last cycle. The database knows warm caches; without it the rest is told.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct, structs
 
@@ -18,12 +17,12 @@ from dispatcher.admission.room import Room
 from dispatcher.admission.scan import first_windows
 from dispatcher.model.caches import CacheHistory, NodeCaches
 from dispatcher.model.errors import DatabaseError, DispatcherError
-from dispatcher.model.history import DeclaredQueue, EndedTask, Percentiles, RowMarks
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import Offer
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import IndexedRow, QueueCount, Request, Task
 from dispatcher.model.verdicts import Hold
+from dispatcher.pg.questions import Questions
 from dispatcher.views.counting import LOOKED_AT_SECONDS, Overview
 from dispatcher.views.node_room import KeptCaches, Known, NodesPage, WantedNodes, WarmKeys, names_of, nodes_page
 from dispatcher.views.nodes import Fitting, fitting_of
@@ -40,21 +39,12 @@ from dispatcher.views.queue import (
     next_places,
     next_rows,
 )
-from dispatcher.views.reads import CacheContext, Estimates, NotYet, ViewRows, ended, explained, learn
+from dispatcher.views.reads import CacheContext, Estimates, NotYet, ended, explained, learn
 from dispatcher.views.row_page import RowPage, RowReadings, row_page
 from dispatcher.views.status import InstallationStatus, QueueStatus, count_reasons, queue_status
 
 Preview = Callable[[Task, tuple[Request, CacheHistory], Offer, str], Manifest]
 """The Job of the row's next launch, without its start key. The text is the database's id. Raises DispatcherError."""
-
-
-class RowsOfPages(ViewRows, Protocol):
-    """The rows in one snapshot, with what the page of one row needs."""
-
-    now: datetime
-    database_id: str
-
-    async def marks(self, task_id: int) -> RowMarks | None: ...
 
 
 class RowSite(Struct, frozen=True):
@@ -74,7 +64,7 @@ class AskingRow:
     """Answers what is known of one row. The parameters are those of `Asking`."""
 
     def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[RowsOfPages]], last: Callable[[], LastCycle | None],
+        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], last: Callable[[], LastCycle | None],
         site: RowSite, estimates: Estimates,
     ) -> None:  # fmt: skip
         self._rows = rows
@@ -116,15 +106,6 @@ WIDEST_LINE: Final = 5000
 """Rows of a queue that one question reads from the index."""
 
 
-class QueueRows(ViewRows, Protocol):
-    """The rows in one snapshot of the database."""
-
-    async def queue_settings(self, queue: str) -> Mapping[str, DeclaredQueue]: ...
-    async def queue_starts(self, queue: str) -> Sequence[tuple[datetime, bytes | None]]: ...
-    async def queue_ends(self, queue: str, most: int) -> Sequence[EndedTask]: ...
-    async def queue_times(self, queue: str, most: int) -> tuple[Percentiles, Percentiles]: ...
-
-
 class AskingQueues:
     """Answers questions about queues.
 
@@ -134,7 +115,7 @@ class AskingQueues:
     """
 
     def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[QueueRows]], last: Callable[[], LastCycle | None],
+        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], last: Callable[[], LastCycle | None],
         overview: Overview,
     ) -> None:  # fmt: skip
         self._rows = rows
@@ -167,7 +148,7 @@ class AskingQueues:
         )  # fmt: skip
 
     async def _next(
-        self, rows: QueueRows, name: str, line: Sequence[IndexedRow], cycle: LastCycle
+        self, rows: Questions, name: str, line: Sequence[IndexedRow], cycle: LastCycle
     ) -> Sequence[NextRow]:  # fmt: skip
         places = next_places(line, cycle)
         tasks = await rows.tasks([place.row.id for place in places])
@@ -175,7 +156,7 @@ class AskingQueues:
         return next_rows(places, tasks, await rows.queue_starts(name) if places else (), cycle)
 
 
-async def line_of(rows: QueueRows, name: str, cycle: LastCycle) -> Sequence[IndexedRow]:
+async def line_of(rows: Questions, name: str, cycle: LastCycle) -> Sequence[IndexedRow]:
     """The first due rows of a queue, read as a cycle reads them, and as many more as have Jobs."""
     snapshot = cycle.snapshot
     window = min(WIDEST_LINE, max(FIRST_WINDOW, NEXT_ROWS + snapshot.load.by_queue.get(name, 0)))
@@ -198,12 +179,6 @@ WARM_ENDS: Final = 2000
 """Newest ends of rows from which warm caches are counted: some milliseconds."""
 
 
-class WarmRows(Protocol):
-    """The rows in one snapshot of the database."""
-
-    async def warm_keys(self, nodes: Sequence[str], most: int) -> Mapping[str, Mapping[str, int]]: ...
-
-
 class AskingNodes:
     """Answers questions about nodes.
 
@@ -213,7 +188,7 @@ class AskingNodes:
     """
 
     def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[WarmRows]], last: Callable[[], LastCycle | None],
+        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], last: Callable[[], LastCycle | None],
         caches: Callable[[str], NodeCaches | None],
     ) -> None:  # fmt: skip
         self._caches = caches

@@ -15,22 +15,16 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from dispatcher.admission.heads import Index, Kinds, learn_kinds
+from dispatcher.admission.heads import Kinds, learn_kinds
 from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.history import (
-    BatchCount,
-    FailedTask,
-    JobSource,
-    ListedRow,
-    RecordedLaunch,
     RowFilter,
-    RowMatches,
-    Start,
     WantedBatch,
 )
-from dispatcher.model.tasks import TERMINAL, LinePosition, Request, Task
+from dispatcher.model.tasks import TERMINAL, Request, Task
 from dispatcher.model.verdicts import HoldReason
+from dispatcher.pg.questions import Questions
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import ESTIMATE_HITS
 from dispatcher.views import failures as grouping
@@ -119,23 +113,6 @@ AT_ONCE: Final = 100
 """So many rows are grouped before something else has its turn: about 3 ms."""
 
 
-class ListedRows(Kinds, Protocol):
-    """The rows in one snapshot of the database."""
-
-    now: datetime
-
-    async def find(self, wanted: RowFilter, labels: str | None, among: Sequence[int] | None) -> RowMatches: ...
-    async def newest_waiting(
-        self, queues: Sequence[str] | None, wanted: RowFilter, *, are_due: bool
-    ) -> Sequence[int]: ...
-    async def page(self, ids: Sequence[int]) -> Sequence[ListedRow]: ...
-    async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
-    async def sources(self, ids: Sequence[int]) -> Sequence[JobSource]: ...
-    async def batches(self, queue: str | None, submitted_by: str | None, batch: str) -> Sequence[BatchCount]: ...
-    async def failed(self, since: datetime) -> Sequence[FailedTask]: ...
-    async def failed_of_batch(self, queue: str, submitted_by: str, batch: str) -> Sequence[FailedTask]: ...
-
-
 class ListPages:
     """Answers questions about many rows. Each method raises NotYet and DatabaseError.
 
@@ -145,7 +122,7 @@ class ListPages:
     """
 
     def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[ListedRows]], cycle: Callable[[], LastCycle],
+        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], cycle: Callable[[], LastCycle],
         now: Callable[[], float] = elapsed,
     ) -> None:  # fmt: skip
         self._rows = rows
@@ -220,14 +197,14 @@ def both(ids: Sequence[int] | None, others: Sequence[int] | None) -> Sequence[in
     return sorted({*ids} & {*others})
 
 
-async def groups_of_batch(rows: ListedRows, cycle: LastCycle, batch: tuple[str, str, str]) -> FailureGroups:
+async def groups_of_batch(rows: Questions, cycle: LastCycle, batch: tuple[str, str, str]) -> FailureGroups:
     """The failed rows of a batch: of a queue and a submitter."""
     groups = FailureGroups(cycle.at)
     await gather(groups, grouping.failures_of(await rows.failed_of_batch(*batch), cycle.picture))
     return groups
 
 
-async def ids_for(rows: ListedRows, wanted: RowFilter, cycle: LastCycle) -> list[int] | None:
+async def ids_for(rows: Questions, wanted: RowFilter, cycle: LastCycle) -> list[int] | None:
     """The only rows that can match; None: every row can.
 
     The cycle knows the reason of the rows that it judged. Behind them, the rows of a queue wait for one reason.
@@ -256,17 +233,6 @@ async def learn(rows: Kinds, cycle: LastCycle, tasks: Iterable[Task]) -> None:
     await learn_kinds(rows, cycle.picture, list(unknown.values()))
 
 
-class ViewRows(Index, ListedRows, Protocol):
-    """The rows in one snapshot of the database."""
-
-    async def task(self, task_id: int) -> Task | None: ...
-    async def line(self, task: Task) -> LinePosition: ...
-    async def starts(self, task: Task) -> Sequence[Start]: ...
-    async def launches(self, task_id: int) -> Sequence[RecordedLaunch]: ...
-    async def requests(self, ids: Sequence[int]) -> dict[int, Request]: ...
-    async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, float]]: ...
-
-
 class CacheContext(Struct, frozen=True):
     """The namespace of Jobs, and what is known of the caches on nodes."""
 
@@ -292,7 +258,7 @@ class Asking:
     """
 
     def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[ViewRows]], last: Callable[[], LastCycle | None],
+        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], last: Callable[[], LastCycle | None],
         place: CacheContext, estimates: Estimates,
     ) -> None:  # fmt: skip
         self.estimates = estimates
@@ -325,7 +291,7 @@ def ended(cycle: LastCycle | None) -> LastCycle:
 
 
 async def explained(
-    rows: ViewRows, cycle: LastCycle, row: tuple[Task, Request | None], place: CacheContext
+    rows: Questions, cycle: LastCycle, row: tuple[Task, Request | None], place: CacheContext
 ) -> Explanation:
     """The explanation of a row, with all that the database tells of it."""
     task, request = row
@@ -335,5 +301,5 @@ async def explained(
     return explain(RowFacts(task, line, starts, await rows.launches(task.id), cache), cycle, place.jobs_namespace)
 
 
-async def cache_of(rows: ViewRows, key: tuple[str, str], place: CacheContext) -> CacheNow:
+async def cache_of(rows: Questions, key: tuple[str, str], place: CacheContext) -> CacheNow:
     return cache_now(key, (await rows.histories([key])).get(key, {}), place.caches)

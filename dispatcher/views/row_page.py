@@ -19,13 +19,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from dispatcher.model.history import RowMarks
+from dispatcher.model.history import LaunchFacts, RowMarks
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import CACHE_KEY, LABEL_TASK_ID
 from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.explanation import Explanation
-from dispatcher.views.launches import LaunchFacts
 
 HIDDEN: Final = "(hidden)"
 WITH_VALUES: Final = frozenset({"env", "httpHeaders"})

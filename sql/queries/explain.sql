@@ -29,7 +29,7 @@ LEFT JOIN dispatch_private.tasks AS t ON t.id = l.task_id
 
 -- name: launches
 -- The newest launches of a row. $1 bigint id, $2 int most.
-SELECT attempt, launch, pod_name, node_name, started_at, ended_at, outcome, exit_code, reason, error
+SELECT attempt, launch, pod_name AS pod, node_name AS node, started_at, ended_at, outcome, exit_code, reason, error
 FROM dispatch_private.task_launches WHERE task_id = $1 ORDER BY attempt DESC, launch DESC LIMIT $2
 
 -- name: marks

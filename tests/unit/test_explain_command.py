@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from dispatcher.commands.explain import in_words
 from dispatcher.commands.options import COLOURS, coloured
+from dispatcher.model.history import LaunchFacts
 from dispatcher.model.reasons import ReasonInWords, Turn
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.estimate import Estimate
-from dispatcher.views.launches import CacheNow, LaunchFacts
+from dispatcher.views.launches import CacheNow
 from dispatcher.views.nodes import NodeGroup
 from tests.rig.builders import NOW, later
 from tests.unit.explaining import an_explanation

@@ -3,16 +3,15 @@
 from typing import Any
 
 from dispatcher.model.cluster import PodEnd
-from dispatcher.model.history import RecordedLaunch
-from dispatcher.views.launches import MOST_LAUNCHES, LaunchFacts, launch_in_words, launches_of
+from dispatcher.model.history import LaunchFacts
+from dispatcher.views.launches import MOST_LAUNCHES, launch_in_words, launches_of
 from tests.rig.builders import NOW, a_failed_job, a_job, a_pod, ago
 
 CRASH = PodEnd(container="task", exit_code=1, cause="Error", output="no disk\n")
-NOTHING = dict.fromkeys(RecordedLaunch.__struct_fields__)
 
 
-def recorded(attempt: int = 1, launch: int = 1, **facts: Any) -> RecordedLaunch:
-    return RecordedLaunch(**{**NOTHING, "attempt": attempt, "launch": launch, **facts})
+def recorded(attempt: int = 1, launch: int = 1, **facts: Any) -> LaunchFacts:
+    return LaunchFacts(attempt=attempt, launch=launch, **facts)
 
 
 def only(found: list[LaunchFacts]) -> LaunchFacts:
@@ -21,20 +20,8 @@ def only(found: list[LaunchFacts]) -> LaunchFacts:
 
 
 def test_a_launch_whose_job_is_gone_is_told_as_the_database_remembers_it() -> None:
-    known = recorded(
-        pod_name="p", node_name="n", started_at=ago(9), ended_at=NOW, outcome="retry", exit_code=3, error="no"
-    )
-    assert only(launches_of([known], [], "jobs")) == LaunchFacts(
-        attempt=1,
-        launch=1,
-        pod="p",
-        node="n",
-        started_at=ago(9),
-        ended_at=NOW,
-        outcome="retry",
-        exit_code=3,
-        error="no",
-    )
+    known = recorded(pod="p", node="n", started_at=ago(9), ended_at=NOW, outcome="retry", exit_code=3, error="no")
+    assert only(launches_of([known], [], "jobs")) == known
 
 
 def test_a_launch_that_the_database_does_not_know_is_told_by_its_job() -> None:
@@ -63,7 +50,7 @@ def test_pod_tells_the_end_of_a_launch_until_the_database_knows_it() -> None:
 def test_names_that_a_container_told_of_its_pod_and_node_give_way_to_those_of_the_cluster() -> None:
     """Otherwise a container could send the readers of its log to the Pod of another team."""
     job = a_job()
-    told = recorded(pod_name="pod-of-another-team", node_name="elsewhere")
+    told = recorded(pod="pod-of-another-team", node="elsewhere")
     found = only(launches_of([told], [(job, [a_pod(job, phase="Running", node_name="n")])], "jobs"))
     assert (found.pod, found.node) == (f"pod-of-{job.uid}", "n")
     assert found.logs == f"kubectl logs -n jobs pod-of-{job.uid}"

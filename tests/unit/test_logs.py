@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dispatcher.commands.logs import LONGEST_PIECE, LogSelection, is_to_come, texts_of, what_is_left
-from dispatcher.views.launches import LaunchFacts
+from dispatcher.model.history import LaunchFacts
 from tests.rig.builders import NOW
 from tests.unit.explaining import an_explanation
 

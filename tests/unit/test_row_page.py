@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.history import RowMarks
+from dispatcher.model.history import LaunchFacts, RowMarks
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.reasons import Turn
 from dispatcher.model.tasks import Status, Task
 from dispatcher.views.explanation import Explanation
-from dispatcher.views.launches import LaunchFacts
 from dispatcher.views.row_page import RowPage, RowReadings, row_page
 from tests.rig.builders import NOW, a_manifest, a_running_task, a_task, ago
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from dispatcher.model.history import LaunchFacts
 from dispatcher.model.reasons import Turn
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.explanation import Explanation
-from dispatcher.views.launches import LaunchFacts
 from dispatcher.views.row_page import Span, TimeKind, timeline
 from tests.rig.builders import CREATED, NOW, a_running_task, a_task, ago, later
 

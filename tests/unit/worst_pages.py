@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dispatcher.model.history import ListedRow, Percentiles
+from dispatcher.model.history import LaunchFacts, ListedRow, Percentiles
 from dispatcher.model.reasons import ReasonInWords, Turn
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
@@ -23,7 +23,7 @@ from dispatcher.views.first_page import (
     QueueHour,
     overview_page,
 )
-from dispatcher.views.launches import CacheNow, LaunchFacts
+from dispatcher.views.launches import CacheNow
 from dispatcher.views.node_room import HeldRoom, NodesPage
 from dispatcher.views.nodes import Fits, NodeFit, NodeGroup
 from dispatcher.views.row_page import CopyCommand, PreviewedJob, RowPage, Span, TimeKind

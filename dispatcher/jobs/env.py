@@ -91,6 +91,10 @@ CONTRACT: Final = frozenset({
 })  # fmt: skip
 
 
+OF_EXEC: Final = frozenset({"TASK_PAYLOAD_FILE", "TASK_PROGRESS_FILE", "TASK_RESULT_FILE", "TASK_TAKEN_BY"})
+"""What `dispatcher exec` tells its command."""
+
+
 EVERY_NAME: Final = "env"
 """What a template opens if rows may set every name that is not closed."""
 
@@ -124,10 +128,14 @@ def is_closed(name: str) -> bool:
 
 
 def is_dispatchers(variable: Json) -> bool:
-    """Whether a template may not have this variable. It may name what the dispatcher would set, in the same words."""
+    """Whether a template may not have this variable: the dispatcher, or its program in the container, sets it.
+
+    The author of a template is trusted, so the other names that are closed to rows are open to him. He may name what the
+    dispatcher would set, in the same words.
+    """
     name = str(variable.get("name"))
     if name not in CONTRACT:
-        return name.startswith(OUR_PREFIXES) and name != LOGIN
+        return name in OF_EXEC or name.startswith("DISPATCHER_")
     written: Json = {key: value for key, value in variable.items() if value is not None}
     source = written.get("valueFrom")
     field = source.get("fieldRef") if isinstance(source, dict) else None

@@ -175,9 +175,8 @@ def test_contract_comes_first_so_that_others_may_refer_to_it() -> None:
 @pytest.mark.parametrize(
     ("variable", "is_theirs"),
     [
-        ({"name": "TASK_X", "value": "1"}, True),
         ({"name": "TASK_DATABASE_URL", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, False),
-        ({"name": "KUBERNETES_SERVICE_HOST", "value": "1"}, True),
+        ({"name": "KUBERNETES_SERVICE_HOST", "value": "1"}, False),
         ({"name": "LD_LIBRARY_PATH", "value": "/usr/lib/nvidia"}, False),
         ({"name": "A"}, False),
         ({"name": "POD_NAME", "value": "x"}, True),
@@ -198,6 +197,12 @@ def test_contract_comes_first_so_that_others_may_refer_to_it() -> None:
         ({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}, True),
         ({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, True),
         ({"name": "NODE_NAME", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}, True),
+        ({"name": "TASK_NAME", "value": "a"}, False),
+        ({"name": "KUBERNETES_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}, False),
+        ({"name": "LD_LIBRARY_PATH", "value": "/usr/local/cuda"}, False),
+        ({"name": "TASK_DATABASE_URL", "value": "postgresql://"}, False),
+        ({"name": "TASK_RESULT_FILE", "value": "/tmp/a"}, True),
+        ({"name": "DISPATCHER_ISOLATED", "value": "1"}, True),
     ],
 )
 def test_template_may_name_what_the_dispatcher_would_set(variable: dict[str, Any], is_theirs: bool) -> None:

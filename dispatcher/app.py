@@ -39,6 +39,7 @@ from dispatcher.kube.reflector import Reflectors, Resource
 from dispatcher.kube.reservations import RESERVATIONS, ClaimObjects
 from dispatcher.model.caches import CacheRun, Use
 from dispatcher.model.cluster import BoundPod
+from dispatcher.model.rights import RUN, verbs_of
 from dispatcher.model.snapshot import ClusterView, StoreAge
 from dispatcher.pg.connect import Listener, Session
 from dispatcher.pg.tasks import Look, look
@@ -51,7 +52,7 @@ from dispatcher.runtime.metrics import OF_JANITOR, OF_KEEPER
 from dispatcher.runtime.rounds import SOON_SECONDS, Precedence, Rounds, Wake, calm_collector, stop_on_signals
 from dispatcher.settings.definition import Settings
 from dispatcher.settings.loading import SettingSource
-from dispatcher.startup import catalog_of, database_of, planner_of, rules_of, site_of
+from dispatcher.startup import catalog_of, database_of, installation_of, planner_of, rules_of, site_of
 from dispatcher.sweep.sweep import Remover, Sweep, SweepPorts
 from dispatcher.views.about import ReplicaCondition, stale_after
 from dispatcher.views.page_reads import RowSite
@@ -208,7 +209,7 @@ class App:
         self.listener = Listener(database_url, self.when_leading(self.wake), newest)
         self.mirror = self.watching.mirror
         self.mirror.on_change(self.when_leading(lambda: self.wake.soon(NEWS_SECONDS[self.dispatch.is_calm])))
-        self.access = Access(client, namespace, named, with_nodes=kube.check_room)
+        self.access = Access(client, verbs_of(RUN, installation_of(settings, named.namespace, namespace)))
         self.catalog = catalog_of(settings, self.site.passed)
         self.catalog.refresh()
         self.launcher = Launcher(

@@ -12,6 +12,7 @@ from dispatcher.jobs.manifest import JobSite, PlacedBy
 from dispatcher.jobs.observed import Rules
 from dispatcher.model.caches import Use
 from dispatcher.model.errors import DatabaseAway
+from dispatcher.model.rights import InstallationSite
 from dispatcher.pg.connect import Url
 from dispatcher.placement.placing import Placing, choose_pool
 from dispatcher.settings.definition import DatabaseSettings, JobSettings, Settings
@@ -35,6 +36,12 @@ def site_of(settings: Settings, namespace: str) -> JobSite:
     kube, jobs = settings.kube, settings.jobs
     passed = pass_env(os.environ, jobs.pass_env)
     return JobSite(kube.installation, namespace, jobs.timeout_seconds, settings.placement, passed)
+
+
+def installation_of(settings: Settings, ours: str, jobs: str) -> InstallationSite:
+    """Where the installation is. `ours`: the namespace of our programs; `jobs`: that of Jobs."""
+    kube = settings.kube
+    return InstallationSite(kube.installation, ours, jobs, kube.check_room, bool(settings.placement.cache_root))
 
 
 def catalog_of(settings: Settings, passed: Iterable[str]) -> Catalog:

@@ -19,8 +19,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from dispatcher.doctor.finding import Finding, fault, good, or_good, unchecked, warning
-from dispatcher.doctor.installation import Installation, InstallationSite, Verb, account_of
+from dispatcher.doctor.installation import Installation
 from dispatcher.extender import configuration
+from dispatcher.model.rights import InstallationSite, Verb, account_of
 
 OLDEST_MINOR: Final = 31
 ENOUGH_JOBS: Final = 5

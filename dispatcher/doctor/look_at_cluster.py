@@ -36,20 +36,7 @@ from dispatcher.doctor.cluster import (
     SchedulingFacts,
     Unread,
 )
-from dispatcher.doctor.installation import (
-    ACCOUNTS,
-    CACHE_KEEPER,
-    EXTENDER,
-    JANITOR,
-    NODE_EVENTS,
-    RUN,
-    Installation,
-    InstallationSite,
-    Verb,
-    account_of,
-    read_installation,
-    verbs_of,
-)
+from dispatcher.doctor.installation import Installation, read_installation
 from dispatcher.keeper.program import DISK_FULL
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.kube.job_api import jobs_path, pods_path
@@ -57,6 +44,18 @@ from dispatcher.kube.lease import LEASES_GROUP
 from dispatcher.kube.wire import UNREADABLE
 from dispatcher.model.errors import ClusterAway, ClusterRefused, DispatcherError
 from dispatcher.model.launches import job_selector
+from dispatcher.model.rights import (
+    ACCOUNTS,
+    CACHE_KEEPER,
+    EXTENDER,
+    JANITOR,
+    NODE_EVENTS,
+    RUN,
+    InstallationSite,
+    Verb,
+    account_of,
+    verbs_of,
+)
 from dispatcher.model.stored_json import Json
 from dispatcher.prometheus.client import METRICS, Prometheus, PrometheusFault
 

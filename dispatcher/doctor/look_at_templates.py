@@ -10,7 +10,6 @@ import msgspec
 from dispatcher.admission.room_view import RoomView
 from dispatcher.commands.render import preview_template, room_of
 from dispatcher.doctor.cluster import Unread, is_usable, number
-from dispatcher.doctor.installation import RUN, InstallationSite, account_of
 from dispatcher.doctor.look_at_cluster import Reading, in_namespace
 from dispatcher.doctor.pod_rules import CALLS_SINCE
 from dispatcher.doctor.templates import PodRules, TemplateTrial
@@ -21,6 +20,7 @@ from dispatcher.kube.job_api import JobApi
 from dispatcher.model.cluster import Quota
 from dispatcher.model.errors import ClusterRefused, DispatcherError
 from dispatcher.model.jobs import Manifest
+from dispatcher.model.rights import RUN, InstallationSite, account_of
 from dispatcher.model.stored_json import Json
 from dispatcher.settings.definition import Settings
 from dispatcher.startup import catalog_of, site_of

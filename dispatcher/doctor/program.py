@@ -17,7 +17,7 @@ from dispatcher.doctor.checks import CHECKS, Part
 from dispatcher.doctor.cluster import judge_caches, judge_cluster, judge_prometheus, judge_running, judge_scheduling
 from dispatcher.doctor.database import Clocks, judge_clocks
 from dispatcher.doctor.finding import Finding, FindingState, fault, unchecked
-from dispatcher.doctor.installation import Installation, InstallationSite, judge_settings
+from dispatcher.doctor.installation import Installation, judge_settings
 from dispatcher.doctor.look_at_cluster import (
     Reading,
     look_at_caches,
@@ -33,8 +33,9 @@ from dispatcher.doctor.templates import judge_templates
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import Login, log_in
 from dispatcher.model.errors import DispatcherError
+from dispatcher.model.rights import InstallationSite
 from dispatcher.settings.loading import Loaded
-from dispatcher.startup import database_of
+from dispatcher.startup import database_of, installation_of
 
 SHOUTED = {FindingState.FAULT: "FAULT", FindingState.WARNING: "warning"}
 
@@ -181,12 +182,8 @@ class Doctor:
         return found or await log_in(self._settings.kube)
 
     def _site(self, client: KubeClient) -> InstallationSite:
-        kube = self._settings.kube
         ours = self._around.namespace or client.own_namespace or client.namespace
-        has_caches = bool(self._settings.placement.cache_root)
-        return InstallationSite(
-            kube.installation, ours, kube.namespace or client.namespace, kube.check_room, has_caches
-        )
+        return installation_of(self._settings, ours, self._settings.kube.namespace or client.namespace)
 
     async def _cluster(self, reading: Reading, site: InstallationSite) -> list[Finding]:
         known = Installation(site.ours)
@@ -201,7 +198,7 @@ class Doctor:
 
     async def _templates(self, reading: Reading, site: InstallationSite) -> list[Finding]:
         jobs = rendered(self._settings, site.jobs)
-        names = {"namespace": site.ours, "installation": site.installation}
+        names = {**(await self._known()).words, "namespace": site.ours}
         return list(judge_templates(*await look_at_templates(reading, self._settings, site, jobs), names))
 
     async def _scheduling(self, reading: Reading, site: InstallationSite) -> list[Finding]:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from dispatcher.doctor.finding import Finding, fault, good, ident, or_good, relation, shell, signature, unchecked
-from dispatcher.doctor.installation import JANITOR, RUN
+from dispatcher.model.rights import JANITOR, RUN
 
 Facts = Mapping[str, str]
 Objects = Mapping[str, Facts]

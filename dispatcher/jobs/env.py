@@ -130,7 +130,7 @@ def is_closed(name: str) -> bool:
 def is_dispatchers(variable: Json) -> bool:
     """Whether a template may not have this variable: the dispatcher, or its program in the container, sets it.
 
-    The author of a template is trusted, so the other names that are closed to rows are open to him. He may name what the
+    The author of a template is trusted, so other names that are closed to rows are open to it. It may name what the
     dispatcher would set, in the same words.
     """
     name = str(variable.get("name"))

@@ -13,9 +13,9 @@ from dispatcher.kube.access import Access
 from dispatcher.kube.client import SILENCE_SECONDS, KubeClient
 from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.kube.job_api import JobApi
-from dispatcher.kube.lease import lease_of
 from dispatcher.model.jobs import Job, Manifest
 from dispatcher.model.launches import Launch
+from dispatcher.model.rights import RUN, InstallationSite, verbs_of
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.rig.builders import SITE, a_task, a_template, an_order
@@ -47,8 +47,8 @@ class Account:
 
     def access(self, client: KubeClient | None = None, *, with_nodes: bool = True) -> Access:
         """All rights in one namespace, as in an installation of one namespace."""
-        lease = lease_of(SITE.installation, self.namespace)
-        return Access(client or self.client, self.namespace, lease, with_nodes=with_nodes)
+        site = InstallationSite(SITE.installation, self.namespace, self.namespace, with_nodes)
+        return Access(client or self.client, verbs_of(RUN, site))
 
     def manifest(
         self,

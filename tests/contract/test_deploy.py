@@ -11,10 +11,10 @@ from dispatcher import __version__
 from dispatcher.cli import commands
 from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.templates import Template
-from dispatcher.kube.access import questions
-from dispatcher.kube.lease import lease_of
 from dispatcher.model.launches import MANAGED_BY
+from dispatcher.model.rights import RUN, verbs_of
 from dispatcher.runtime import health
+from dispatcher.startup import installation_of
 from tests.contract.in_force import pod_security_in_force
 from tests.contract.installed import Installed, installed
 from tests.controlplane.api import Json, KubeFault
@@ -176,8 +176,8 @@ def test_templates_without_more_change_nothing() -> None:
 @ALL
 def test_rights_that_readyz_asks_for_are_those_of_the_roles(variant: str) -> None:
     objects = rendered(variant)
-    kube = settings_of(objects, "run").settings.kube
-    asked = questions(str(kube.namespace), lease_of(kube.installation, "dispatcher"), with_nodes=kube.check_room)
+    settings = settings_of(objects, "run").settings
+    asked = verbs_of(RUN, installation_of(settings, "dispatcher", str(settings.kube.namespace)))
     rights = {Right(one.namespace or "cluster", one.group, one.resource, one.verb, one.name) for one in asked}
     assert rights == granted(objects, "dispatcher")
 

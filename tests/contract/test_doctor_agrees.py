@@ -7,7 +7,6 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from dispatcher.doctor.installation import CACHE_KEEPER, EXTENDER, JANITOR, RUN, InstallationSite, account_of, verbs_of
 from dispatcher.doctor.pod_rules import (
     BASELINE,
     PRIVILEGED,
@@ -17,10 +16,9 @@ from dispatcher.doctor.pod_rules import (
     range_refusals,
     violations,
 )
-from dispatcher.kube.access import questions
 from dispatcher.kube.capacity import read_quota
-from dispatcher.kube.lease import lease_of
 from dispatcher.kube.pods import needs_of_manifest
+from dispatcher.model.rights import CACHE_KEEPER, EXTENDER, JANITOR, RUN, InstallationSite, account_of, verbs_of
 from tests.contract.in_force import pod_security_in_force, quota_in_force
 from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
@@ -127,16 +125,6 @@ def test_verbs_of_the_extender_are_those_of_its_own_role() -> None:
     assert set(rights(EXTENDER, site)) == bound
     (deployment,) = [one for one in rendered("everything", only="scheduler") if one["kind"] == "Deployment"]
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == account_of(EXTENDER, site)
-
-
-@pytest.mark.parametrize("check_room", [True, False])
-def test_doctor_asks_for_the_verbs_that_the_dispatcher_asks_for(check_room: bool) -> None:
-    """`/readyz` of the dispatcher names what is missing; it does not ask for what is only for people to read."""
-    lease = lease_of("dispatcher", OURS)
-    asked = {(one.namespace, str(one)) for one in questions(JOBS, lease, with_nodes=check_room)}
-    assert asked == {
-        (verb.namespace, str(verb)) for verb in verbs_of(RUN, InstallationSite("dispatcher", OURS, JOBS, check_room))
-    }
 
 
 def rights(program: str, site: InstallationSite) -> Iterator[Right]:

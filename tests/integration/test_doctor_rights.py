@@ -3,9 +3,9 @@
 import pytest
 
 from dispatcher.doctor.finding import FindingState
-from dispatcher.doctor.installation import JANITOR, RUN
 from dispatcher.doctor.look_at_database import wanted_objects
 from dispatcher.doctor.schema import OF_PROGRAM, Grant, is_judged, rights_of
+from dispatcher.model.rights import JANITOR, RUN
 from dispatcher.pg.migrate import inspect
 from tests.integration.doctoring_database import fault_of, faults, findings, mend, planted
 from tests.rig.postgres import Database

@@ -4,7 +4,7 @@ import pytest
 
 from dispatcher.doctor.cluster import CacheFacts, Keepers, Unread, judge_caches
 from dispatcher.doctor.finding import FindingState
-from dispatcher.doctor.installation import CACHE_KEEPER, RUN, InstallationSite, verbs_of
+from dispatcher.model.rights import CACHE_KEEPER, RUN, InstallationSite, verbs_of
 
 NAMES = {"namespace": "ours", "installation": "live"}
 FORBIDDEN, ABSENT = Unread("403 Forbidden"), Unread("404 NotFound", is_absent=True)

@@ -21,21 +21,10 @@ from dispatcher.doctor.cluster import (
 )
 from dispatcher.doctor.cluster import SchedulingFacts as Scheduling
 from dispatcher.doctor.finding import Finding, FindingState, good
-from dispatcher.doctor.installation import (
-    EXTENDER,
-    JANITOR,
-    RELEASE,
-    RUN,
-    Installation,
-    InstallationSite,
-    Verb,
-    account_of,
-    judge_settings,
-    read_installation,
-    verbs_of,
-)
 from dispatcher.doctor.installation import POLICY as POLICY_KEY
+from dispatcher.doctor.installation import RELEASE, Installation, judge_settings, read_installation
 from dispatcher.doctor.program import exit_status, in_words
+from dispatcher.model.rights import EXTENDER, JANITOR, RUN, InstallationSite, Verb, account_of, verbs_of
 
 SITE = InstallationSite("dispatcher", "ours", "jobs")
 VARIABLES = [{"name": "jobsNamespace", "expression": "'jobs'"}, {"name": "installation", "expression": "'dispatcher'"}]

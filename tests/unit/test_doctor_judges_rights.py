@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from dispatcher.doctor.finding import Finding, FindingState
-from dispatcher.doctor.installation import EXTENDER, JANITOR, RUN
 from dispatcher.doctor.schema import (
     READER,
     ROLE_OF_JANITOR,
@@ -17,6 +16,7 @@ from dispatcher.doctor.schema import (
     group_of,
     judge_login,
 )
+from dispatcher.model.rights import EXTENDER, JANITOR, RUN
 from tests.unit.logins import GRANTS, LOGIN, OF_JANITOR
 
 TASKS, SECRETS, VIEW = "dispatch_private.tasks", "dispatch_private.secrets", "dispatch.tasks"

@@ -8,6 +8,7 @@ import pytest
 from dispatcher.admission.room import RoomIndex
 from dispatcher.doctor.cluster import Unread
 from dispatcher.doctor.finding import Finding, FindingState
+from dispatcher.doctor.installation import Installation
 from dispatcher.doctor.pod_rules import (
     BASELINE,
     PRIVILEGED,
@@ -29,7 +30,7 @@ from tests.rig.pods_of_ranges import RANGES, a_bound, with_server_defaults
 
 SMALL = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
 POD: dict[str, Any] = a_pod(container={"resources": SMALL})
-NAMES = {"namespace": "ours", "installation": "dispatcher"}
+NAMES = Installation("ours").words
 FORBIDDEN, ABSENT = Unread("403 Forbidden"), Unread("404 NotFound", is_absent=True)
 CREATED = ApiAnswer(201)
 

@@ -4,8 +4,8 @@ import msgspec
 
 from dispatcher.kube.access import REVIEWS, Access
 from dispatcher.kube.client import KubeClient, Reply
-from dispatcher.kube.lease import LeaseName
 from dispatcher.model.errors import ClusterAway
+from dispatcher.model.rights import RUN, InstallationSite, verbs_of
 
 
 class Answers(KubeClient):
@@ -26,7 +26,7 @@ class Answers(KubeClient):
 
 
 def an_access(answers: Answers) -> Access:
-    return Access(answers, "jobs", LeaseName("ours", "dispatcher"), with_nodes=True)
+    return Access(answers, verbs_of(RUN, InstallationSite("dispatcher", "ours", "jobs")))
 
 
 FAULTS: list[Reply | Exception] = [

@@ -32,7 +32,7 @@ from dispatcher.extender.waiting_pods import WaitingPod
 from dispatcher.kube.capacity import BOUND_PODS, CapacityMirror
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
-from dispatcher.kube.events import Events
+from dispatcher.kube.events import Events, write_due
 from dispatcher.kube.reflector import Reflectors, Resource
 from dispatcher.kube.reservations import Reports
 from dispatcher.model.cluster import BoundPod, NodeCapacities
@@ -44,7 +44,6 @@ from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.health import BoundedRunner, listen
 from dispatcher.runtime.metrics import (
     CREDENTIAL_END,
-    EVENTS,
     FAULTS,
     OF_JANITOR,
     OF_KEEPER,
@@ -147,16 +146,7 @@ class Reporting:
             log.warning("not written, tried again", rounds=rounds, number=len(faults), fault=str(faults[0]))
 
     async def _write_events(self) -> float:
-        for notice in self._notices.due(WRITES_AT_ONCE):
-            try:
-                await self._events.tell(notice)
-            except ClusterError:
-                self._notices.put_off(notice)
-                raise
-            self._notices.told(notice)
-        while self._notices.dropped:
-            reason, count = self._notices.dropped.popitem()
-            EVENTS.labels(reason, "dropped").inc(count)
+        await write_due(self._notices, WRITES_AT_ONCE, self._events.tell)
         return ROUND_SECONDS
 
 

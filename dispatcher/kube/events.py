@@ -8,7 +8,7 @@ Events of such a Job are read only after it had no Pod for a while, and of few J
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -18,9 +18,9 @@ import structlog
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.kube.wire import EventList, WireEvent
 from dispatcher.model.cluster import PodRefusal
-from dispatcher.model.errors import ClusterRefused
+from dispatcher.model.errors import ClusterError, ClusterRefused
 from dispatcher.model.jobs import Job
-from dispatcher.model.notices import Notice
+from dispatcher.model.notices import Notice, Notices
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.metrics import EVENTS, REFUSED_PODS
 
@@ -80,6 +80,20 @@ class Events:
             "lastTimestamp": now,
             "count": 1,
         }
+
+
+async def write_due(notices: Notices, most: int, tell: Callable[[Notice], Awaitable[None]]) -> None:
+    """Writes the oldest notices, and counts the dropped ones. Raises ClusterError at the first that `tell` raises."""
+    for notice in notices.due(most):
+        try:
+            await tell(notice)
+        except ClusterError:
+            notices.put_off(notice)
+            raise
+        notices.told(notice)
+    while notices.dropped:
+        reason, count = notices.dropped.popitem()
+        EVENTS.labels(reason, "dropped").inc(count)
 
 
 def note_outcome(reply: Reply, notice: Notice) -> None:

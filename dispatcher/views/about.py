@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dispatcher.model.snapshot import StoreAge
 from dispatcher.settings.loading import PREFIX, SettingSource
@@ -29,16 +30,6 @@ DOCS: Final[Mapping[str, str]] = {
     "docs/runbooks": "what to do at an alert, one page for each",
 }
 """Files of the repository."""
-
-
-class Setting(Struct, frozen=True):
-    """One setting. `name`: of its variable; `origin`: where the value comes from; `default`: what it would be."""
-
-    name: str
-    value: str
-    origin: str
-    default: str
-    meaning: str
 
 
 class Freshness(Struct, frozen=True):
@@ -91,7 +82,7 @@ class AboutPage(Struct, frozen=True, kw_only=True):
     checks: Sequence[ReadinessLine]
     missing_rights: Sequence[str]
     stores: Sequence[Freshness]
-    settings: Sequence[Setting]
+    settings: Sequence[SettingSource]
     docs: Mapping[str, str]
 
 
@@ -135,9 +126,7 @@ def about_page(sources: AboutSources, now: datetime) -> AboutPage:
         checks=[ReadinessLine(name, fault) for name, fault in condition.checks.items()],
         missing_rights=list(filter(None, condition.rights.split("; "))),
         stores=[freshness(one) for one in condition.stores],
-        settings=[
-            Setting(PREFIX + one.name, one.value, one.origin, one.default, one.meaning) for one in sources.settings
-        ],
+        settings=[replace(one, name=PREFIX + one.name) for one in sources.settings],
         docs=DOCS,
     )  # fmt: skip
 

@@ -29,15 +29,13 @@ from dispatcher.container.contract import NewestServer
 from dispatcher.jobs.offered import differences
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.config_maps import ConfigMaps
-from dispatcher.kube.events import Events
+from dispatcher.kube.events import Events, write_due
 from dispatcher.kube.lease import Lease, LeaseName
-from dispatcher.model.errors import ClusterError
 from dispatcher.model.notices import Notice, Notices
 from dispatcher.model.tasks import OfferedTemplate
 from dispatcher.pg.connect import Session
 from dispatcher.pg.questions import questions
 from dispatcher.runtime.clock import Clock, elapsed
-from dispatcher.runtime.metrics import EVENTS
 from dispatcher.runtime.rounds import Precedence, Rounds, Wake
 from dispatcher.settings.definition import Settings
 from dispatcher.settings.loading import SettingSource
@@ -182,16 +180,7 @@ class Announcing:
         if self._cycles.last is None or not self._leads():
             return ROUND_SECONDS
         self._collect(list(notices_of(self._cycles.last, self._namespace)))
-        for notice in self._notices.due(WRITES_IN_A_ROUND):
-            try:
-                await self._events.tell_once(notice)
-            except ClusterError:
-                self._notices.put_off(notice)
-                raise
-            self._notices.told(notice)
-        while self._notices.dropped:
-            reason, count = self._notices.dropped.popitem()
-            EVENTS.labels(reason, "dropped").inc(count)
+        await write_due(self._notices, WRITES_IN_A_ROUND, self._events.tell_once)
         return ROUND_SECONDS
 
     def _collect(self, found: list[Notice]) -> None:

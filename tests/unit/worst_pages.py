@@ -10,7 +10,8 @@ from dispatcher.model.history import LaunchFacts, ListedRow, Percentiles
 from dispatcher.model.reasons import ReasonInWords, Turn
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.views.about import AboutPage, Freshness, ReadinessLine, Setting
+from dispatcher.settings.loading import SettingSource
+from dispatcher.views.about import AboutPage, Freshness, ReadinessLine
 from dispatcher.views.answers import Refusal
 from dispatcher.views.explanation import Explanation
 from dispatcher.views.failures import FailureGroup, FailuresPage
@@ -132,7 +133,7 @@ def row(sign: str) -> RowPage:
 
 
 def about(sign: str) -> AboutPage:
-    setting = Setting("DISPATCHER_" + "S" * 40, sign * 4000, sign * 300, sign * 300, "what it means " * 20)
+    setting = SettingSource("DISPATCHER_" + "S" * 40, sign * 4000, sign * 300, sign * 300, "what it means " * 20)
     return AboutPage(
         as_of=NOW, installation="dispatcher", version="1", jobs_namespace="n" * 63, own_namespace="n" * 63, replica=DNS,
         leads=True, lease=DNS, leader=DNS, is_ready=False, checks=[ReadinessLine("a check", sign * 4000)] * 12,

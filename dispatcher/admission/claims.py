@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from dispatcher.admission.room_view import RoomView, fits
 from dispatcher.model.cluster import LONG_AGO, Pod
+from dispatcher.model.jobs import Job
 from dispatcher.model.launches import PodKind, PodRun, Probe
 from dispatcher.model.needs import PodNeeds, is_selected, untolerated
 from dispatcher.model.resources import Amounts, added
@@ -259,16 +260,21 @@ class Rejections:
         """UIDs of the rejected Pods. The process before this one has told those of the first look."""
         self._looked_at: tuple[Mapping[str, Pod], datetime] | None = None
 
-    def look(self, pods: Mapping[str, Pod], now: datetime) -> Mapping[str, str]:
-        """Looks again if a Pod has changed, or time has passed. An equal answer is the same object."""
+    def look(self, pods: Mapping[str, Pod], jobs: Iterable[Job], now: datetime) -> Mapping[str, str]:
+        """Looks again if a Pod has changed, or time has passed. An equal answer is the same object.
+
+        jobs: ours. A Pod of no Job says nothing: whoever may create Pods beside ours could take a node from everybody.
+        """
         last, self.told = self._looked_at, ()
         if last is None or last[0] is not pods or now - last[1] > LOOKED_AT_AGAIN:
             self._looked_at = pods, now
-            rejected = {pod.uid: pod.node_name for pod in pods.values() if pod.is_rejected}
+            known_jobs = {job.uid for job in jobs} if any(pod.is_rejected for pod in pods.values()) else set[str]()
+            ours = [pod for pod in pods.values() if pod.job_uid in known_jobs]
+            rejected = {pod.uid: pod.node_name for pod in ours if pod.is_rejected}
             known = self._rejected
             self.told = [node for uid, node in rejected.items() if known is not None and uid not in known]
             self._rejected = rejected.keys()
-            found = rejecting_nodes(pods.values(), now) if rejected else {}
+            found = rejecting_nodes(ours, now) if rejected else {}
             self.nodes = self.nodes if found == self.nodes else found
         return self.nodes
 

@@ -362,7 +362,7 @@ class Dispatch(Generic[P]):
         settings, brakes, quotas = self._settings, picture.brakes, self._ports.quotas()
         size = room.size if room is not None else NOTHING
         places = settings.max_jobs if self.last is not None and self.last.lacks_places else 0
-        REJECTING_NODES.set(len(self._rejections.look(view.pods, view.now)))
+        REJECTING_NODES.set(len(self._rejections.look(view.pods, view.jobs.values(), view.now)))
         for node in self._rejections.told:
             NODE_REJECTIONS.labels(node).inc()
         left = self._room(room, in_flight.unplaced) if room is not None and not view.stale else None

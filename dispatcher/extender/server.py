@@ -70,6 +70,8 @@ MOST_WHOLE_VALUES: Final = 400_000
 """For a body that holds whole nodes or whole victims: a comma in every 40 bytes."""
 MOST_WAITING: Final = 32
 JSON: Final = "application/json"
+OF_BROWSERS: Final = ("Origin", "Sec-Fetch-Site")
+"""Headers of requests by pages. kube-scheduler sends neither."""
 TURN_SECONDS, READ_SECONDS, SEND_SECONDS = 3, 2, 2
 
 
@@ -93,6 +95,8 @@ class Bodies:
     @asynccontextmanager
     async def place_for(self, request: web.Request) -> AsyncIterator["CallSlot"]:
         """The right to be read and answered. Refused: the body is too large, or its turn does not come in time."""
+        if any(name in request.headers for name in OF_BROWSERS):  # a page of somebody else, on a person's machine
+            raise BodyRefused(403, "no page in a browser may ask the extender")
         size = size_of(request)
         if size > LARGEST_BODY:
             raise too_large(LARGEST_BODY)

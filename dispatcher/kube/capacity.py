@@ -100,7 +100,7 @@ class QuotaMirror:
         self._reflector.store.on_each(lambda _before, _after: listener())
 
 
-MOST_SHAPES: Final = 10_000
+MOST_SHAPES: Final = 2_000
 NODES: Final[Resource[Node]] = Resource("nodes", "/api/v1/nodes", read_node)
 
 

@@ -29,7 +29,7 @@ from msgspec import Struct
 from dispatcher import __version__
 from dispatcher.kube.credentials import Login
 from dispatcher.kube.objects import read_status
-from dispatcher.kube.wire import UNREADABLE
+from dispatcher.kube.wire import UNREADABLE, read_json
 from dispatcher.model.errors import ClusterAway, ClusterRefused
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import KUBE_REQUESTS, KUBE_SECONDS
@@ -67,13 +67,23 @@ CONNECT_SECONDS: Final = 5
 HANDSHAKE_SECONDS: Final = 10
 SILENCE_SECONDS: Final = 90
 """Limit for a watch without a line. Bookmarks come about once a minute."""
-LINE_BYTES: Final = 4 * 2**20
+LINE_BYTES: Final = 8 * 2**20
+"""Half of the longest line of a watch (aiohttp). etcd takes 1.5 MiB of an object; JSON has up to six bytes for one."""
+PIECE_BYTES: Final = 2**20
+MOST_BYTES: Final = 16 * 2**20
+"""The largest body of an answer. A page of large objects has more, and is asked for in smaller parts."""
+TOO_LARGE: Final = "too large"
+"""The code of such an answer in the metric."""
 NETWORK_FAULTS: Final = (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError, ValueError)
 LEGAL_PATH: Final = re.compile(r"(?:/(?!\.{1,2}(?:/|$))(?:[\w.:-]|%(?!2[EF])[0-9A-F]{2})+)+", re.ASCII)
 """Paths of objects. A part of another form would lead to another object: no name has a slash or a question mark."""
 NOT_A_PATH: Final = {"kind": "Status", "code": 400, "reason": "BadRequest", "message": "no object has such a name"}
 CONTENT: Final = {"PATCH": "application/merge-patch+json"}
 S = TypeVar("S")
+
+
+class AnswerTooLarge(ClusterAway):
+    """The body of an answer has more than MOST_BYTES."""
 
 
 class WatchSilent(ClusterAway):
@@ -107,7 +117,7 @@ class Reply(Struct, frozen=True):
     def read(self, doing: str, what: type[S]) -> S:
         """Decodes a successful answer as `what`. Raises ClusterAway if a proxy or a login page answered instead."""
         try:
-            return msgspec.json.decode(self.expect(doing), type=what)
+            return read_json(self.expect(doing), what)
         except UNREADABLE as fault:
             raise ClusterAway(f"{doing}: not an answer of the API server: {fault}") from fault
 
@@ -126,8 +136,8 @@ class KubeClient:
     def __init__(self, login: Login, silence: float = SILENCE_SECONDS) -> None:
         self._login = login
         self._silence = silence
-        self._requests = open_session(limit=64)
-        self._watches = open_session(limit=0)
+        self._requests = open_session(64, PIECE_BYTES)
+        self._watches = open_session(0, LINE_BYTES)
         self._clock = ServerClock(datetime.now(UTC), elapsed)
         self._tls = login.tls
 
@@ -185,7 +195,8 @@ class KubeClient:
             ) as answer:
                 if answer.status < 400:  # an error may come from a proxy, with the proxy's clock
                     self._clock.hear(answer.headers.get("Date"))
-                content = await answer.read()
+                code = TOO_LARGE
+                content = await body_of(answer)
                 code = str(answer.status)
                 return Reply(answer.status, content, seconds_of(answer.headers.get("Retry-After")))
         except NETWORK_FAULTS as fault:
@@ -270,13 +281,24 @@ class KubeClient:
         return [("Accept", "application/json"), ("Content-Type", content), *await self._login.authorization(refused)]
 
 
-def open_session(limit: int) -> aiohttp.ClientSession:
+async def body_of(answer: aiohttp.ClientResponse) -> bytes:
+    pieces, size = list[bytes](), 0
+    async for piece in answer.content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise AnswerTooLarge(f"{answer.method} {answer.url.path}: the answer has more than {MOST_BYTES} bytes")
+    return b"".join(pieces)
+
+
+def open_session(limit: int, buffered: int) -> aiohttp.ClientSession:
+    """`buffered`: half of the bytes that wait to be read."""
     return aiohttp.ClientSession(
         # Idle connections are kept for reuse, but not until the server's own limit of 90 s.
         connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=60, socket_factory=patient_socket),
         # Otherwise lists above 128 KB come gzipped, which costs the API server CPU time.
         headers={"User-Agent": f"pg-job-dispatcher/{__version__}", "Accept-Encoding": "identity"},
-        read_bufsize=LINE_BYTES,
+        read_bufsize=buffered,
         trust_env=False,
         json_serialize=json.dumps,
     )

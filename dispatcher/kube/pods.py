@@ -92,17 +92,28 @@ def requests(written: dict[str, str] | None) -> Written:
 NEVER = "Never"
 
 
-LARGEST_JUDGED: Final = 64 * 1024
+LARGEST_JUDGED: Final = 8 * 1024
 """Bytes of what decides the place of a Pod. Each node is compared with all of it."""
+MOST_REQUIREMENTS: Final = 50
+"""Node selectors, tolerations and expressions of the node affinity of a Pod that is judged."""
 
 
 def needs_of(spec: wire.PlacedPodSpec) -> PodNeeds:
     """The needs of a Pod with this spec. Equal specs give one object. Those of a huge one are not judged."""
+    if number_of_requirements(spec) > MOST_REQUIREMENTS:
+        return PodNeeds(is_gated=True)
     encoded = msgspec.json.encode(spec)
     return needs_of_encoded(encoded) if len(encoded) <= LARGEST_JUDGED else PodNeeds(is_gated=True)
 
 
-@lru_cache(maxsize=4096)
+def number_of_requirements(spec: wire.PlacedPodSpec) -> int:
+    required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
+    terms = (required.node_selector_terms if required else None) or ()
+    of_terms = sum(1 + len(term.match_expressions or ()) + len(term.match_fields or ()) for term in terms)
+    return len(spec.node_selector or ()) + len(spec.tolerations or ()) + of_terms
+
+
+@lru_cache(maxsize=2048)
 def needs_of_encoded(encoded: bytes) -> PodNeeds:
     """Jobs of one kind have equal specs, and every event of a Job brings its spec again. The encoding is the key."""
     spec = msgspec.json.decode(encoded, type=wire.PlacedPodSpec)
@@ -123,7 +134,7 @@ def needs_of_encoded(encoded: bytes) -> PodNeeds:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def same(needs: PodNeeds) -> PodNeeds:
     return needs
 
@@ -266,7 +277,7 @@ def limit_of(wire: WirePod) -> datetime:
 
 def seconds(number: int) -> timedelta:
     """A duration that somebody has written. It may be one that no time can be moved by."""
-    return timedelta(seconds=min(number, LONGEST.total_seconds()))
+    return timedelta(seconds=min(max(number, 0), LONGEST.total_seconds()))
 
 
 def lag_of_node(status: PodStatus) -> timedelta:

@@ -32,9 +32,9 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from dispatcher.kube.client import KubeClient, Reply, WatchSilent
+from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply, WatchSilent
 from dispatcher.kube.objects import read_status
-from dispatcher.kube.wire import UNREADABLE, Bare, Event, ListPage, Meta
+from dispatcher.kube.wire import UNREADABLE, Bare, Event, ListPage, Meta, full_name, mended
 from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused, doubled
 from dispatcher.model.snapshot import StoreAge
 from dispatcher.runtime.clock import elapsed
@@ -173,25 +173,46 @@ async def list_all(client: KubeClient, resource: Resource[Item], params: Mapping
 
     Raises ClusterError if any page is missing.
     """
-    found: list[Item] = []
-    which = {"limit": str(PAGE), **resource.which}
-    asked = {**which, **params}
+    found, limit, begin = list[Item](), PAGE, params
     while True:
-        page = read_page(resource, await client.request("GET", resource.path, params=asked), found)
+        asked = {**resource.which, **begin, "limit": str(limit)}
+        try:
+            reply = await client.request("GET", resource.path, params=asked)
+        except AnswerTooLarge:
+            if limit == 1:
+                raise
+            limit //= 2
+            continue
+        page = read_page(resource, reply, found)
         if not page.metadata.continue_:
             return Listed(found, page.metadata.resource_version)
-        asked = {**which, "continue": page.metadata.continue_}
+        begin = {"continue": page.metadata.continue_}
         await asyncio.sleep(0)  # lets other coroutines run between pages
 
 
 def read_page(resource: Resource[Item], reply: Reply, found: list[Item]) -> ListPage:
-    doing = f"list {resource.name}"
-    page = reply.read(doing, ListPage)
-    try:
-        found.extend(fact for raw in page.items if (fact := resource.read(raw)) is not None)
-    except UNREADABLE as fault:
-        raise ClusterAway(f"{doing}: not what it should list: {fault}") from fault
+    page = reply.read(f"list {resource.name}", ListPage)
+    found.extend(fact for raw in page.items if (fact := read_item(resource, raw)) is not None)
     return page
+
+
+def read_item(resource: Resource[Item], raw: msgspec.Raw) -> Item | None:
+    try:
+        return resource.read(raw)
+    except UNREADABLE:
+        text = mended(bytes(raw))
+    try:
+        return resource.read(msgspec.Raw(text))
+    except UNREADABLE as fault:
+        raise ClusterAway(f"list {resource.name}: {name_in(text)} cannot be read: {fault}") from fault
+
+
+def name_in(text: bytes) -> str:
+    """The name of an object that cannot be read; of a proxy's page there is none."""
+    try:
+        return full_name(msgspec.json.decode(text, type=Bare).metadata)
+    except UNREADABLE:
+        return "an object"
 
 
 log = structlog.get_logger(component="kube.reflector")
@@ -338,17 +359,23 @@ class Reflector(Generic[T]):
                 self.is_following = False
         return number > 1
 
+    def _read(self, line: bytes) -> tuple[Event, Meta, T | None]:
+        event = msgspec.json.decode(line, type=Event)
+        if event.type == "ERROR":
+            status = read_status(bytes(event.object))
+            raise ClusterRefused(f"watch {self.resource.name}", status.code, status.reason, status.message)
+        meta = msgspec.json.decode(event.object, type=Bare).metadata
+        return event, meta, self.resource.read(event.object) if event.type in {"ADDED", "MODIFIED"} else None
+
     def _apply(self, line: bytes) -> None:
         doing = f"watch {self.resource.name}"
         try:
-            event = msgspec.json.decode(line, type=Event)
-            if event.type == "ERROR":
-                status = read_status(bytes(event.object))
-                raise ClusterRefused(doing, status.code, status.reason, status.message)
-            meta = msgspec.json.decode(event.object, type=Bare).metadata
-            fact = self.resource.read(event.object) if event.type in {"ADDED", "MODIFIED"} else None
-        except UNREADABLE as fault:
-            raise ClusterAway(f"{doing}: half a line: {fault}") from fault
+            event, meta, fact = self._read(line)
+        except UNREADABLE:
+            try:
+                event, meta, fact = self._read(mended(line))
+            except UNREADABLE as fault:
+                raise ClusterAway(f"{doing}: half a line: {fault}") from fault
         if event.type not in EVENTS:
             raise ClusterAway(f"{doing}: an event of type {event.type[:20]!r}")
         if self.store.has_passed(meta.resource_version):

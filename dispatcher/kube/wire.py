@@ -6,19 +6,63 @@ Go programs write null for a map or list without entries, so those fields may be
 """
 
 import contextlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from dispatcher.model.cluster import LONG_AGO
 
-UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Exceptions for a body that is not the expected JSON."""
+T = TypeVar("T")
+UNREADABLE: Final = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+"""Exceptions for a body that is not the expected JSON, or has a value by which nothing can be computed."""
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with a time zone. Without one it would be read as this machine's local time."""
+
+
+DEEPEST: Final = 100
+"""Levels of an object that are read. Only managedFields have more: the API server keeps 10,000, Python reads 1,000."""
+TOKENS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+"""Texts and brackets of JSON."""
+BEYOND: Final = re.compile(rb'"(0000|[1-9]\d{4,})-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"')
+"""Times that Go writes and Python does not have: of the year 0, and after 9999."""
+
+
+def mended(text: bytes) -> bytes:
+    """An object that cannot be read, with null in place of what is nested too deeply, and times that Python has.
+
+    Whoever may write one object chooses such values. A list that cannot be read because of it would stop everybody.
+    """
+    return BEYOND.sub(lambda one: FIRST_TIME if one[1] == b"0000" else LAST_TIME, b"".join(shallow_parts(text)))
+
+
+FIRST_TIME, LAST_TIME = b'"0001-01-01T00:00:00Z"', b'"9999-12-31T00:00:00Z"'
+
+
+def shallow_parts(text: bytes) -> Iterator[bytes]:
+    depth = begin = cut = 0
+    for token in TOKENS.finditer(text):
+        if token[0] in b"{[":
+            depth += 1
+            cut = token.start() if depth == DEEPEST else cut
+        elif token[0] in b"}]":
+            if depth == DEEPEST:
+                yield text[begin:cut]
+                yield b"null"
+                begin = token.end()
+            depth -= 1
+    yield text[begin:]
+
+
+def read_json(text: bytes, what: type[T]) -> T:
+    """The object of the API server, as far as it can be read. Raises UNREADABLE."""
+    try:
+        return msgspec.json.decode(text, type=what)
+    except UNREADABLE:
+        return msgspec.json.decode(mended(text), type=what)
 
 
 class Wire(Struct, rename="camel", frozen=True):

@@ -101,7 +101,7 @@ def write_node_caches(node: str, directories: Iterable[tuple[str, int, float]]) 
     """The text. `directories`: digest, size, last use. The last used ones are told if there are too many."""
     left, kept, whole = LARGEST_TEXT - OTHERS, dict[str, Kept](), True
     for digest, size, last_use in sorted(directories, key=lambda one: (-one[2], one[0])):
-        one = Kept(rounded(min(size, LARGEST_SIZE)), int(last_use // HOUR * HOUR))
+        one = Kept(rounded(min(size, LARGEST_SIZE)), max(0, int(last_use // HOUR * HOUR)))
         left -= len(digest) + len(msgspec.json.encode(one)) + len('"":,')
         if left < 0:
             whole = False
@@ -114,7 +114,7 @@ def read_node_caches(text: str) -> NodeCaches | None:
     """None: it is no such text."""
     try:
         return msgspec.json.decode(text, type=NodeCaches)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
 
 

@@ -52,6 +52,15 @@ def leave(writer: asyncio.StreamWriter, *, is_rude: bool) -> None:
     writer.close()
 
 
+@pytest.mark.parametrize(
+    "header", [{"Origin": "https://evil.test"}, {"Sec-Fetch-Site": "cross-site"}, {"origin": "null"}]
+)
+async def test_page_in_a_browser_may_not_ask(attacked: Asked, header: dict[str, str]) -> None:
+    """A page may send a POST of plain text to loopback, with the right Host."""
+    status, answer = await attacked.post("filter", asking(), **header)
+    assert (status, answer) == (403, {"Error": "no page in a browser may ask the extender"})
+
+
 async def test_client_that_stops_within_its_body_keeps_no_other_waiting(attacked: Asked) -> None:
     body = asking()
     reader, writer = await attacked.begin("filter", body, 100)

@@ -12,7 +12,7 @@ from dispatcher.model.caches import CacheHistory, Placement
 from dispatcher.model.cluster import Pod, PodEnd
 from dispatcher.model.launches import Launch, Offer
 from dispatcher.views.nodes import group_nodes
-from tests.rig.builders import NOW, a_pod, a_request, a_task, ago, later
+from tests.rig.builders import NOW, a_job, a_pod, a_request, a_task, ago, later
 from tests.unit.rooms import a_node, needs, unplaced, view_of
 
 
@@ -21,6 +21,9 @@ def rejected(number: int, node: str = "bad", seconds: float = 60, reason: str = 
     return a_pod(
         name=f"p{number}", uid=f"p{number}", node_name=node, phase="Failed", end=end, created_at=ago(seconds + number)
     )
+
+
+OURS = [a_job(uid=rejected(0).job_uid)]
 
 
 def disrupted(number: int) -> Pod:
@@ -64,10 +67,10 @@ def test_container_that_failed_is_no_rejection() -> None:
 def test_equal_answer_is_the_same_object_and_time_alone_ends_it() -> None:
     pods = {pod.name: pod for pod in (rejected(n, seconds=500) for n in range(REJECTIONS))}
     rejections = Rejections()
-    first = rejections.look(pods, NOW)
-    assert rejections.look(pods, NOW) is first
-    assert rejections.look(dict(pods), NOW) is first
-    assert rejections.look(pods, later(LOOKED_AT_AGAIN.total_seconds() + 100)) == {}
+    first = rejections.look(pods, OURS, NOW)
+    assert rejections.look(pods, OURS, NOW) is first
+    assert rejections.look(dict(pods), OURS, NOW) is first
+    assert rejections.look(pods, OURS, later(LOOKED_AT_AGAIN.total_seconds() + 100)) == {}
 
 
 def test_each_rejected_pod_is_told_once_and_those_of_an_earlier_process_never() -> None:
@@ -78,10 +81,17 @@ def test_each_rejected_pod_is_told_once_and_those_of_an_earlier_process_never() 
         ([rejected(2), rejected(3, "other"), ran()], []),
         ([rejected(4)], ["bad"]),
     ):
-        rejections.look(by_name := {pod.name: pod for pod in pods}, NOW)
+        rejections.look(by_name := {pod.name: pod for pod in pods}, OURS, NOW)
         assert sorted(rejections.told) == told
-        rejections.look(by_name, NOW)
+        rejections.look(by_name, OURS, NOW)
         assert rejections.told == ()
+
+
+def test_pod_that_no_job_of_ours_has_made_says_nothing_of_its_node() -> None:
+    pods = {pod.name: replace(pod, job_uid="made-up") for pod in (rejected(n) for n in range(REJECTIONS))}
+    rejections, theirs = Rejections(), [replace(OURS[0], uid="made-up")]
+    assert rejections.look(pods, OURS, NOW) == {}
+    assert rejections.look(dict(pods), theirs, NOW) == {"bad": "UnexpectedAdmissionError (3 Pods)"}
 
 
 def test_room_of_such_a_node_counts_as_none_and_says_why() -> None:

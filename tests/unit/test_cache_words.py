@@ -43,7 +43,20 @@ def test_size_keeps_its_first_three_digits(size: int) -> None:
     assert str(rounded(size)) == str(size)[:3] + "0" * (len(str(size)) - 3)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"node": 1}', '{"node":"n","whole":true,"directories":{"a":[-1,0]}}'])
+@pytest.mark.parametrize("last_use", [-1e9, -1.0, 0.0, 2.0**40])
+def test_directory_of_any_age_can_be_told(last_use: float) -> None:
+    """Whoever has a cache chooses the times of its files."""
+    found = read_node_caches(write_node_caches("n1", [(A, 7, last_use)]))
+    assert found is not None
+    assert found.directories[A].last_use == max(0, last_use // HOUR * HOUR)
+
+
+DEEP = '{"node":"n","whole":true,"directories":{},"x":' + "[" * 5000 + "]" * 5000 + "}"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", DEEP, '{"node": 1}', '{"node":"n","whole":true,"directories":{"a":[-1,0]}}']
+)
 def test_text_that_no_keeper_wrote_is_not_read(text: str) -> None:
     assert read_node_caches(text) is None
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.kube.pods import needs_of_manifest
+from dispatcher.kube.pods import LARGEST_JUDGED, MOST_REQUIREMENTS, needs_of_manifest
 from dispatcher.model.needs import PodNeeds, Requirement, SelectorTerm, Toleration
 
 ONE_POD = ("pods", 1000)
@@ -121,3 +121,29 @@ def test_equal_needs_are_one_object() -> None:
 )
 def test_spec_that_the_api_server_refuses_has_no_needs(spec: dict[str, Any]) -> None:
     assert needs_of_manifest({"containers": [{"name": "task"}], **spec}) is None
+
+
+def expressions(number: int, **more: Any) -> dict[str, Any]:
+    terms = [{"matchExpressions": [{"key": f"k{one}", "operator": "Exists", **more}]} for one in range(number // 2)]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tolerations": [{"operator": "Exists"}] * MOST_REQUIREMENTS},
+        {"nodeSelector": {f"k{number}": "1" for number in range(MOST_REQUIREMENTS)}},
+        {"affinity": expressions(MOST_REQUIREMENTS)},
+    ],
+    ids=["tolerations", "selectors", "expressions"],
+)
+def test_pod_with_more_requirements_than_others_have_is_not_judged(spec: dict[str, Any]) -> None:
+    """Each node would be compared with all of them, and the cycles of all would wait for it."""
+    assert not read(**spec).is_gated
+    one_more = {"nodeSelector": {"a": "b"}} if "tolerations" in spec else {"tolerations": [{"operator": "Exists"}]}
+    assert read(**spec, **one_more).is_gated
+
+
+def test_pod_with_very_much_text_is_not_judged() -> None:
+    values = {"values": [f"node-{number}" for number in range(LARGEST_JUDGED // 8)]}
+    assert read(affinity=expressions(2, **values)).is_gated

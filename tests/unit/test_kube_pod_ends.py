@@ -161,7 +161,7 @@ def test_container_was_told_to_stop_if_that_came_before_its_end(
 MOMENTS = st.sampled_from([
     None, "0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "2026-07-01T12:00:00Z", "9999-12-31T23:59:59Z",
 ])  # fmt: skip
-NUMBERS = st.sampled_from([None, 0, 1, 2**31 - 1, 2**63 - 1])
+NUMBERS = st.sampled_from([None, -(2**63), -1, 0, 1, 2**31 - 1, 2**63 - 1])
 
 
 @given(moments=st.tuples(*[MOMENTS] * 5), numbers=st.tuples(*[NUMBERS] * 3), by=st.sampled_from(["", "Preempted"]))

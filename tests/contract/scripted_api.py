@@ -142,7 +142,7 @@ class ScriptedApi:
     def serve_list(self, request: web.Request) -> web.StreamResponse:
         query = request.query
         if "continue" in query:
-            version, page = query["continue"].split("/")[0], self._pages.pop(query["continue"], None)
+            version, page = query["continue"].split("/")[0], self._pages.get(query["continue"])
             if page is None:
                 return status(410, "Expired", "The provided continue parameter is too old")
         else:

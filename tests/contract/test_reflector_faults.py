@@ -72,6 +72,22 @@ class TestWithoutFaults:
             await settled(api, reflector)
         assert len(api.requests("list")) == 3
 
+    async def test_page_of_large_objects_comes_in_smaller_parts(self, api: ScriptedApi) -> None:
+        for number in range(4, 30):
+            await api.put(f"job-{number}", words="x" * 2**20)
+        async with reflecting_script(api) as reflector:
+            await settled(api, reflector)
+        limits = [int(asked.query["limit"]) for asked in api.requests("list")]
+        assert (limits[0], min(limits), len(limits)) == (PAGE, PAGE // 8, 6), "26 MiB; three answers were not read"
+
+    async def test_watch_brings_the_largest_object_that_etcd_takes(self, api: ScriptedApi) -> None:
+        """Go writes six bytes for each `<`, and etcd takes 1.5 MiB."""
+        async with reflecting_script(api) as reflector:
+            await settled(api, reflector)
+            await api.put("job-4", words="\\u003c" * 1_500_000)
+            await settled(api, reflector)
+        assert len(api.requests("list")) == 1
+
     async def test_expired_page_begins_the_list_anew(self, api: ScriptedApi) -> None:
         for number in range(4, PAGE + 10):
             await api.put(f"job-{number}")

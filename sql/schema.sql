@@ -2501,7 +2501,7 @@ CREATE VIEW dispatch.queues AS
    FROM dispatch_private.visible_queues(((CURRENT_USER)::text COLLATE "default")) visible_queues(name, weight, max_jobs, max_jobs_per_submitter, max_pending, paused_until, owner_role, note, submit_role, max_waiting_per_submitter, fair_submitters, owner_oid, submit_oid);
 COMMENT ON VIEW dispatch.queues IS 'The declared queues. Row `*` holds the defaults of the others and the pause of all.';
 COMMENT ON COLUMN dispatch.queues.name IS 'DNS label (63 characters, lower case), or `*`.';
-COMMENT ON COLUMN dispatch.queues.weight IS 'Share of the Jobs in flight among the queues that have work, 1..1000: a queue of weight 2 gets twice as many Jobs as a queue of weight 1.';
+COMMENT ON COLUMN dispatch.queues.weight IS 'Share of the cluster among the queues that have work, 1..1000: a queue of weight 2 gets twice the share of a queue of weight 1.';
 COMMENT ON COLUMN dispatch.queues.max_jobs IS 'Unfinished Jobs of this queue at most; NULL: the value of `*`; there NULL: no cap of its own.';
 COMMENT ON COLUMN dispatch.queues.max_jobs_per_submitter IS 'Unfinished Jobs of one submitter in this queue at most; NULL: the value of `*`; there NULL: no cap.';
 COMMENT ON COLUMN dispatch.queues.max_pending IS 'Unschedulable Pods of one shape of this queue at most; NULL: the value of `*`, there the setting DISPATCHER_MAX_PENDING.';
@@ -2510,7 +2510,7 @@ COMMENT ON COLUMN dispatch.queues.owner_role IS 'Members of this role see, cance
 COMMENT ON COLUMN dispatch.queues.note IS 'For people: whose queue, why paused.';
 COMMENT ON COLUMN dispatch.queues.submit_role IS 'Members of this role may insert rows. NULL: the owner_role; where that is NULL too, the submit_role of `*`, else every submitter.';
 COMMENT ON COLUMN dispatch.queues.max_waiting_per_submitter IS 'Waiting rows of one submitter in this queue at most; NULL: the value of `*`; there NULL: no bound. Counted at the end of each INSERT; two transactions at once may exceed it.';
-COMMENT ON COLUMN dispatch.queues.fair_submitters IS 'true: the submitter with the fewest Jobs in flight in this queue comes first; false: rows come by priority and id, whoever submitted them.';
+COMMENT ON COLUMN dispatch.queues.fair_submitters IS 'true: the submitter with the smallest share in this queue comes first; false: rows come by priority and id, whoever submitted them.';
 CREATE VIEW dispatch.reasons AS
  SELECT reason,
     whose_turn,

@@ -28,8 +28,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from dispatcher.commands.options import span
-from dispatcher.commands.row_options import read_env, read_payload
+from dispatcher.commands.options import read_env, read_payload, span
 from dispatcher.container.asking import say
 from dispatcher.container.contract import RESULT_BYTES, WORDS_BYTES, described, plain_note
 from dispatcher.container.exec import GRACE_SECONDS, TERMINATED, LaunchRun, Work

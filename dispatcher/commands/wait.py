@@ -14,8 +14,7 @@ from typing import Any, Final, Protocol
 import click
 from msgspec import Raw, Struct
 
-from dispatcher.commands.options import span, to_json
-from dispatcher.commands.row_options import read_env, read_json, read_pairs, read_payload
+from dispatcher.commands.options import read_env, read_json, read_pairs, read_payload, span, to_json
 from dispatcher.model.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary
 from dispatcher.model.tasks import TERMINAL, Status, one_line
 from dispatcher.pg.connect import Listener, Url

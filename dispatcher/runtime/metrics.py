@@ -1,4 +1,4 @@
-"""All metrics, in base units. No label holds a task, Job or node name. docs/metrics.md is made from this file."""
+"""All metrics, in base units. No label holds the name of a task or Job. docs/metrics.md is made from this file."""
 
 from platform import python_version
 from typing import Final

@@ -1757,6 +1757,10 @@ CREATE FUNCTION dispatch_private.announce(channel text, clock regclass) RETURNS 
     LANGUAGE plpgsql
     AS …;
 COMMENT ON FUNCTION dispatch_private.announce(channel text, clock regclass) IS 'Notifies a channel, at most every 100 ms, and only while the notification queue is less than half full.';
+CREATE FUNCTION dispatch_private.announce_rows(kind text, ids bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    AS …;
+COMMENT ON FUNCTION dispatch_private.announce_rows(kind text, ids bigint[]) IS 'Announces rows by the clocks of their submitters, whoever has moved them: another team must not use up the clock of the janitor or of an operator.';
 CREATE FUNCTION dispatch_private.are_logins_read_only() RETURNS boolean
     LANGUAGE plpgsql
     SET default_transaction_read_only TO 'on'
@@ -3195,6 +3199,7 @@ GRANT ALL ON FUNCTION dispatch.tasks_since("time" timestamp with time zone, "lim
 GRANT ALL ON FUNCTION dispatch.tasks_since("time" timestamp with time zone, "limit" integer) TO dispatch_observer;
 REVOKE ALL ON FUNCTION dispatch_private.advice(wanted text, known text[], otherwise text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.announce(channel text, clock regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatch_private.announce_rows(kind text, ids bigint[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.are_logins_read_only() FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.are_logins_read_only() TO dispatch_reader;
 GRANT ALL ON FUNCTION dispatch_private.are_logins_read_only() TO dispatch_janitor;

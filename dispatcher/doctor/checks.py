@@ -413,8 +413,8 @@ DATABASE: Final[Mapping[str, Check]] = {
     "OldSnapshot": Check(
         Part.DATABASE,
         "Does VACUUM remove the dead rows of tasks?",
-        "A session keeps an old snapshot. Each look passes by the dead rows, and takes longer with each of them.",
-        "psql {database} -c 'SELECT pg_terminate_backend({pid})'  # ask its login first what it does",
+        "An old snapshot is kept. Each look passes by the dead rows, and takes longer with each of them.",
+        "psql {database} -c 'SELECT {statement}'  # ask first whose it is, and what it does",
     ),
     "PasswordEnds": Check(
         Part.DATABASE,

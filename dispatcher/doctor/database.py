@@ -55,11 +55,19 @@ class Prepared(Struct, frozen=True):
 
 
 class HeldSnapshot(Struct, frozen=True):
-    """A session whose snapshot keeps dead rows: its age in transactions, and the dead rows of the table."""
+    """What keeps dead rows.
+
+    pid: of the session; 0: it is a replication slot.
+    login: of the session, or what else it is.
+    transactions: how old its snapshot is.
+    next_step: the call that ends it.
+    dead: dead rows of the table.
+    """
 
     pid: int
     login: str
     transactions: int
+    next_step: str
     dead: int
 
 
@@ -130,7 +138,8 @@ def judge_prepared(facts: Upkeep, database: str) -> Iterator[Finding]:
 def judge_snapshots(facts: Upkeep, database: str) -> Iterator[Finding]:
     for one in facts.snapshots:
         said = f"{one.login} has a snapshot {one.transactions} transactions old; {one.dead} dead rows of tasks are kept"
-        yield warning("OldSnapshot", f"session {one.pid}", said, database=database, pid=str(one.pid))
+        where = f"session {one.pid}" if one.pid else one.login
+        yield warning("OldSnapshot", where, said, database=database, statement=shell(one.next_step))
 
 
 def judge_passwords(facts: Upkeep, database: str) -> Iterator[Finding]:

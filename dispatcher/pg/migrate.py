@@ -295,18 +295,26 @@ async def locked(connection: asyncpg.Connection, seconds: float = LOCKING_SECOND
         except asyncpg.LockNotAvailableError:
             await transaction.rollback()
             if elapsed() - begun > seconds:
-                holders = named_holders(await connection.fetch(query("table_holders", "migrate")))
-                raise DatabaseUnfit(
-                    f"our tables are in an open transaction of {holders or 'a session that has just ended'}: "
-                    "end that session (SELECT pg_terminate_backend(pid)), and run migrate again"
-                ) from None
+                raise await in_a_transaction(connection) from None
             await asyncio.sleep(random.uniform(0, 0.2))  # noqa: S311  # lets others come in between, keeps no secret
     try:
         yield
+    except asyncpg.LockNotAvailableError:  # an index or a sequence: any login may lock one by its number
+        await transaction.rollback()
+        raise await in_a_transaction(connection) from None
     except BaseException:  # cancellation, too
         await transaction.rollback()
         raise
     await transaction.commit()
+
+
+async def in_a_transaction(connection: asyncpg.Connection) -> DatabaseUnfit:
+    """Who holds our tables."""
+    holders = named_holders(await connection.fetch(query("table_holders", "migrate")))
+    return DatabaseUnfit(
+        f"our tables are in an open transaction of {holders or 'a session that has just ended'}: "
+        "end that session (SELECT pg_terminate_backend(pid)), and run migrate again"
+    )
 
 
 Row = Mapping[str, Any]

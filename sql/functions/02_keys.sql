@@ -24,7 +24,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
     made integer;
 BEGIN
-    LOCK TABLE dispatch_private.secrets IN SHARE ROW EXCLUSIVE MODE; -- two rotations at once come one after the other
+    -- Two rotations at once come one after the other. A lock of the table would wait for any login: nextval locks what it is given, before it asks for a right.
+    PERFORM FROM dispatch_private.secrets FOR UPDATE;
     INSERT INTO dispatch_private.secrets (generation, start_inner, start_outer, run_inner, run_outer)
     SELECT coalesce((SELECT max(generation) FROM dispatch_private.secrets), 0) + 1,
            s.inner_block, s.outer_block, r.inner_block, r.outer_block

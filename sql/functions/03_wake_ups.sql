@@ -22,3 +22,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dispatch_private.announce(text, regclass) IS 'Notifies a channel, at most every 100 ms, and only while the notification queue is less than half full.';
+
+CREATE OR REPLACE FUNCTION dispatch_private.announce_rows(kind text, ids bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM dispatch_private.announce('dispatch_' || announce_rows.kind, due.clock)
+    FROM (SELECT DISTINCT dispatch_private.clock_of(announce_rows.kind, t.submitted_by) AS clock FROM dispatch_private.tasks AS t WHERE t.id = ANY (ids)) AS due;
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.announce_rows(text, bigint[]) IS 'Announces rows by the clocks of their submitters, whoever has moved them: another team must not use up the clock of the janitor or of an operator.';

@@ -33,7 +33,7 @@ BEGIN
     ended := ARRAY(SELECT t.id FROM dispatch_private.tasks AS t WHERE t.id = ANY (ids) AND t.status = 'cancelled');
     PERFORM dispatch_private.close_launches(ended);
     IF ended <> '{}' THEN
-        PERFORM dispatch_private.announce('dispatch_done', dispatch_private.clock_of('done', session_user::text));
+        PERFORM dispatch_private.announce_rows('done', ended);
     END IF;
 END
 $$;
@@ -56,7 +56,7 @@ BEGIN
     RETURNING tasks.id;
     IF FOUND THEN
         PERFORM dispatch_private.close_launches(ids);
-        PERFORM dispatch_private.announce('dispatch_tasks', dispatch_private.clock_of('tasks', session_user::text));
+        PERFORM dispatch_private.announce_rows('tasks', ids);
     END IF;
 EXCEPTION WHEN unique_violation THEN -- said anew: the server's own words hold the key
     RAISE EXCEPTION USING ERRCODE = '23505', MESSAGE = 'another live row has the dedupe_key of this one',

@@ -157,8 +157,8 @@ BEGIN
         SELECT id, dispatch_private.status_after(task_finish.outcome, cancel_requested_at, failures, max_failures, attempt) AS status,
                now() + CASE WHEN task_finish.retry_after IS NULL
                        THEN least(interval '10 s' * power(2, least(failures, 10)), interval '10 min')
-                       -- bounded, so that no container can make its row wait for ever
-                       ELSE least(greatest(task_finish.retry_after, interval '0'), interval '30 days') END AS again_at
+                       -- Bounded, so that no container can make its row wait for ever. In seconds: months and days add up to another time than they compare as.
+                       ELSE make_interval(secs => least(greatest(extract(epoch FROM task_finish.retry_after)::double precision, 0), 2592000)) END AS again_at
         FROM dispatch_private.tasks WHERE run_digest = digest AND status = 'processing' FOR UPDATE
     ), moved AS (
         UPDATE dispatch_private.tasks SET

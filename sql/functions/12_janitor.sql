@@ -25,7 +25,7 @@ BEGIN
     RETURNING status INTO answer;
     IF answer IS NOT NULL THEN
         PERFORM dispatch_private.close_launches(ARRAY[janitor_cancel.task_id]);
-        PERFORM dispatch_private.announce('dispatch_done', dispatch_private.clock_of('done', session_user::text));
+        PERFORM dispatch_private.announce_rows('done', ARRAY[janitor_cancel.task_id]);
     END IF;
     RETURN answer;
 END
@@ -155,8 +155,7 @@ BEGIN
                outcome = CASE answer WHEN 'waiting' THEN 'retry' ELSE answer END
         WHERE task_id = janitor_end.task_id AND attempt = janitor_end.attempt AND launch = janitor_end.launch
           AND ended_at IS NULL;
-        PERFORM dispatch_private.announce(CASE answer WHEN 'waiting' THEN 'dispatch_tasks' ELSE 'dispatch_done' END,
-            dispatch_private.clock_of(CASE answer WHEN 'waiting' THEN 'tasks' ELSE 'done' END, session_user::text));
+        PERFORM dispatch_private.announce_rows(CASE answer WHEN 'waiting' THEN 'tasks' ELSE 'done' END, ARRAY[janitor_end.task_id]);
     END IF;
     RETURN answer;
 END
@@ -230,8 +229,7 @@ BEGIN
     RETURNING tasks.status INTO answer;
     IF answer IS NOT NULL THEN
         PERFORM dispatch_private.close_launches(ARRAY[janitor_return.task_id]);
-        PERFORM dispatch_private.announce(CASE answer WHEN 'waiting' THEN 'dispatch_tasks' ELSE 'dispatch_done' END,
-            dispatch_private.clock_of(CASE answer WHEN 'waiting' THEN 'tasks' ELSE 'done' END, session_user::text));
+        PERFORM dispatch_private.announce_rows(CASE answer WHEN 'waiting' THEN 'tasks' ELSE 'done' END, ARRAY[janitor_return.task_id]);
     END IF;
     RETURN answer;
 END
@@ -254,7 +252,7 @@ BEGIN
         RETURN NULL; -- another janitor has brought a newer report
     END IF;
     WITH rows AS (
-        SELECT (one ->> 0)::bigint AS id, (one ->> 1)::integer AS attempt, left(one ->> 2, 100) AS reason,
+        SELECT (one ->> 0)::bigint AS id, (one ->> 1)::integer AS attempt, dispatch_private.clip(one ->> 2, 100) AS reason,
                dispatch_private.clip(one ->> 4, 1024) AS message, least((one ->> 3)::timestamptz, now()) AS since
         FROM jsonb_array_elements(report -> 'rows') AS one
     ), changed AS (

@@ -44,10 +44,13 @@ LANGUAGE sql AS $$
         WHEN NOT has_schema_privilege(r.oid, 'dispatch', 'USAGE') THEN 'has no right USAGE on schema dispatch'
         WHEN NOT has_function_privilege(r.oid, to_regprocedure('dispatch.task_start(bigint, uuid, integer, integer, text, text, text, text)'), 'EXECUTE')
             THEN 'has no right EXECUTE on dispatch.task_start'
+        WHEN EXISTS (SELECT FROM pg_db_role_setting AS s WHERE s.setrole = r.oid AND s.setdatabase IN (d.oid, 0) AND pg_column_size(s.setconfig) >= 65536)
+            THEN 'has settings that are too long to be read: ALTER ROLE … RESET ALL'
         WHEN coalesce(dispatch_private.setting_of(r.oid, d.oid, 'default_transaction_read_only')::boolean,
                       dispatch_private.are_logins_read_only()) THEN 'has default_transaction_read_only on'
-        -- Less than the ten seconds that a call may take. The programs set statement_timeout themselves.
-        WHEN dispatch_private.setting_of(r.oid, d.oid, 'transaction_timeout') ~ '^[1-9][0-9]{0,3} *(ms)?$|^[1-9] *s$|us$'
+        -- At least the ten seconds that a call may take, in plain numbers: Postgres reads many other ways to write a time.
+        -- The programs set statement_timeout themselves.
+        WHEN dispatch_private.setting_of(r.oid, d.oid, 'transaction_timeout') !~ '^0+ *[a-z]*$|^[1-9][0-9]{4,} *(ms)?$|^[1-9][0-9]+ *s$|^[1-9][0-9]* *(min|h|d)$'
             THEN 'has transaction_timeout ' || dispatch_private.setting_of(r.oid, d.oid, 'transaction_timeout')
     END
     FROM members JOIN pg_roles AS r ON r.oid = members.member JOIN pg_database AS d ON d.datname = current_database()

@@ -1,12 +1,13 @@
 -- The calls of the janitor, and the queries that only it may run.
 
 -- name: oldest_snapshot
--- Who keeps the oldest dead rows, and what ends it; not this session. A snapshot of this database or of a standby does, and an open or prepared transaction of any database: every later snapshot is as old as that. Workers of the server have no login.
+-- Who keeps the oldest dead rows, and what ends it; not this session. A snapshot of this database or of a standby does, and an open or prepared transaction of any database: every later snapshot is as old as that. So do a replication slot, and a worker of the server that runs a function of an index for ANALYZE; one that vacuums keeps nothing.
 WITH holder AS (
-    SELECT pid, usename::text AS login, backend_xid AS own, CASE WHEN datname = current_database() OR datname IS NULL THEN backend_xmin END AS seen,
+    SELECT pid, coalesce(usename::text, 'a worker of the server') AS login, backend_xid AS own, CASE WHEN datname = current_database() OR datname IS NULL THEN backend_xmin END AS seen,
            format('pg_terminate_backend(%s)', pid) AS next_step
-    FROM pg_stat_activity WHERE usename IS NOT NULL AND pid <> pg_backend_pid()
+    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND pid NOT IN (SELECT v.pid FROM pg_stat_progress_vacuum AS v)
     UNION ALL SELECT 0, owner::text, transaction, NULL, format('ROLLBACK PREPARED %L', gid) FROM pg_prepared_xacts
+    UNION ALL SELECT 0, 'a replication slot', NULL, xmin, format('pg_drop_replication_slot(%L)', slot_name) FROM pg_replication_slots
 )
 SELECT pid, login, (CASE WHEN age(own) >= coalesce(age(seen), 0) THEN own ELSE seen END)::text AS oldest, next_step
 FROM holder WHERE own IS NOT NULL OR seen IS NOT NULL

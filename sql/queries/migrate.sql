@@ -64,10 +64,10 @@ SELECT s.nspname::text AS schema, r.rolname::text AS owner FROM pg_namespace AS 
 WHERE s.nspname IN ('dispatch', 'dispatch_private') ORDER BY 1
 
 -- name: as_owner
--- Objects belong to the owner role, also with another login; a migration that waits for a lock holds up inserts for ten seconds at most.
+-- Objects belong to the owner role, also with another login; a statement that waits for a lock holds up inserts for two seconds at most.
 SET LOCAL ROLE dispatch_owner;
 SET LOCAL search_path = dispatch_private, pg_temp;
-SET LOCAL lock_timeout = '10s'
+SET LOCAL lock_timeout = '2s'
 
 -- name: lock_tables
 -- Locks every table and view of ours, or none after half a second. That is less than deadlock_timeout, so that nobody who waits for one of them is told of a deadlock.
@@ -80,7 +80,7 @@ BEGIN
     IF names IS NOT NULL THEN
         SET LOCAL lock_timeout = '500ms';
         EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', names);
-        SET LOCAL lock_timeout = '10s';
+        SET LOCAL lock_timeout = '2s';
     END IF;
 END
 $lock$

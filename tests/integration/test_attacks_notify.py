@@ -141,6 +141,34 @@ async def test_calls_that_are_rolled_back_silence_nobody_else(quiet: Database, c
         assert heard == [victim.get_server_pid()]
 
 
+MOVED = """
+    SELECT array_agg(relname::text ORDER BY relname) FROM pg_class
+    WHERE relkind = 'S' AND relname LIKE '%\\_clock\\_%' AND pg_sequence_last_value(oid) > 1000
+"""
+OF_TEAM_A = "SELECT $1 || '_clock_' || (hashtext('team_a') & 15)"
+
+
+@pytest.mark.parametrize(
+    ("login", "call", "kind"),
+    [
+        ("operator", "SELECT dispatch.task_cancel($1)", "done"),
+        ("operator", "SELECT dispatch.task_retry($1, 1)", "tasks"),
+        ("janitor", "SELECT dispatch_private.janitor_end($1, 1, 0, NULL, 'failed', 'parked')", "done"),
+    ],
+)
+async def test_row_that_somebody_else_moves_is_announced_by_the_clock_of_its_submitter(
+    quiet: Database, login: str, call: str, kind: str
+) -> None:
+    """A team with the clock of the janitor or of an operator could silence the ends of everybody."""
+    admin, team, mover = [await quiet.connect(name) for name in ("admin", "team_a", login)]
+    number = await team.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
+    if kind == "tasks":
+        await team.fetchval("SELECT dispatch.task_cancel($1)", number)
+    await admin.execute(LONG_AGO)
+    assert await mover.fetchval(call, number)
+    assert await admin.fetchval(MOVED) == [await admin.fetchval(OF_TEAM_A, kind)]
+
+
 @asynccontextmanager
 async def rolled_back(connection: Connection) -> AsyncIterator[None]:
     transaction = connection.transaction()

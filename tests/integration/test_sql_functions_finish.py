@@ -48,6 +48,26 @@ async def test_container_may_choose_the_delay_of_its_retry(database: Database) -
     assert abs(await delay_of_retry(row, started, timedelta(hours=2)) - 7200) < 1
 
 
+@pytest.mark.parametrize(
+    ("delay", "days"),
+    [
+        ("600000 months -17999971 days", 30),
+        ("-48000 months 1440001 days", 0),
+        ("90 days", 30),
+        ("-1 day", 0),
+        ("178000000 years", 30),
+    ],
+)
+async def test_delay_of_a_retry_is_bounded_however_it_is_written(database: Database, delay: str, days: int) -> None:
+    """Postgres compares a month as 30 days, and adds it as a month of the calendar."""
+    row = await insert_row(database)
+    started, admin = await row.started(), await database.session("admin")
+    finish = "SELECT dispatch.task_finish($1, 'retry', retry_after => $2::text::interval)"
+    await admin.fetchval(finish, started.run_token, delay)
+    left = "SELECT extract(epoch FROM run_at - now())::float8 / 86400 FROM dispatch.tasks WHERE id = $1"
+    assert abs(await admin.fetchval(left, row.id) - days) < 0.01
+
+
 async def delay_of_retry(row: Row, started: Started, retry_after: timedelta | None = None) -> float:
     admin = await row.database.session("admin")
     await row.finish(started, "retry", retry_after=retry_after)

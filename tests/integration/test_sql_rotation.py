@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
+import pytest
+
 from tests.rig.postgres import Database
 from tests.rig.rows import Pod, Started, insert_row
 
@@ -28,6 +31,25 @@ async def test_keys_stay_valid_after_one_rotation(database: Database) -> None:
     assert await running.heartbeat(started) == "continue"
     assert await running.finish(started, "succeeded") == "succeeded"
     assert await running.finish(started, "succeeded") == "succeeded"
+
+
+@pytest.mark.parametrize("login", ["team_b", "task"])
+async def test_login_that_locks_the_secrets_keeps_nobody_from_a_rotation(database: Database, login: str) -> None:
+    """nextval locks what it is given until the end of the transaction, before it asks for a right."""
+    admin, attacker = await database.session("admin"), await database.connect(login)
+    number = await admin.fetchval("SELECT 'dispatch_private.secrets'::regclass::oid::bigint")
+    await attacker.execute("BEGIN; SAVEPOINT a")
+    with pytest.raises(asyncpg.PostgresError):
+        await attacker.fetchval(f"SELECT nextval({number}::oid)")
+    await attacker.execute("ROLLBACK TO a")
+    held = "SELECT count(*) FROM pg_locks WHERE relation = $1::bigint::oid AND pid = $2 AND granted"
+    assert await admin.fetchval(held, number, attacker.get_server_pid()) == 1
+    await admin.execute("SET lock_timeout = '2s'")
+    try:
+        await admin.execute(ROTATE)
+    finally:
+        await admin.execute("RESET lock_timeout")
+        await attacker.execute("ROLLBACK")
 
 
 async def test_newest_key_starts_a_row_of_before_the_rotation(database: Database) -> None:

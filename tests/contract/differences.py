@@ -17,12 +17,12 @@ NOT_EMBEDDED = {
     "the cluster lives in the process of the test: it cannot be stopped, frozen or audited": (
         "test_lease::test_silent_server_is_given_up_and_the_term_ends",
         "test_lease::test_absent_server_is_a_fault_at_once",
-        "test_process_kubelet_more::test_idle_node_writes_nothing_but_its_lease",
+        "test_process_kubelet::test_idle_node_writes_nothing_but_its_lease",
     ),
     "nothing plays the kubelets of its nodes": (
-        "test_job_api_ends::test_deleted_job_is_gone_after_its_pods",
-        "test_job_api_ends::test_deleted_pod_fails_its_job_and_gets_no_successor",
-        "test_job_api_ends::test_pod_that_got_a_node_meanwhile_is_not_taken_back",
+        "test_job_api::test_deleted_job_is_gone_after_its_pods",
+        "test_job_api::test_deleted_pod_fails_its_job_and_gets_no_successor",
+        "test_job_api::test_pod_that_got_a_node_meanwhile_is_not_taken_back",
     ),
     "quantities stay as they were written": (
         "test_wire_jobs::test_quantity_may_be_a_number_and_is_kept_in_its_shortest_form",

@@ -3,22 +3,14 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 import yaml
 
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.binaries import HELM, KUBECTL, programs
 from tests.controlplane.cluster import ControlPlane
+from tests.rig.cli import Answer
 from tests.rig.deployed import CHART, RENDERED
-
-
-class Said(NamedTuple):
-    """Exit status, output and errors of a command."""
-
-    status: int
-    out: str
-    err: str
 
 
 class Helm:
@@ -34,7 +26,7 @@ class Helm:
         self.options: tuple[str, ...] = ()
         self.kubeconfig = plane.kubeconfig(folder / "admin", token=plane.admin_token, namespace=namespace)
 
-    async def install(self, variant: str = "default", **values: object) -> Said:
+    async def install(self, variant: str = "default", **values: object) -> Answer:
         """`helm upgrade --install`, with the values on top of those of the variant."""
         child = await self.installing(variant)
         return await said_by(child, json.dumps(values))
@@ -44,10 +36,10 @@ class Helm:
         given = ("--values", RENDERED / "values" / f"{variant}.yaml", "--values", "-")
         return await self.start("upgrade", "--install", "dispatcher", CHART, *given, *self.options)
 
-    async def __call__(self, *words: object) -> Said:
+    async def __call__(self, *words: object) -> Answer:
         return await said_by(await self.start(*words))
 
-    async def kubectl(self, *words: object) -> Said:
+    async def kubectl(self, *words: object) -> Answer:
         return await said_by(await self._start(programs(KUBECTL)["kubectl"], *words, "--kubeconfig", self.kubeconfig))
 
     async def start(self, *words: object) -> asyncio.subprocess.Process:
@@ -83,7 +75,7 @@ class Helm:
         return f"{collection}/{one['metadata']['name']}"
 
 
-async def said_by(child: asyncio.subprocess.Process, stdin: str = "") -> Said:
+async def said_by(child: asyncio.subprocess.Process, stdin: str = "") -> Answer:
     out, err = await child.communicate(stdin.encode())
     assert child.returncode is not None
-    return Said(child.returncode, out.decode(), err.decode())
+    return Answer(child.returncode, out.decode(), err.decode())

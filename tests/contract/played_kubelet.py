@@ -8,9 +8,8 @@ Pods made here ask for the label and tolerate the taint, so tests that run at th
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
-from tests.contract.heartbeats import heartbeats
 from tests.contract.played_kubelet_objects import (
     ended,
     is_bound,
@@ -18,13 +17,54 @@ from tests.contract.played_kubelet_objects import (
     job_body,
     merged,
     node_status,
+    now,
     pod_status,
     running,
     says,
     taints,
 )
-from tests.controlplane.api import Json, KubeFault
+from tests.controlplane.api import UNREACHABLE, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
+
+# The heartbeats of nodes that a test plays. A node without them is tainted as unreachable after 50 seconds.
+
+HEARTBEAT_SECONDS = 10
+
+
+@asynccontextmanager
+async def heartbeats(plane: ControlPlane, nodes: Sequence[str]) -> AsyncIterator[None]:
+    """Renews the heartbeats of these nodes as a kubelet does, while the context lasts."""
+    over = asyncio.Event()
+
+    async def renew() -> None:
+        while not over.is_set():
+            for name in nodes:
+                await beat(plane, name)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), HEARTBEAT_SECONDS)
+
+    task = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        over.set()
+        await task
+
+
+async def beat(plane: ControlPlane, name: str) -> None:
+    """Reports the same conditions at the current time. After a conflict the next report does it."""
+    path = f"/api/v1/nodes/{name}"
+    try:
+        node = await plane.admin("GET", path)
+        for condition in node["status"]["conditions"]:
+            condition["lastHeartbeatTime"] = now()
+        await plane.admin("PUT", f"{path}/status", node)
+    except UNREACHABLE:
+        return
+    except KubeFault as fault:
+        if fault.status not in {404, 409}:
+            raise
+
 
 OWN = "kubelet.test.internal/own"
 SIZE = {"cpu": "4", "memory": "8Gi", "pods": "20"}

@@ -1,4 +1,4 @@
-"""What `adopt` makes of a manifest means the same to the API server, field by field."""
+"""What `adopt` makes of a manifest means the same to the API server, which also takes Pods of the built-in template."""
 
 from typing import Any
 
@@ -6,9 +6,13 @@ import pytest
 
 from dispatcher.commands.adopt import adopt
 from dispatcher.commands.manifests import inserting_cron_job
+from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.env import CONTRACT
 from dispatcher.jobs.manifest import build_job
-from dispatcher.jobs.templates import judge_template
+from dispatcher.jobs.templates import Template, judge_template
+from dispatcher.settings.loading import load
+from tests.contract.in_force import pod_security_in_force
+from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.rig.builders import SITE, an_order
 from tests.rig.corpus import CRON_JOBS, JOBS, PODS, SCALED_JOBS, WORKFLOWS, manifest
@@ -88,3 +92,26 @@ async def test_cron_job_that_inserts_has_the_schedule_and_is_accepted(
     given["schedule"] = given.get("schedule") or given["schedules"][0]
     for field in ("schedule", "timeZone", "suspend", "startingDeadlineSeconds"):
         assert taken["spec"].get(field) == given.get(field, False if field == "suspend" else None), field
+
+
+def a_pod(**settings: str) -> Json:
+    loaded = load({f"DISPATCHER_{name}": given for name, given in {"IMAGE": "x:1", **settings}.items()}, str)
+    template = built_in(loaded.settings.jobs)["default"]
+    assert isinstance(template, Template)
+    spec = template.manifest["spec"]["template"]["spec"]
+    return {"metadata": {"name": "tried"}, "spec": {**spec, "restartPolicy": "Never"}}
+
+
+async def try_at(plane: ControlPlane, namespace: str, level: str, pod: Json) -> None:
+    await pod_security_in_force(plane, namespace, level)
+    await plane.admin("POST", f"/api/v1/namespaces/{namespace}/pods", pod, params={"dryRun": "All"})
+
+
+async def test_pod_passes_baseline(control_plane: ControlPlane, namespace: str) -> None:
+    await try_at(control_plane, namespace, "baseline", a_pod())
+
+
+async def test_pod_passes_restricted_by_one_setting(control_plane: ControlPlane, namespace: str) -> None:
+    await try_at(control_plane, namespace, "restricted", a_pod(RUN_AS_NON_ROOT="true"))
+    with pytest.raises(KubeFault, match=r"runAsNonRoot != true"):
+        await try_at(control_plane, namespace, "restricted", a_pod())

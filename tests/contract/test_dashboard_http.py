@@ -138,7 +138,8 @@ async def test_cycle_goes_before_an_answer_and_before_its_text_for_a_limited_tim
         ("/about?x=%00", "'x' is no filter of /about"), ("/queues/a?status=failed", "'status' is no filter of"),
         ("/tasks?status=waiting&status=failed", "'status' is given more than once: a filter has one value"),
         ("/nodes?cpu=1&cpu=1", "'cpu' is given more than once"), ("/batches?batch=a&batch=b", "more than once"),
-        ("/tasks?nope=1", "the filters are"),
+        ("/tasks?quee=a", "unknown field `quee`; the filters are"), ("/tasks?limit=0", "$.limit"),
+        ("/tasks?after=x", "$.after"),
     ],
 )  # fmt: skip
 async def test_filter_that_would_be_ignored_is_refused(server: Server, asked: str, told: str) -> None:

@@ -146,15 +146,6 @@ async def test_two_extenders_do_not_contradict_each_other(reserved: ReservedNode
         ]
 
 
-async def test_owner_that_lands_elsewhere_gives_its_room_back(reserved: ReservedNodes) -> None:
-    here, there = await reserved.node_group.nodes(2, cpu="3900m")
-    await reserved.reservations.hold(here, {"cpu": "3900m"}, jobName="ours")
-    await reserved.wait_until_held(here)
-    await reserved.node_group.occupy(there, cpu="1000m", meta=TARGET_META)
-    await reserved.wait_until_free(here, {"cpu": "1m"})
-    assert await reserved.node_group.bound(await reserved.pod(cpu="3900m")) == [here]
-
-
 ENDS = ("deleted", "expired", "smaller", "landed")
 
 
@@ -171,19 +162,6 @@ async def end(reserved: ReservedNodes, hold: str, how: str, elsewhere: str) -> N
 
 
 @pytest.mark.fault(61)
-@pytest.mark.parametrize("how", ENDS)
-async def test_hold_that_ends_is_over_at_once(reserved: ReservedNodes, how: str) -> None:
-    here, there = await reserved.node_group.nodes(2, cpu="3900m")
-    hold = await reserved.reservations.hold(here, {"cpu": "3900m"}, jobName="ours")
-    await reserved.wait_until_held(here)
-    await end(reserved, hold, how, there)
-
-    async def is_over() -> bool:
-        return not await is_held(reserved.own_extender, here, {"cpu": "2900m"})
-
-    await wait_for(is_over, "the hold is over", 10)
-
-
 @pytest.mark.parametrize("how", ENDS)
 async def test_refused_pod_is_bound_soon_after_the_end_of_the_hold(reserved: ReservedNodes, how: str) -> None:
     """Nothing else happens in the cluster that would make kube-scheduler ask again before minutes have passed."""

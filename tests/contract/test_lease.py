@@ -83,35 +83,6 @@ async def test_renewal_keeps_holder_and_start_of_the_term(account: Account, cloc
     assert not lease.is_trusted()
 
 
-async def test_rival_takes_over_in_time_and_the_first_leader_learns_it(account: Account, clock: MovedClock) -> None:
-    first, second = a_lease(account, clock), a_lease(account, clock)
-    await first.run_once()
-    turns, start = Turns(clock, first, second), clock.at
-    await turns.until(start + 20)
-    assert (first.is_trusted(), second.is_trusted()) == (True, False)
-    turns.kill(first)  # e.g. frozen, and continued later
-    await turns.until(start + 20 + SECONDS + 2, second.is_trusted)
-    assert (first.is_trusted(), second.is_trusted()) == (False, True)
-    taken = await spec_of(account)
-    assert (taken["holderIdentity"], taken["leaseTransitions"]) == (second.me, 1)
-    for _ in range(2):
-        await first.run_once()
-        assert not first.is_trusted()
-    assert await spec_of(account) == taken
-
-
-async def test_released_lease_is_taken_at_the_next_look(account: Account, clock: MovedClock) -> None:
-    first, second = a_lease(account, clock), a_lease(account, clock)
-    await first.run_once()
-    assert await second.run_once() <= 1
-    await first.release()
-    assert (await spec_of(account)).get("holderIdentity", "") == ""
-    await second.run_once()
-    assert (first.is_trusted(), second.is_trusted()) == (False, True)
-    await first.release()
-    assert (await spec_of(account))["holderIdentity"] == second.me
-
-
 @pytest.mark.parametrize("state", ["none", "given up", "over"])
 async def test_one_of_many_simultaneous_replicas_leads(account: Account, clock: MovedClock, state: str) -> None:
     replicas = [a_lease(account, clock) for _ in range(6)]

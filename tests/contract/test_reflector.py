@@ -3,31 +3,22 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 import msgspec
 import pytest
-import pytest_asyncio
 
 from dispatcher.kube.capacity import Mirror, pods_of_all
-from dispatcher.kube.reflector import PAGE, Reflector, ReflectorPace, Reflectors
+from dispatcher.kube.reflector import Reflector, ReflectorPace, Reflectors
 from dispatcher.model.errors import ClusterRefused
 from dispatcher.model.jobs import Job, Manifest
 from dispatcher.model.launches import LABEL_INSTALLATION, MANAGED_BY, MANAGER
-from tests.contract.own_jobs import Account, dispatcher_account
+from tests.contract.own_jobs import Account
 from tests.contract.reflecting import QUICK, content, reflecting, relists
 from tests.controlplane.cluster import ControlPlane
 from tests.rig.builders import SITE
-
-MANY = PAGE + 10
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def account(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Account]:
-    async with dispatcher_account(control_plane, namespace, tmp_path) as account:
-        yield account
 
 
 def suspended_job(account: Account) -> Manifest:
@@ -60,25 +51,6 @@ def lists(account: Account) -> int:
 
 
 class TestWithoutFaults:
-    @pytest.mark.slow
-    async def test_long_list_comes_in_pages(self, account: Account) -> None:
-        places = asyncio.Semaphore(16)
-
-        async def create() -> None:
-            async with places:
-                await account.created(suspended_job(account))
-
-        async def are_at_rest() -> bool:
-            listed = await account.plane.admin("GET", account.path("jobs"))
-            return all(job["status"].get("conditions") for job in listed["items"])
-
-        await asyncio.gather(*(create() for _ in range(MANY)))
-        # A busy API server ends a watch that it cannot serve at once. Here nothing may happen while we watch.
-        await account.plane.wait_for(are_at_rest, "the Job controller has seen to every Job", 60)
-        async with reflecting(account.client, account.path("jobs"), QUICK, "paged") as reflector:
-            assert len(await settled(account, reflector, 20)) == MANY
-            assert lists(account) == 2
-
     async def test_creates_changes_and_deletes_arrive(self, account: Account) -> None:
         async with reflecting(account.client, account.path("jobs"), QUICK, "told") as reflector:
             assert await settled(account, reflector) == {}

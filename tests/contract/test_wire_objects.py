@@ -1,4 +1,4 @@
-"""The answers of an API server to a create and a read: what it adds to an object, and how it refuses."""
+"""Objects at an API server: what a create adds, how it refuses, and what becomes of the Pods of a deleted Job."""
 
 import base64
 import re
@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.contract.wire import Wire, a_job, a_pod, a_secret
+from tests.contract.wire import HELD, Event, Wire, a_job, a_pod, a_secret
 from tests.controlplane.api import Json
 from tests.controlplane.sides import BOTH_SIDES
 
@@ -167,3 +167,215 @@ class TestAccessReview:
         assert {key: answer.body[key] for key in review} == review
         assert answer.body["spec"] == {"resourceAttributes": asked}
         assert answer.body["status"]["allowed"] is True
+
+
+LIMITS = {"cpu": "1", "memory": "1Gi"}
+
+
+def bare(**container: object) -> Json:
+    """A Job with only the required fields."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "task", "image": "localhost/x:1", **container}]}
+    return {"metadata": {"name": "a"}, "spec": {"suspend": True, "template": {"spec": pod}}}
+
+
+def container_of(pod_or_template: Json) -> Json:
+    (container,) = pod_or_template["spec"]["containers"]
+    found: Json = container
+    return found
+
+
+class TestJob:
+    async def test_job_runs_once_with_six_retries(self, wire: Wire) -> None:
+        spec = (await wire.made("jobs", bare()))["spec"]
+        told = {key: value for key, value in spec.items() if key not in {"selector", "template", "suspend"}}
+        assert told == {
+            "parallelism": 1,
+            "completions": 1,
+            "backoffLimit": 6,
+            "completionMode": "NonIndexed",
+            "podReplacementPolicy": "TerminatingOrFailed",
+            "manualSelector": False,
+        }
+
+    async def test_job_is_not_suspended_unless_it_says_so(self, wire: Wire) -> None:
+        for suspend in (None, False, True):
+            made = await wire.made("jobs", a_job(f"is-{suspend}".lower(), {"suspend": suspend, "parallelism": 0}))
+            assert made["spec"]["suspend"] is bool(suspend)
+
+    async def test_job_with_a_failure_policy_replaces_failed_pods_only(self, wire: Wire) -> None:
+        rules = [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1]}}]
+        made = await wire.made("jobs", a_job("a", {"podFailurePolicy": {"rules": rules}}))
+        assert made["spec"]["podReplacementPolicy"] == "Failed"
+        assert made["spec"]["podFailurePolicy"]["rules"] == rules
+
+    async def test_pods_of_a_job_are_labelled_with_its_name_and_uid(self, wire: Wire) -> None:
+        body = a_job("a")
+        body["metadata"]["labels"] = {"own": "1"}
+        body["spec"]["template"]["metadata"] = {"labels": {"pods": "2"}, "annotations": {"note": "3"}}
+        made = await wire.made("jobs", body)
+        uid = made["metadata"]["uid"]
+        given = {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": "a"}
+        old = {"controller-uid": uid, "job-name": "a"}
+        template = made["spec"]["template"]["metadata"]
+        assert template == {"labels": given | old | {"pods": "2"}, "annotations": {"note": "3"}}
+        assert made["metadata"]["labels"] == {"own": "1"}
+        assert made["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+
+    async def test_job_without_labels_gets_those_of_its_pods(self, wire: Wire) -> None:
+        made = await wire.made("jobs", a_job("a"))
+        assert made["metadata"]["labels"] == made["spec"]["template"]["metadata"]["labels"]
+
+    async def test_template_gets_the_defaults_of_a_pod(self, wire: Wire) -> None:
+        spec = (await wire.made("jobs", bare()))["spec"]["template"]["spec"]
+        assert {key: value for key, value in spec.items() if key != "containers"} == {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 30,
+            "dnsPolicy": "ClusterFirst",
+            "securityContext": {},
+            "schedulerName": "default-scheduler",
+        }
+
+    async def test_given_fields_are_kept(self, wire: Wire) -> None:
+        said = {"imagePullPolicy": "Never", "terminationMessagePolicy": "FallbackToLogsOnError", "command": ["a", ""]}
+        pod = {"terminationGracePeriodSeconds": 5, "schedulerName": "own", "nodeSelector": {"a": "b"}}
+        made = (await wire.made("jobs", a_job("a", {"backoffLimit": 0}, pod, **said)))["spec"]
+        assert made["backoffLimit"] == 0
+        assert pod.items() <= made["template"]["spec"].items()
+        assert said.items() <= container_of(made["template"]).items()
+
+    async def test_limits_of_a_template_are_no_requests_yet(self, wire: Wire) -> None:
+        """The limits become requests in the Pods that are made from the template."""
+        made = await wire.made("jobs", bare(resources={"limits": LIMITS}))
+        assert container_of(made["spec"]["template"])["resources"] == {"limits": LIMITS}
+
+    async def test_null_counts_as_a_missing_field(self, wire: Wire) -> None:
+        made = await wire.made("jobs", a_job("a", {"backoffLimit": None, "activeDeadlineSeconds": None}))
+        assert made["spec"]["backoffLimit"] == 6
+        assert "activeDeadlineSeconds" not in made["spec"]
+
+
+class TestPod:
+    async def test_limits_of_a_pod_become_its_requests(self, wire: Wire) -> None:
+        resources = {"limits": LIMITS, "requests": {"cpu": "500m"}}
+        container = {"name": "task", "image": "localhost/x:1", "resources": resources}
+        made = await wire.made("pods", a_pod("a", containers=[container]))
+        assert container_of(made)["resources"] == {"limits": LIMITS, "requests": {"cpu": "500m", "memory": "1Gi"}}
+
+    async def test_pod_of_a_job_requests_the_limits_of_the_template(self, wire: Wire) -> None:
+        await wire.made("jobs", a_job("a", {"suspend": False}, resources={"limits": LIMITS}))
+
+        async def look() -> list[Json]:
+            found: list[Json] = (await wire.found("pods", labelSelector="job-name=a"))["items"]
+            return found
+
+        (pod,) = await wire.plane.wait_for(look, "the Pod of the Job")
+        assert container_of(pod)["resources"] == {"limits": LIMITS, "requests": LIMITS}
+
+    async def test_pod_gets_the_defaults_of_restart_and_scheduler(self, wire: Wire) -> None:
+        made = (await wire.made("pods", a_pod("a", schedulerName=None, nodeName="nowhere")))["spec"]
+        wanted = {
+            "restartPolicy": "Always",
+            "terminationGracePeriodSeconds": 30,
+            "dnsPolicy": "ClusterFirst",
+            "schedulerName": "default-scheduler",
+            "securityContext": {},
+            "nodeName": "nowhere",
+        }
+        assert wanted.items() <= made.items()
+
+
+FOREGROUND = {"propagationPolicy": "Foreground"}
+BACKGROUND = {"propagationPolicy": "Background"}
+ORPHAN = {"propagationPolicy": "Orphan"}
+
+
+async def job_with_pod(wire: Wire) -> tuple[Json, str]:
+    """A running Job `a`, and the path of its Pod, which waits for a scheduler that does not exist."""
+    job = await wire.made("jobs", a_job("a", {"suspend": False}))
+
+    async def is_at_work() -> bool:
+        return bool((await wire.found("jobs/a"))["status"].get("active") == 1)
+
+    await wire.plane.wait_for(is_at_work, "the Job has its Pod")
+    (name,) = await wire.names("pods", labelSelector="batch.kubernetes.io/job-name=a")
+    return job, f"pods/{name}"
+
+
+async def hold(wire: Wire, pod: str) -> None:
+    finalizers = (await wire.found(pod))["metadata"].get("finalizers", [])
+    await wire.changed(pod, {"metadata": {"finalizers": [*finalizers, HELD]}})
+
+
+async def let_go(wire: Wire, pod: str) -> None:
+    await wire.changed(pod, {"metadata": {"finalizers": None}})
+
+
+async def is_being_deleted(wire: Wire, path: str) -> None:
+    async def is_so() -> bool:
+        return "deletionTimestamp" in (await wire.found(path))["metadata"]
+
+    await wire.plane.wait_for(is_so, f"{path} is being deleted")
+
+
+async def ended(wire: Wire, resource: str, since: str) -> Event:
+    async with wire.watch(resource, resourceVersion=since) as watch:
+        while (event := await watch.next()).type != "DELETED":
+            pass
+    return event
+
+
+class TestForeground:
+    async def test_foreground_job_stays_until_its_pod_is_gone(self, wire: Wire) -> None:
+        _, pod = await job_with_pod(wire)
+        await hold(wire, pod)
+        since = await wire.now("jobs")
+        answer = await wire.delete("jobs/a", FOREGROUND)
+        assert (answer.status, answer.body["kind"]) == (200, "Job")
+        assert "deletionTimestamp" in answer.body["metadata"]
+        assert answer.body["metadata"]["finalizers"] == ["foregroundDeletion"]
+        await is_being_deleted(wire, pod)
+        assert (await wire.found("jobs/a"))["metadata"]["finalizers"] == ["foregroundDeletion"]
+        await let_go(wire, pod)
+        await wire.gone("jobs/a")
+        assert (await wire.get(pod)).status == 404
+        assert (await ended(wire, "jobs", since)).version > (await ended(wire, "pods", since)).version
+
+    async def test_foreground_job_without_pods_is_deleted(self, wire: Wire) -> None:
+        await wire.made("jobs", a_job("a"))
+        assert (await wire.delete("jobs/a", FOREGROUND)).body["kind"] == "Job"
+        await wire.gone("jobs/a")
+
+    async def test_second_foreground_delete_changes_nothing(self, wire: Wire) -> None:
+        _, pod = await job_with_pod(wire)
+        await hold(wire, pod)
+        first = (await wire.delete("jobs/a", FOREGROUND)).body["metadata"]
+        again = await wire.delete("jobs/a", FOREGROUND)
+        assert again.status == 200
+        for kept in ("deletionTimestamp", "finalizers", "uid"):
+            assert again.body["metadata"][kept] == first[kept]
+        await is_being_deleted(wire, pod)
+        await let_go(wire, pod)
+        await wire.gone("jobs/a")
+
+    async def test_background_delete_ends_a_foreground_delete(self, wire: Wire) -> None:
+        _, pod = await job_with_pod(wire)
+        await hold(wire, pod)
+        await wire.delete("jobs/a", FOREGROUND)
+        assert (await wire.delete("jobs/a", BACKGROUND)).status == 200
+        assert (await wire.get("jobs/a")).status == 404
+        await is_being_deleted(wire, pod)
+        await let_go(wire, pod)
+
+
+class TestOrphan:
+    @pytest.mark.parametrize("options", [ORPHAN, None, {}], ids=["asked", "nothing-said", "no-policy-said"])
+    async def test_orphaned_pod_stays_and_has_no_owner(self, wire: Wire, options: Json | None) -> None:
+        """A Job is deleted in this way if the request names no policy."""
+        _, pod = await job_with_pod(wire)
+        answer = await wire.delete("jobs/a", options)
+        assert (answer.status, answer.body["kind"]) == (200, "Job")
+        assert answer.body["metadata"]["finalizers"] == ["orphan"]
+        await wire.gone("jobs/a")
+        meta = (await wire.found(pod))["metadata"]
+        assert "ownerReferences" not in meta
+        assert "deletionTimestamp" not in meta

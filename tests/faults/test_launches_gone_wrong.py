@@ -25,8 +25,6 @@ from tests.rig.steps import (
 )
 from tests.rig.unmanaged import lose, say, unmanaged_node
 
-FOREVER = 3600
-
 
 @pytest.mark.slow
 @pytest.mark.fault(38)

@@ -6,7 +6,8 @@ No look-alike is ever called: not by our programs, not by a migration, and not b
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
 
@@ -15,20 +16,115 @@ import pytest_asyncio
 
 from dispatcher.container import row as exec_row
 from dispatcher.container.contract import LaunchContract
+from dispatcher.model.history import RowFilter
+from dispatcher.model.tasks import Status, Task
 from dispatcher.pg.connect import CHANNELS, open_connection
 from dispatcher.pg.migrate import LOCK, WRITING, migrate
 from dispatcher.pg.queries import blocks, query, sql_folder
 from dispatcher.pg.questions import ListBounds, Questions
 from dispatcher.pg.tasks import Closings, Deleted, snapshot
-from tests.integration.every_question import QUESTIONS
-from tests.integration.hostile_inserts import OFFERED, outcomes
 from tests.integration.lookalikes import calls, make_lookalikes, make_newer_lookalikes, make_session_lookalikes
 from tests.integration.looking import opened
 from tests.rig.execing import execute, sh
 from tests.rig.janitor_calls import cancelled, closed, deleted, returned
-from tests.rig.postgres import Database, PostgresServer
+from tests.rig.postgres import Connection, Database, PostgresServer
 from tests.rig.rows import FIRST, Row, insert_row
 from tests.rig.statements import OF_READER
+
+# Rows and templates that make INSERT and `submit` run all of their statements.
+
+OFFERED = [
+    {
+        "name": "default",
+        "row_may_set": ["env", "image", "cpu"],
+        "bounds": {"cpu": "400m", "seconds": 9},
+        "images": ["b/*"],
+        "sets": ["A"],
+        "note": "x",
+    },
+    {"name": "open", "row_may_set": None, "note": "kind is 'Pod'"},
+]
+SPEC = {"image": "a/b:1", "command": ["x"], "args": ["y"], "cpu": "500m", "memory": "1Gi"}
+HOSTILE_ROWS: list[dict[str, Any]] = [
+    {"env": {"A": "1", "B": "x" * 300}, "spec": SPEC},
+    {"spec": {"private_machine": "m"}, "payload": {"a": [1]}, "run_at": datetime(2000, 1, 1, tzinfo=UTC)},
+    {"queue": "defalut"}, {"queue": "bounded"}, {"queue": "closed"}, {"queue": "mine"}, {"priority": 1001},
+    {"env": {"PYTHONPATH": "/x"}}, {"env": {"a b": "x" * 300}}, {"spec": {"cpu": "0"}}, {"spec": {"memory": "1m"}},
+    {"spec": {"odd": "1"}}, {"template": "Odd"}, {"cache_key": ""}, {"dedupe_key": ""}, {"dedupe_key": "nightly"},
+    {"timeout_seconds": 0}, {"max_failures": 0}, {"payload": "x" * 1_100_000}, {"timeout_seconds": 10},
+    {"template": "opne"}, {"template": "open", "spec": SPEC}, {"env": {"A": "1"}}, {"env": {"B": "1", "PATH": "x"}},
+    {"spec": {"cpu": "500m"}}, {"spec": {"image": "c/d"}}, {"labels": {"a": 1}}, {"batch": ""}, {"labels": {"a": "1"}},
+]  # fmt: skip
+
+
+async def outcomes(database: Database, login: str) -> set[str]:
+    """What comes of each row, by INSERT and by `submit`: the first letters of the SQLSTATE; empty: it is accepted."""
+    session, found = await database.session(login), set[str]()
+    for columns in HOSTILE_ROWS:
+        for call in (database.insert_task(login, **columns), submit_one(session, columns)):
+            try:
+                await call
+                found.add("")
+            except asyncpg.PostgresError as refused:
+                found.add((refused.sqlstate or "")[:3])
+    return found
+
+
+async def submit_one(session: Connection, columns: dict[str, Any]) -> None:
+    row = {name: value.isoformat() if name == "run_at" else value for name, value in columns.items()}
+    await session.fetch("SELECT dispatch.submit($1)", [row])
+
+
+# Every query of the dispatcher, asked once. The rows: ended, running, cancelled, waiting, all of batch b.
+
+KEYS = [("default", "maps"), ("other", "maps")]
+Question = Callable[[Questions, list[int]], Awaitable[object]]
+QUESTIONS: dict[str, Question] = {
+    "candidates": lambda rows, _: rows.indexed_rows({"default": 10}),
+    "candidates_of": lambda rows, _: rows.indexed_rows_of({("default", "team_b"): 10}),
+    "contenders": lambda rows, ids: rows.waiting(ids),
+    "counts": lambda rows, _: rows.counts(),
+    "histories": lambda rows, _: rows.histories(KEYS),
+    "kinds": lambda rows, ids: rows.kinds(ids),
+    "launches": lambda rows, ids: rows.launches(ids[1]),
+    "line": lambda rows, ids: of_task(rows, ids[-1], rows.line),
+    "marks": lambda rows, ids: rows.marks(ids[1]),
+    "matching": lambda rows, _: rows.find(RowFilter(), None, None),
+    "matching_among": lambda rows, ids: rows.find(RowFilter(), None, ids),
+    "matching_of_batch": lambda rows, _: rows.find(RowFilter(queue="default", submitted_by="b", batch="b"), None, None),
+    "matching_of_submitter": lambda rows, _: rows.find(RowFilter(submitted_by="team_b"), None, None),
+    "few_of_batch": lambda rows, _: rows.few(RowFilter(batch="b"), None),
+    "owners_of_batch": lambda rows, _: rows.owners(None, None, "b"),
+    "few_of_status": lambda rows, _: rows.find(RowFilter(status=Status.FAILED), None, None),
+    "newest_waiting": lambda rows, _: rows.find(RowFilter(status=Status.WAITING), None, None),
+    "few_with_labels": lambda rows, _: rows.find(RowFilter(), '{"a": "b"}', None),
+    "page": lambda rows, ids: rows.page(ids),
+    "sources": lambda rows, ids: rows.sources(ids),
+    "batches": lambda rows, _: rows.batches(None, None, "b"),
+    "failed": lambda rows, _: rows.failed(rows.now - timedelta(days=1)),
+    "failed_of_batch": lambda rows, _: rows.failed_of_batch("default", "team_b", "b"),
+    "ends": lambda rows, _: rows.ends(rows.now - timedelta(days=1), rows.now),
+    "queue_ends": lambda rows, _: rows.queue_ends("default", 20),
+    "queue_settings": lambda rows, _: rows.queue_settings("default"),
+    "queue_starts": lambda rows, _: rows.queue_starts("default"),
+    "queue_times": lambda rows, _: rows.queue_times("default", 1000),
+    "requests": lambda rows, ids: rows.requests(ids),
+    "runs": lambda rows, _: rows.runs(KEYS),
+    "starts": lambda rows, ids: of_task(rows, ids[1], rows.starts),
+    "start_secret": lambda rows, _: rows.start_secret(),
+    "statuses": lambda rows, ids: rows.still_waiting(ids),
+    "submitters": lambda rows, _: rows.submitters(["default"]),
+    "tasks": lambda rows, ids: rows.tasks(ids),
+    "templates": lambda rows, _: rows.templates(),
+    "warm_keys": lambda rows, _: rows.warm_keys(["node-1"], 1000),
+}
+
+
+async def of_task(rows: Questions, number: int, ask: Callable[[Task], Awaitable[object]]) -> object:
+    task = await rows.task(number)
+    assert task
+    return await ask(task)
+
 
 ATTACKER = "team_a"
 VICTIMS = ("reader", "janitor", "task", "observer", "operator", "team_b", "postgres", "dispatch_owner")

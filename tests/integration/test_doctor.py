@@ -67,11 +67,7 @@ IN_THE_DATABASE = [
     ("ObjectChanged", f"function {RETRY}", f"ALTER FUNCTION {RETRY} SET client_min_messages = debug5"),
     ("ObjectChanged", f"function {VISIBLE}", f"ALTER FUNCTION {VISIBLE} RESET ALL"),
     ("ObjectChanged", f"function {VISIBLE}", f"ALTER FUNCTION {VISIBLE} SECURITY INVOKER"),
-    (
-        "ObjectChanged",
-        f"function {RETRY}",
-        f"UPDATE pg_proc SET prosrc = 'x' WHERE oid = '{RETRY}'::regprocedure",
-    ),
+    ("ObjectChanged", f"function {RETRY}", f"UPDATE pg_proc SET prosrc = 'x' WHERE oid = '{RETRY}'::regprocedure"),
     ("ObjectChanged", f"function {RETRY}", f"ALTER FUNCTION {RETRY} OWNER TO CURRENT_USER"),
     ("ObjectChanged", "view dispatch.templates", ANOTHER_VIEW),
     ("ObjectChanged", f"table {TASKS}", f"ALTER TABLE {TASKS} DISABLE ROW LEVEL SECURITY"),
@@ -94,7 +90,6 @@ IN_THE_DATABASE = [
 AGAIN = "REVOKE dispatch_reader FROM reader; GRANT dispatch_reader TO reader"
 WITHOUT_A_STATEMENT = {"SchemaOld", "SchemaChanged"}
 """Faults that a statement alone does not mend."""
-TALKS_NOT = "ALTER ROLE task RESET debug_print_plan"
 OF_THE_LOGIN = [
     ("LoginAttributes", "login reader", "ALTER ROLE reader SUPERUSER", "ALTER ROLE reader NOSUPERUSER"),
     ("LoginAttributes", "login reader", "ALTER ROLE reader CREATEROLE", "ALTER ROLE reader NOCREATEROLE"),

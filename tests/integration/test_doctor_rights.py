@@ -1,14 +1,21 @@
-"""`dispatcher doctor` judges a login by the role of its program: neither fewer nor more rights, on a real Postgres."""
+"""`dispatcher doctor` on a real server: rights of logins, snapshots that are kept, and that it writes nothing."""
+
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from dispatcher.doctor.finding import FindingState
 from dispatcher.doctor.look_at_database import wanted_objects
 from dispatcher.doctor.schema import OF_PROGRAM, Grant, is_judged, rights_of
 from dispatcher.model.rights import JANITOR, RUN
 from dispatcher.pg.migrate import inspect
+from dispatcher.pg.tasks import Closings
+from tests.controlplane.waiting import wait_for
 from tests.integration.doctoring_database import fault_of, faults, findings, mend, planted
-from tests.rig.postgres import Database
+from tests.rig.postgres import Database, PostgresServer
+from tests.rig.postgres_process import Folder, Postmaster
 
 TASKS, SECRETS = "dispatch_private.tasks", "dispatch_private.secrets"
 DIGESTS = f"SELECT (run_digest) ON {TASKS}"
@@ -84,3 +91,142 @@ async def test_list_of_objects_has_every_right_of_a_program(database: Database, 
         if row["grantee"] == group
     ]
     assert {grant.key for grant in grants if is_judged(grant)} == rights_of(group, wanted_objects())
+
+
+DEAD = """
+    INSERT INTO dispatch_private.tasks (submitted_by, kind, status)
+    SELECT 'team_a', '\\x00', 'cancelled' FROM generate_series(1, 30000);
+    DELETE FROM dispatch_private.tasks
+"""
+
+
+HOLDS: dict[str, tuple[dict[str, Any], str]] = {
+    "a snapshot": ({"isolation": "repeatable_read", "readonly": True}, "SELECT count(*) FROM dispatch.tasks"),
+    "an open transaction": ({}, "SELECT pg_current_xact_id()"),  # it has no snapshot, and is as old for everybody
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["a snapshot", "an open transaction"])
+async def test_session_with_an_old_snapshot_is_named(database: Database, how: str) -> None:
+    options, statement = HOLDS[how]
+    admin, holder = await database.session("admin"), await database.connect("team_b")
+    holding = holder.transaction(**options)
+    await holding.start()
+    await holder.fetchval(statement)
+    pid = holder.get_server_pid()
+    await admin.execute(DEAD)
+    for _ in range(120):
+        await admin.execute("SELECT pg_current_xact_id()")
+    await admin.execute("VACUUM dispatch_private.tasks")
+
+    async def is_named() -> bool:
+        found = {one.what: one for one in await findings(database.url("reader"))}["OldSnapshot"]
+        is_his = (found.where, "team_b has a snapshot" in found.message) == (f"session {pid}", True)
+        return found.state is FindingState.WARNING and is_his and f"pg_terminate_backend({pid})" in found.mend
+
+    await wait_for(is_named, "the session is named", 30)
+    (warned,) = [one for one in await findings(database.url("reader")) if one.state is FindingState.WARNING]
+    assert warned.what == "OldSnapshot"
+    calls = Closings(lambda: database.url("janitor"))
+    assert (await calls.oldest_snapshot() or ())[::3] == (pid, f"pg_terminate_backend({pid})")
+    await holding.rollback()
+    await admin.execute("VACUUM dispatch_private.tasks")
+    assert (await calls.oldest_snapshot() or (0,))[0] != pid
+    await calls.close()
+
+    async def is_over() -> bool:
+        return {one.what: one for one in await findings(database.url("reader"))}[
+            "OldSnapshot"
+        ].state is FindingState.GOOD
+
+    await wait_for(is_over, "nothing is kept any more", 30)
+
+
+async def test_open_transaction_of_another_database_is_named_and_no_session_that_came_later(
+    database: Database, postgres: PostgresServer
+) -> None:
+    """Snapshots that are taken while it is open are as old as it is."""
+    other = await postgres.create_database()
+    try:
+        holder, later = await other.connect("admin"), await database.connect("team_b")
+        async with holder.transaction(), later.transaction(isolation="repeatable_read", readonly=True):
+            await holder.fetchval("SELECT pg_current_xact_id()")
+            await later.fetchval("SELECT count(*) FROM dispatch.tasks")
+            calls = Closings(lambda: database.url("janitor"))
+            assert (await calls.oldest_snapshot() or (0,))[0] == holder.get_server_pid()
+            await calls.close()
+    finally:
+        await other.drop()
+
+
+NEXT_TRANSACTION = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
+"""Every transaction that writes takes the next id, or more. One that only reads takes none."""
+TRAP = """
+CREATE TABLE dispatch.trapped (n int);
+CREATE FUNCTION dispatch.trap() RETURNS boolean VOLATILE LANGUAGE plpgsql AS
+    'BEGIN INSERT INTO dispatch.trapped VALUES (1); RETURN true; END';
+CREATE OR REPLACE VIEW dispatch.schema_version AS
+    SELECT version, name, checksum, database_id, applied_at FROM dispatch_private.schema_version WHERE dispatch.trap()
+"""
+"""Whoever reads the migrations writes a row."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def lonely() -> AsyncIterator[Database]:
+    """A database of a server on which nobody else writes, not even a background VACUUM."""
+    postmaster = Postmaster(Folder(), "lonely")
+    await postmaster.initialise()
+    await postmaster.start()
+    server = PostgresServer(postmaster.admin_url, postmaster)
+    try:
+        await server.execute("ALTER SYSTEM SET autovacuum = off")
+        await server.stop()
+        await server.start()
+        yield await server.create_database()
+    finally:
+        await server.close()
+
+
+@pytest.mark.parametrize("login", ["admin", "janitor", "reader"])
+async def test_doctor_takes_no_transaction_that_writes(lonely: Database, login: str) -> None:
+    admin = await lonely.session("admin")
+    before = await admin.fetchval(NEXT_TRANSACTION)
+    found = await findings(lonely.url(login))
+    assert {one.what for one in found} >= {
+        *("DatabaseEncoding", "SchemaOld", "IndexMissing", "PlanWithoutIndex", "SearchPath", "ObjectChanged"),
+        "NotifyQueue",
+    }
+    assert [one.what for one in found if one.state is FindingState.NOT_CHECKED] == []
+    assert await admin.fetchval(NEXT_TRANSACTION) == before
+    await lonely.insert_task()
+    assert int(await admin.fetchval(NEXT_TRANSACTION)) > int(before)
+
+
+async def test_doctor_finds_faults_without_a_transaction_that_writes(lonely: Database) -> None:
+    admin = await lonely.session("admin")
+    await admin.execute("DROP INDEX dispatch_private.tasks_ready")
+    before = await admin.fetchval(NEXT_TRANSACTION)
+    assert [one.what for one in await faults(lonely.url("reader"))] == ["AutovacuumOff", "IndexMissing"]
+    assert await admin.fetchval(NEXT_TRANSACTION) == before
+
+
+async def test_session_of_the_doctor_may_not_write_even_for_an_administrator(database: Database) -> None:
+    admin = await database.session("admin")
+    await admin.execute(TRAP)
+    await admin.fetch("SELECT FROM dispatch.schema_version")
+    written = await admin.fetchval("SELECT count(*) FROM dispatch.trapped")
+    assert written > 0
+    assert await fault_of(database.admin_url) == ("LoginRefused", "DISPATCHER_DATABASE_URL")
+    (one,) = await faults(database.admin_url)
+    assert "cannot execute INSERT in a read-only transaction" in one.message
+    assert await admin.fetchval("SELECT count(*) FROM dispatch.trapped") == written
+
+
+@pytest.mark.parametrize("schema", ["dispatch", "dispatch_private"])
+async def test_doctor_reads_nothing_in_a_schema_of_somebody_else(database: Database, schema: str) -> None:
+    """The owner of a schema chooses what runs there, with the rights of the login that reads it."""
+    admin = await database.session("admin")
+    await admin.execute(TRAP)
+    await admin.execute(f"ALTER SCHEMA {schema} OWNER TO team_a")
+    assert await fault_of(database.admin_url) == ("SchemaOwner", f"schema {schema}")

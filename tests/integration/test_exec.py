@@ -1,15 +1,41 @@
-"""`dispatcher exec -- CMD…`: the end of a command becomes the state of its row."""
+"""`dispatcher exec -- CMD…`: the end of a command becomes the state of its row. Variables and streams pass as is."""
 
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from dispatcher.container.contract import FINAL
-from tests.rig.execing import DONE, PROGRAM, PYTHON, UNTIL_TOLD, WRONG, each, error_of, execute, sh, wrapped
-from tests.rig.postgres import Database
+from tests.controlplane.waiting import wait_for
+from tests.faults import postgres_verbs as verbs
+from tests.faults.postgres_proxy import PostgresProxy, runs
+from tests.faults.rules import nth
+from tests.rig.execing import (
+    DONE,
+    FOR_EVER,
+    PROGRAM,
+    PYTHON,
+    TERMINATED,
+    UNTIL_TOLD,
+    WRONG,
+    each,
+    error_of,
+    execute,
+    sh,
+    wrapped,
+)
+from tests.rig.poolers import REFUSALS, pooler
+from tests.rig.postgres import Database, PostgresServer
 from tests.rig.postgres_fixtures import one_database
-from tests.rig.rows import Pod, insert_row
+from tests.rig.rows import Pod, Row, insert_row
 
 database = one_database
 RULE = "CODES are exit statuses from 1 to 255, such as 2,64-68"
@@ -181,3 +207,146 @@ async def test_command_gets_its_arguments_and_variables_unchanged(database: Data
     shows = "import os, sys; print(sys.argv[1:], os.environ['COLOUR'], os.environ['TASK_QUEUE'])"
     ended = await execute(row, *PYTHON, shows, *arguments, COLOUR="blue green")
     assert ended.out.decode() == f"{arguments} blue green default\n"
+
+
+ISOLATED = (sys.executable, "-I", "-m", "dispatcher", "exec", "--")
+"""As on the author's page: not even the start of the interpreter reads a variable."""
+DIVERTING = {
+    "PGHOST": "nowhere.invalid", "PGPORT": "1", "PGUSER": "nobody", "PGSSLMODE": "verify-full",
+    "PGSSLROOTCERT": "/nothing",
+    "PGTARGETSESSIONATTRS": "standby", "PGPASSFILE": "/nothing", "PGSERVICEFILE": "/nothing", "HOME": "/nothing",
+    "SSL_CERT_FILE": "/nothing", "LOCPATH": "/nothing", "GCONV_PATH": "/nothing",
+}  # fmt: skip
+SHOWN = "env | cut -d= -f1 | sort | tr '\\n' ' '"
+
+
+async def test_variable_of_the_row_runs_nothing_in_exec(database: Database, tmp_path: Path) -> None:
+    """PYTHONWARNINGS with BROWSER, and a module that every start of an interpreter would load."""
+    ran = tmp_path / "ran"
+    (tmp_path / "sitecustomize.py").write_text(f"open({str(ran)!r}, 'w')")
+    evil = {"PYTHONPATH": str(tmp_path), "PYTHONWARNINGS": "all:0:antigravity.x:0:0", "BROWSER": f"touch {ran} #%s",
+            "PYTHONSTARTUP": str(tmp_path / "sitecustomize.py"), "BASH_ENV": str(ran), "ENV": str(ran)}  # fmt: skip
+    row = await insert_row(database)
+    ended = await execute(row, *sh(SHOWN), program=ISOLATED, **evil)
+    assert (ended.status, await row.status()) == (DONE, "succeeded"), ended
+    assert not ran.exists()
+    assert evil.keys() <= set(ended.out.decode().split()), "the command gets them"
+
+
+async def test_connection_uses_only_its_url(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, *sh(SHOWN), **DIVERTING)
+    assert (ended.status, await row.status()) == (DONE, "succeeded"), ended
+    assert DIVERTING.keys() <= set(ended.out.decode().split())
+
+
+async def test_command_gets_its_environment_unchanged(database: Database) -> None:
+    row = await insert_row(database)
+    odd = {"PATH": "/usr/bin:/bin:/odd", "NODE_OPTIONS": "a b\n'c' \\ ü", "HTTP_PROXY": "", "AWS_X": "x" * 100_000}
+    script = 'printf "%s|%s|%s|%s" "$PATH" "$NODE_OPTIONS" "${HTTP_PROXY-unset}" "${#AWS_X}"; env | grep -c KEPT; true'
+    ended = await execute(row, *sh(script), **odd)
+    assert ended.out.decode() == f"{odd['PATH']}|{odd['NODE_OPTIONS']}||1000000\n", ended
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+async def test_pooler_that_refuses_a_setting_is_asked_without_it(database: Database, kind: str) -> None:
+    row = await insert_row(database)
+    async with pooler(database.url("task"), kind) as (url, startups):
+        ended = await execute(row, "true", TASK_DATABASE_URL=url)
+    assert (ended.status, await row.status()) == (DONE, "succeeded"), ended
+    assert [b"search_path" in startup for startup in startups] == [True, False] * 2, "twice: the start and the report"
+
+
+PEAK = """awk '/VmHWM/ {print $2}' /proc/$PPID/status > "$TASK_RESULT_FILE" """
+MOST_PEAK_KIB = 64 << 10
+
+
+@asynccontextmanager
+async def unread(is_stuck: bool) -> AsyncIterator[int]:
+    """The write end of a pipe that is full, or that has no reader."""
+    reading, writing = os.pipe()
+    if is_stuck:
+        os.set_blocking(writing, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writing, b"x" * 4096)
+        os.set_blocking(writing, True)
+    else:
+        os.close(reading)
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+        if is_stuck:
+            os.close(reading)
+
+
+async def test_streams_pass_to_and_from_the_command_unchanged(database: Database) -> None:
+    row = await insert_row(database)
+    every = bytes(range(256)) * 400
+    ended = await execute(row, *sh("tee /dev/stderr"), given=every)
+    assert (ended.status, ended.out, ended.err) == (DONE, every, every)
+
+
+async def test_stderr_appears_while_the_command_runs(database: Database) -> None:
+    row = await insert_row(database)
+    async with wrapped(row, *sh("printf half >&2; read -r go; exit 0")) as wrapper:
+        await wait_for(lambda: b"half" in wrapper.err, "half a line", check=wrapper.check)
+        assert (await wrapper.has_ended()).status == DONE
+
+
+async def test_large_stderr_needs_no_memory(database: Database, tmp_path: Path) -> None:
+    row = await insert_row(database)
+    path = tmp_path / "stderr"
+    script = f"yes 0123456789 | head -c 100000000 >&2; {PEAK}; cat $TASK_RESULT_FILE; echo the end >&2; exit 1"
+    with path.open("wb") as file:
+        ended = await execute(row, *sh(script), stderr=file.fileno())
+    assert path.stat().st_size >= 100_000_000
+    assert int(ended.out) < MOST_PEAK_KIB
+    assert "the end" in await error_of(row)
+    assert len(await error_of(row)) < 5000
+
+
+async def test_daemon_that_keeps_stderr_open_does_not_delay_the_report(database: Database) -> None:
+    row = await insert_row(database)
+    async with wrapped(row, *sh(f"setsid sh -c 'echo >&2 there; {FOR_EVER}' >&- & echo last >&2; exit 65")) as wrapper:
+        assert await wrapper.is_gone() == 65
+    assert await row.status() == "failed"
+    assert "last" in await error_of(row)
+
+
+async def test_command_may_close_its_stderr_and_go_on(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, *sh("exec 2>&-; read -r go; echo went on"), given=b"go\n")
+    assert (ended.status, ended.out, await row.status()) == (DONE, b"went on\n", "succeeded")
+
+
+async def test_command_is_reported_with_an_unread_stderr(database: Database, postgres: PostgresServer) -> None:
+    """Words of the command and of exec are dropped if they cannot be written."""
+    async with PostgresProxy(postgres.admin_url) as proxy:
+        rule = proxy.add(verbs.drop_before, runs("task_finish"), nth(1, 2))
+        script, url = "echo one >&2; exit 65", proxy.url(database.url("task"))
+        rows = await run_unread(database, script, 65, TASK_DATABASE_URL=url)
+    assert rule.hits == 2
+    for row in rows:
+        assert (await row.status(), await error_of(row)) == ("failed", "one\n")
+
+
+async def test_refused_row_is_no_fault_with_an_unread_stderr(database: Database) -> None:
+    for row in await run_unread(database, "echo ran", DONE, TASK_ATTEMPT=2):
+        assert await row.status() == "waiting"
+
+
+async def test_stop_works_with_an_unread_stderr(database: Database) -> None:
+    for row in await run_unread(database, f"kill $PPID; {FOR_EVER}", TERMINATED):
+        assert await row.status() == "processing"
+
+
+async def run_unread(database: Database, script: str, status: int, **environ: object) -> list[Row]:
+    """Runs the command for two rows: one with a stderr that nobody reads, one with a stderr without a reader."""
+    rows = [await insert_row(database) for _ in range(2)]
+    async with unread(is_stuck=True) as stuck, unread(is_stuck=False) as gone:
+        pipes = zip(rows, (stuck, gone), strict=True)
+        ended = await asyncio.gather(*(execute(row, *sh(script), stderr=pipe, **environ) for row, pipe in pipes))
+    assert [(one.status, one.out) for one in ended] == [(status, b"")] * 2
+    return rows

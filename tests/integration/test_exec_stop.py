@@ -1,7 +1,10 @@
-"""`dispatcher exec` that is asked to stop: it forwards SIGTERM to the command, and reports only what is done."""
+"""`dispatcher exec` as the parent of its command: signals, stops, processes that the command leaves, PID 1."""
 
 import asyncio
+import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -184,3 +187,148 @@ async def test_success_is_reported_after_a_stop_when_the_database_is_back(
             rule.end()
         ended = await wrapper.has_ended()
     assert (ended.status, await row.status()) == (DONE, "succeeded")
+
+
+# Orphans go to the nearest process that asked for them; this stays so through exec.
+SUBREAPER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1); os.execv(sys.argv[1], sys.argv[1:])"
+AS_SUBREAPER = (sys.executable, "-c", SUBREAPER, *PROGRAM)
+AS_PID_1 = ("unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--pid", "--fork", "--mount-proc")
+# Starts twenty processes in sessions of their own whose parents are gone. Prints the zombies that exec has left.
+ORPHANS = """
+import os, pathlib, time
+def states():
+    for stat in pathlib.Path('/proc').glob('[0-9]*/stat'):
+        try: yield stat.read_text().rpartition(')')[2].split()[:2]
+        except OSError: pass
+wrapper = str(os.getppid())
+for _ in range(20):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os.setsid(); mother = os.getppid()
+            while os.getppid() != int(wrapper): time.sleep(0.01)
+            os.write(1, b'orphan\\n')
+        os._exit(0)
+    os.wait()
+until = time.monotonic() + 5
+def mine(): return [state for state, parent in states() if parent == wrapper]
+while len(mine()) > 1 and time.monotonic() < until: time.sleep(0.02)
+print('left', mine())
+"""
+# Processes that ignore SIGTERM, in process groups of their own, with names that are hard to parse.
+LEAVES_THREE = """
+import ctypes, os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for name in (b'a) S 1 1 1', b') R (', b'plain'):
+    if os.fork() == 0:
+        os.setpgid(0, 0)
+        ctypes.CDLL(None).prctl(15, name)
+        os.closerange(0, 3)
+        time.sleep(600)
+print('left', flush=True)
+"""
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def blocked_or_ignored(status: bytes) -> int:
+    """Signals that a process blocks or ignores, as a mask."""
+    masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith((b"SigBlk", b"SigIgn"))]
+    return masks[0] | masks[1]
+
+
+def inherited() -> int:
+    """Signals that the tests' own starter ignores (e.g. `nohup`), without those that every Python ignores."""
+    python = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
+    return blocked_or_ignored(Path("/proc/self/status").read_bytes()) & ~python
+
+
+async def test_command_starts_with_clean_signals_and_no_open_files(database: Database) -> None:
+    row, other = await insert_row(database), await insert_row(database)
+    ended = await execute(row, "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
+    assert blocked_or_ignored(ended.out) & ~inherited() == 0
+    shows = "import os; print([n for n in range(3, 99) if os.path.exists(f'/proc/self/fd/{n}')])"
+    assert (await execute(other, *PYTHON, shows)).out == b"[]\n"
+
+
+async def test_end_of_the_command_is_seen_with_sigchld_ignored(database: Database) -> None:
+    row = await insert_row(database)
+    ignores_sigchld = (*sh("""trap "" CHLD; exec "$@" """), "sh", *PROGRAM)
+    ended = await execute(row, *sh("exit 65"), program=ignores_sigchld)
+    assert (ended.status, await row.status()) == (65, "failed")
+
+
+async def test_processes_left_by_the_command_are_gone_before_the_report(
+    database: Database, proxy: PostgresProxy
+) -> None:
+    row, gate = await insert_row(database), Gate()
+    rule = proxy.add(verbs.hold(gate), runs("task_finish"))
+    url = proxy.url(database.url("task"))
+    async with wrapped(row, *PYTHON, LEAVES_THREE, TASK_DATABASE_URL=url) as wrapper:
+        await wait_for(lambda: rule.seen, "the report is on its way", check=wrapper.check)
+        assert wrapper.out == b"left\n"
+        assert wrapper.living() == [wrapper.process.pid]
+        gate.open()
+        ended = await wrapper.has_ended()
+    assert (ended.status, await row.status()) == (DONE, "succeeded")
+
+
+async def test_process_that_ignores_sigterm_ends_with_its_command(database: Database) -> None:
+    row = await insert_row(database)
+    script = f"(trap '' TERM; exec {FOR_EVER}) & trap 'exit 0' TERM; echo begun; while :; do sleep 0.05; done"
+    async with wrapped(row, *sh(script)) as wrapper:
+        await wrapper.says("begun")
+        wrapper.terminate()
+        ended = await wrapper.has_ended()
+        assert wrapper.living() == []
+    assert (ended.status, await row.status()) == (TERMINATED, "processing")
+
+
+async def test_orphans_leave_no_zombies(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, *PYTHON, ORPHANS, program=AS_SUBREAPER)
+    assert ended.out.count(b"orphan\n") == 20
+    assert ended.out.endswith(b"left ['R']\n")
+    assert (ended.status, await row.status()) == (DONE, "succeeded")
+
+
+async def test_exec_as_pid_1_reaps_and_reports(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(
+        row, *PYTHON, f"import os; print(os.getppid(), flush=True){ORPHANS}", program=(*AS_PID_1, *PROGRAM)
+    )
+    assert ended.out.startswith(b"1\n")
+    assert ended.out.count(b"orphan\n") == 20
+    assert ended.out.endswith(b"left ['R']\n")
+    assert (ended.status, await row.status()) == (DONE, "succeeded")
+
+
+async def test_exec_as_pid_1_forwards_sigterm(database: Database) -> None:
+    row = await insert_row(database)
+    script = "trap 'echo told; exit 5' TERM; echo begun; while :; do sleep 0.05; done"
+    async with wrapped(row, *sh(script), program=(*AS_PID_1, *PROGRAM)) as wrapper:
+        await wrapper.says("begun")
+        (program,) = children(wrapper.process.pid)
+        os.kill(program, signal.SIGTERM)
+        ended = await wrapper.has_ended()
+    assert (ended.status, ended.out) == (TERMINATED, b"begun\ntold\n")
+    assert await row.status() == "processing"
+
+
+async def test_earlier_children_do_not_disturb_exec(database: Database) -> None:
+    """A shell that started a child and then became exec."""
+    row, other = await insert_row(database), await insert_row(database)
+    with_a_child = (*sh('true & exec "$@"'), "sh", *PROGRAM)
+    assert (await execute(row, *sh("exit 5"), program=with_a_child)).status == 5
+    assert (await execute(other, "/no/such/file", program=with_a_child)).status == 127
+
+
+@pytest.mark.parametrize("program", [PROGRAM, AS_SUBREAPER])
+async def test_many_ending_children_do_not_hide_the_end_of_the_command(
+    database: Database, program: tuple[str, ...]
+) -> None:
+    row = await insert_row(database)
+    storm = "for n in 1 2 3 4 5 6 7 8 9; do (setsid sh -c 'exit 1' &); (exit 2) & done; exit 75"
+    ended = await execute(row, *sh(storm), program=program)
+    assert (ended.status, await row.status()) == (75, "waiting")

@@ -1,16 +1,18 @@
-"""The folder of cache directories: what it is not, what is in it, and how a directory leaves it and comes back."""
+"""The folder of cache directories: what is in it, what is mounted below it, and the pace of work in it."""
 
+import asyncio
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from dispatcher.keeper.folder import RECORD, CacheFolder, Root
+from dispatcher.keeper.folder import RECORD, STEPS_AT_ONCE, CacheFolder, KeeperPace, Root
 from dispatcher.model.errors import SettingsError
-from tests.integration.cache_places import A, B, Place
+from tests.integration.cache_places import A, B, Place, in_namespace
 
 
 @pytest.fixture
@@ -89,3 +91,124 @@ def test_record_is_replaced_as_a_whole_and_is_no_link(place: Place) -> None:
         assert folder.read_record() == b""
         folder.write_record(b"[]")
         assert (folder.read_record(), record.is_symlink()) == (b"[]", False)
+
+
+SCRIPT = f"""
+import ctypes, os, subprocess, sys
+from contextlib import closing
+from pathlib import Path
+from dispatcher.keeper.folder import CacheFolder
+from dispatcher.keeper.removal import RemovalRefused
+root, inner, source, kind = *(Path(text) for text in sys.argv[1:4]), sys.argv[4]
+precious = inner / "precious"
+
+def mount():
+    if kind in ("dead", "silent"):
+        server = os.open("/dev/fuse", os.O_RDWR)
+        options = f"fd={{server}},rootmode=40000,user_id=0,group_id=0".encode()
+        if ctypes.CDLL(None, use_errno=True).mount(b"unanswered", os.fsencode(inner), b"fuse", 0, options):
+            raise OSError(ctypes.get_errno(), "mount")
+        if kind == "dead":
+            os.close(server)
+    else:
+        what = ["--bind", source] if kind == "bind" else ["-t", "tmpfs", "tmpfs"]
+        subprocess.run(["mount", *what, inner], check=True)
+        precious.write_text("x" * 100_000)
+
+def remove():
+    with closing(CacheFolder(str(root))) as folder:
+        print(sorted(folder.names()))
+        try:
+            *_, last = folder.measuring("{A}")
+            print(last.size < 100_000, last.is_whole)
+            folder.set_aside("{A}")
+            list(folder.removing.steps(folder.condemn("{A}")))
+            print(sorted(folder.removing.refused.values()))
+        except (RemovalRefused, OSError) as fault:
+            print(type(fault).__name__, fault)
+
+mount()
+remove()
+if kind in ("tmpfs", "bind"):
+    mounts = [line.split()[4] for line in open("/proc/self/mountinfo") if f" {{root}}/" in line]
+    assert [path.name for path in Path(mounts[0]).iterdir()] == ["precious"]
+"""
+FUSE = ("dead", "silent") if Path("/dev/fuse").exists() else ()
+"""Mounts whose server has gone, or never answers. A kernel without FUSE cannot have them."""
+ELSEWHERE = "another file system is mounted there"
+STAYS = f"['cannot be removed: {ELSEWHERE}']"
+PASSED_OVER = "a cache directory cannot be looked at"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A folder on the disk of the caches. The kind `bind` mounts it a second time."""
+    made = tmp_path / "source"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "bind", *FUSE])
+def test_mount_inside_is_neither_measured_nor_entered_and_the_rest_is_removed(
+    place: Place, source: Path, kind: str
+) -> None:
+    inner = place.cache() / "sub" / "mounted"
+    inner.mkdir(parents=True)
+    (place.root / A / "file").write_text("x")
+    told = in_namespace(SCRIPT, place.root, inner, source, kind).splitlines()
+    assert told == [f"['{A}']", "True False", STAYS]
+    assert not list(place.root.rglob("file"))
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "bind", *FUSE])
+def test_directory_that_is_a_mount_is_passed_over_and_said(place: Place, source: Path, kind: str) -> None:
+    place.cache(B)
+    said, *told = in_namespace(SCRIPT, place.root, place.cache(), source, kind).splitlines()
+    assert (PASSED_OVER in said, ELSEWHERE in said, A in said) == (True, True, True)
+    assert told == [f"['{B}']", f"RemovalRefused {ELSEWHERE}"]
+
+
+async def test_all_steps_are_taken_and_the_last_one_is_returned() -> None:
+    pace = KeeperPace(steps_a_second=1e9)
+    assert await pace.last_of(iter(range(3 * STEPS_AT_ONCE + 7)), -1) == (3 * STEPS_AT_ONCE + 6, True)
+    assert await pace.last_of(iter(range(2 * STEPS_AT_ONCE)), -1) == (2 * STEPS_AT_ONCE - 1, True)
+    assert await pace.last_of(iter(()), -1) == (-1, True)
+
+
+async def test_endless_work_ends_with_its_time_and_leaves_every_second_part_to_other_work() -> None:
+    """Somebody can make each of them endless. So neither waits for the end of the other."""
+    pace, parts = KeeperPace(steps_a_second=1e9), list[str]()
+
+    def endless(name: str) -> Iterator[str]:
+        while True:
+            for _ in range(STEPS_AT_ONCE):
+                yield name
+            parts.append(name)
+
+    found = await asyncio.gather(*(pace.last_of(endless(name), "", 0.5) for name in "ab"))
+    assert found == [("a", False), ("b", False)]
+    assert abs(parts.count("a") - parts.count("b")) <= 2
+
+
+@pytest.mark.parametrize(("steps", "seconds", "pause"), [(500, 0.005, 0.02), (500, 0.1, 0.1), (500, 0.0, 0.025)])
+def test_pause_keeps_the_number_of_steps_and_half_of_the_time(steps: int, seconds: float, pause: float) -> None:
+    assert KeeperPace(20_000).pause_after(steps, seconds) == pytest.approx(pause)
+
+
+async def test_cancelled_work_has_ended_when_the_cancellation_arrives() -> None:
+    """Otherwise the keeper would close the folder under a thread that removes files in it."""
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def steps() -> Iterator[int]:
+        begun.set()
+        may_end.wait(20)
+        ended.set()
+        yield 1
+
+    work = asyncio.create_task(KeeperPace().last_of(steps(), 0))
+    await asyncio.to_thread(begun.wait, 20)
+    work.cancel()
+    asyncio.get_running_loop().call_later(0.05, may_end.set)
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert ended.is_set()

@@ -1,18 +1,22 @@
-"""Rounds of the cache keeper on a real file system, with Pods that come at any moment."""
+"""Rounds of the cache keeper on a real file system, on a full disk beside tasks, with Pods that come at any moment."""
 
+import asyncio
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dispatcher.keeper.folder import CacheFolder
+from dispatcher.keeper import folder as folders
+from dispatcher.keeper.folder import ASIDE, CacheFolder
 from dispatcher.keeper.keeping import AGAIN_SECONDS, AT_ONCE, EVERY_SECONDS
 from dispatcher.keeper.plan import DAY, Disk, Marks, RemovalCause
 from dispatcher.model.errors import ClusterAway
 from tests.integration.cache_places import in_namespace, of_ours
-from tests.integration.kept import KEEPS_ALL, NOW, Kept, name
+from tests.integration.kept import KEEPS_ALL, NOW, Kept, Pod, name
 
 PART = 68 * 2**10
 """Bytes of a directory with its file, on a disk of blocks of 4 KiB."""
@@ -59,16 +63,6 @@ async def test_directories_that_were_not_used_for_too_long_go_and_used_ones_stay
     assert await keeping.run_once() == AGAIN_SECONDS
     assert kept.left() == [1, 7, 8, 9]
     assert {one.cause for one in keeping.found.removed} == {RemovalCause.AGE}
-
-
-async def test_least_recently_used_directories_go_until_the_low_mark(kept: Kept, folder: SmallDisk) -> None:
-    keeping = kept.keeping(folder, Marks(0.8, 0.55, 0))
-    await kept.uses_in_turn(keeping)
-    folder.parts = 10
-    kept.cluster.bound = [kept.cluster.pod(name(0))]
-    await keeping.run_once()
-    assert kept.left() == [0, 5, 6, 7, 8, 9]
-    assert not keeping.found.is_stuck
 
 
 async def test_directories_of_unknown_size_go_one_by_one_until_the_low_mark(kept: Kept, folder: SmallDisk) -> None:
@@ -197,3 +191,175 @@ def test_disk_that_somebody_else_fills_to_the_last_byte_gets_room(tmp_path: Path
     """On a real file system. The keeper writes its record there, too."""
     told = in_namespace(ON_A_FULL_DISK, tmp_path).splitlines()
     assert [line for line in told if "[info" not in line] == ["1.0", "True 262144 False", "True"]
+
+
+SCRIPT = """
+import asyncio, json, os, subprocess, sys, threading
+from contextlib import closing, suppress
+from pathlib import Path
+from dispatcher.keeper.folder import NAME, CacheFolder
+from dispatcher.keeper.keeping import Keeping
+from dispatcher.keeper.folder import KeeperPace
+from dispatcher.keeper.plan import Marks
+from dispatcher.keeper.folder import Survey
+from tests.integration.kept import NOW, Cluster, name
+
+MIB, NUMBER = 2**20, 500
+disk = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", disk], check=True)
+root, cluster = disk / "root", Cluster(disk / "root")
+root.mkdir()
+for at in range(NUMBER):
+    (root / name(at)).mkdir()
+    for part in range(3):
+        (root / name(at) / f"part-{part}").write_bytes(bytes(600 * 1024))
+    os.utime(root / name(at), (NOW - 10_000 + at, NOW - 10_000 + at))
+used = range(0, NUMBER, 10)
+cluster.bound = [cluster.pod(name(at)) for at in used]
+stop, written = threading.Event(), dict.fromkeys(used, 0)
+
+
+def work():
+    while not stop.is_set():
+        for at in used:
+            with suppress(OSError):  # the disk is full
+                (root / name(at) / "step").write_text(str(written[at]))
+                os.rename(root / name(at) / "step", root / name(at) / "done")
+                written[at] += 1
+        stop.wait(0.001)
+
+
+def state(folder, round_):
+    left = {int(path.name, 16) for path in root.iterdir() if NAME.fullmatch(path.name)}
+    gone = sorted(set(range(NUMBER)) - left)
+    idle = [at for at in range(NUMBER) if at not in used]
+    whole = all(len(list((root / name(at)).glob("part-*"))) == 3 for at in left)
+    return {"used": round(folder.disk().used_part, 3), "gone": len(gone), "oldest": gone == idle[:len(gone)],
+            "whole": whole, "stuck": round_.is_stuck}
+
+
+async def rounds():
+    found = []
+    with closing(CacheFolder(str(root))) as folder:
+        survey = Survey(folder, str(root), KeeperPace())
+        keeping = Keeping(folder, survey, cluster, Marks(0.8, 0.7, 0))
+        await survey.look(cluster.pods(), cluster.now())
+        await survey.measure(cluster.now() + 1)
+        found.append(folder.disk().used_part)
+        await keeping.run_once()
+        found.append(state(folder, keeping.found))
+        (disk / "filler").write_bytes(bytes(150 * MIB))
+        await keeping.run_once()
+        found.append(state(folder, keeping.found))
+        with (disk / "filler").open("ab", buffering=0) as filler:
+            while filler.tell() < 780 * MIB:
+                try:
+                    filler.write(bytes(MIB))
+                except OSError:
+                    await keeping.run_once()
+        await keeping.run_once()
+        found.append(state(folder, keeping.found))
+    return found
+
+
+worker = threading.Thread(target=work)
+worker.start()
+try:
+    found = asyncio.run(rounds())
+finally:
+    stop.set()
+    worker.join()
+print(json.dumps([*found, all((root / name(at) / "done").read_text() == str(written[at] - 1) for at in used)]))
+"""
+
+
+@pytest.mark.slow
+def test_marks_are_kept_and_no_directory_of_a_running_task_is_touched(tmp_path: Path) -> None:
+    told = in_namespace(SCRIPT, tmp_path).splitlines()[-1]
+    full, first, filled, stuck, is_intact = json.loads(told)
+    assert 0.8 < full < 0.9
+    for found in (first, filled):
+        assert found["used"] <= 0.7
+        assert (found["oldest"], found["whole"], found["stuck"]) == (True, True, False)
+    assert 50 < first["gone"] < filled["gone"] < 450
+    assert (stuck["gone"], stuck["oldest"], stuck["whole"], stuck["stuck"]) == (450, True, True, True)
+    assert is_intact, "the tasks went on working in their directories"
+
+
+KILLED = 9
+CALLS = ("mkdir", "rename", "replace", "unlink", "rmdir", "fsync", "open")
+ORDERED, USED, COMES_BACK = range(5), 3, 4
+"""Directories that somebody has ordered away: a Pod uses one, and begins to use another while it is set aside."""
+STAYS = [3, 4, 5, 6, 7, 8, 9]
+
+
+class Steps:
+    """Ends the process before this step. A step is a call that changes the disk, or opens something on it."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*given: Any, **named: Any) -> Any:
+            if self._left == 0:
+                os._exit(KILLED)
+            self._left -= 1
+            return call(*given, **named)
+
+        return step
+
+
+async def a_round(kept: Kept, *first: Pod) -> None:
+    """`first`: what the first live list finds besides the Pods that are watched."""
+    kept.cluster.time = NOW + 1000
+    kept.cluster.orders = {name(at): NOW + 500 for at in ORDERED}
+    kept.cluster.bound = [kept.cluster.pod(name(USED))]
+    kept.cluster.live = [first, [kept.cluster.pod(name(COMES_BACK))]]
+    with closing(CacheFolder(str(kept.root))) as folder:
+        await kept.keeping(folder, KEEPS_ALL).run_once()
+
+
+def killed_round(kept: Kept, number: int) -> bool:
+    """Runs a round in a process that is killed before this step. False: it had fewer steps."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            steps = Steps(number)
+            for call in CALLS:
+                setattr(os, call, steps.counted(getattr(os, call)))
+            folders.rename_to_new = steps.counted(folders.rename_to_new)
+            asyncio.run(a_round(kept))
+            status = 0
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in {0, KILLED}
+    return status == KILLED
+
+
+def check_state(kept: Kept) -> None:
+    """No directory that a Pod could get has lost a file, and none that stays is condemned."""
+    for at in range(kept.number):
+        places = [kept.root / name(at), kept.root / f"{ASIDE}{name(at)}"]
+        assert all((place / "data").stat().st_size == 65536 for place in places if place.exists()), at
+        assert any(place.exists() for place in places) or at not in STAYS, f"{at} is gone"
+
+
+@pytest.mark.slow
+def test_round_that_is_killed_at_any_step_is_ended_by_the_next_start(tmp_path: Path) -> None:
+    kills = 0
+    for number in range(1000):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        kept = Kept(folder)
+        was_killed = killed_round(kept, number)
+        check_state(kept)
+        for _ in range(2):
+            asyncio.run(a_round(kept, kept.cluster.pod(name(COMES_BACK))))
+        assert (kept.left(), of_ours(kept.root)) == (STAYS, []), number
+        kept.check()
+        if not was_killed:
+            break
+        kills += 1
+    assert kills > 40

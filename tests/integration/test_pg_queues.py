@@ -1,5 +1,6 @@
-"""What the pages of a queue and of nodes ask the database: settings, starts, ends, times, warm cache keys."""
+"""What pages ask the database: settings of queues, numbers, times, warm cache keys, and what a row says of itself."""
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest_asyncio
 
 from dispatcher.model.history import Percentiles
-from dispatcher.model.tasks import EndCount
+from dispatcher.model.tasks import EndCount, QueueCount
 from dispatcher.pg.questions import Questions, questions
 from tests.integration.looking import opened
 from tests.rig.postgres import Connection, Database
@@ -141,3 +142,73 @@ async def test_warm_keys_are_counted_by_node_and_queue_and_are_not_told(admin: C
     assert await asked("warm_keys", ["a", "b"], 1000) == {"a": {"default": 2, "other": 1}, "b": {"default": 1}}
     assert await asked("warm_keys", ["a", "b"], 1) == {"a": {"other": 1}}
     assert await asked("warm_keys", [], 1000) == {}
+
+
+async def counted(database: Database) -> QueueCount:
+    async with opened(database.url("reader")) as session, questions(session) as rows:
+        (found,) = await rows.counts()
+        return found
+
+
+async def test_starts_and_ends_of_the_last_minutes_are_counted(database: Database) -> None:
+    first, second, third = [await insert_row(database) for _ in range(3)]
+    await first.finish(await first.started(), "succeeded")
+    await second.started()
+    found = await counted(database)
+    assert (found.queue, found.due, found.starts, found.ends) == ("default", 1, 2, 1)
+    admin = await database.session("admin")
+    await admin.execute("UPDATE dispatch_private.task_launches SET started_at = now() - interval '6 min'")
+    await admin.execute(
+        "UPDATE dispatch_private.tasks SET finished_at = now() - interval '6 min' WHERE status = 'succeeded'"
+    )
+    await third.cancel()
+    found = await counted(database)
+    assert (found.due, found.starts, found.ends) == (0, 0, 1)
+
+
+async def test_row_that_was_due_before_its_insert_has_waited_since_its_insert(database: Database) -> None:
+    """`run_at` of 1900 would make the oldest wait 126 years, and hide every real one."""
+    admin = await database.session("admin")
+    first, late = await insert_row(database), await insert_row(database)
+    await admin.execute("UPDATE dispatch_private.tasks SET run_at = '1900-01-01 UTC' WHERE id = $1", first.id)
+    await admin.execute(
+        "UPDATE dispatch_private.tasks SET created_at = now() - interval '1 min' WHERE id = $1", late.id
+    )
+    assert (await counted(database)).oldest == (await late.now())["created_at"]
+    await late.cancel()
+    assert (await counted(database)).oldest == (await first.now())["created_at"]
+
+
+async def test_marks_of_a_row_are_read_as_they_are(database: Database) -> None:
+    row = await database.insert_task(batch="july", labels={"month": "7"})
+    bare = await database.insert_task()
+    admin = await database.session("admin")
+    await admin.execute("UPDATE dispatch_private.tasks SET progress = 0.25, note = 'a', error = 'b' WHERE id = $1", row)
+    async with opened(database.url("reader")) as session, questions(session) as rows:
+        found, empty, none = await rows.marks(row), await rows.marks(bare), await rows.marks(10**12)
+        assert session.answered_at == float("-inf"), "the snapshot is still open"
+    assert found is not None
+    assert (found.batch, found.labels, found.progress, found.note, found.error) == (
+        "july",
+        {"month": "7"},
+        0.25,
+        "a",
+        "b",
+    )
+    assert empty is not None
+    assert (empty.batch, empty.labels, empty.progress, empty.note, empty.error) == (None, {}, None, None, None)
+    assert none is None
+    assert session.answered_at > 0
+
+
+async def test_labels_of_another_form_are_read_as_text(database: Database) -> None:
+    """Only an administrator can write them."""
+    row, admin = await database.insert_task(), await database.session("admin")
+    async with opened(database.url("reader")) as session:
+        for labels, read in (({"a": {"b": [1]}}, {"a": '{"b":[1]}'}), ([1], {})):
+            await admin.execute("SET session_replication_role = replica")
+            await admin.execute("UPDATE dispatch_private.tasks SET labels = $2 WHERE id = $1", row, labels)
+            async with questions(session) as rows:
+                found = await rows.marks(row)
+            assert found is not None
+            assert found.labels == read, json.dumps(labels)

@@ -263,7 +263,7 @@ async def test_ping_reads_no_task(reader: Connection) -> None:
 
 @pytest.mark.parametrize("name", ["histories", "runs"])
 async def test_history_of_cache_keys_is_read_from_its_index(reader: Connection, name: str) -> None:
-    """A hundred unknown keys cost one look-up in the index each. For known keys see `test_pg_history`."""
+    """A hundred unknown keys cost one look-up in the index each. For known keys see `test_pg_look`."""
     keys = [f"key-{number}" for number in range(100)]
     plan = await explain(reader, name, QUEUES, keys, 3)
     assert (plan.indexes, plan.scanned, plan.rows) == ({"tasks_history"}, set(), 0)

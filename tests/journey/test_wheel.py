@@ -11,23 +11,17 @@ import tarfile
 import venv
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from dispatcher import __version__
+from tests.rig.cli import Answer
 from tests.rig.dispatching import Dispatcher, Place
 from tests.rig.postgres import PostgresServer
 from tests.rig.steps import reaches
 
 ROOT = Path(__file__).parents[2]
 SQL = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "sql").rglob("*.sql"))
-
-
-class Answer(NamedTuple):
-    status: int
-    out: str
-    err: str
 
 
 class Installed:

@@ -12,6 +12,8 @@ NOWHERE = "postgresql://somebody:hush@127.0.0.1:1/rows"
 
 
 class Answer(NamedTuple):
+    """Exit status, output and errors of a command."""
+
     status: int
     out: str
     err: str

@@ -39,7 +39,7 @@ PLANTED: Final[Mapping[str, str]] = {
     "RoleGone": "integration/test_doctor.py::test_queue_and_rows_of_roles_that_are_gone_are_named",
     # A test cannot wait for an hour.
     "PreparedTransaction": "unit/test_doctor_judges_database.py::test_each_fault_of_upkeep_is_named_with_its_mend",
-    "OldSnapshot": "integration/test_doctor_snapshots.py::test_session_with_an_old_snapshot_is_named",
+    "OldSnapshot": "integration/test_doctor_rights.py::test_session_with_an_old_snapshot_is_named",
     "SchemaOld": DATABASE,
     "SchemaChanged": DATABASE,
     "RestoredWithoutRoles": "integration/test_restore.py::test_copy_without_the_roles_is_named_with_the_way_out",

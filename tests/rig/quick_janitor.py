@@ -1,7 +1,7 @@
 """`python -m tests.rig.quick_janitor janitor`: `dispatcher janitor` with a round each second instead of each ten.
 
 Lists may take a third of the time instead of a twentieth, because lists of a busy machine are slow. Everything else is
-the program itself. `tests/unit/test_janitor_pace.py` tests its own pace.
+the program itself. `tests/unit/test_janitor.py` tests its own pace.
 """
 
 from dispatcher import cli

@@ -8,9 +8,11 @@ from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.estimate import Estimate
 from dispatcher.views.node_room import HeldRoom, NodeRoom, NodesPage
 from dispatcher.views.queue import NextRow, QueuePage, QueueSettings, QueueTimes
-from dispatcher.views.status import InstallationStatus, QueueStatus
+from dispatcher.views.server import Pages
+from dispatcher.views.status import InstallationIdentity, InstallationStatus, QueueStatus
 from tests.rig.builders import NOW, ago, later
 
+PAGES = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "/proxy")
 FINE = InstallationStatus(
     installation="dispatcher", version="1", jobs_namespace="jobs", replica="me", leads=True, as_of=NOW, counted_at=NOW,
     unhealthy={}, not_ready=None, slowed=[], in_flight=0, max_jobs=10, queues=[], parked=0, parked_rows=[],

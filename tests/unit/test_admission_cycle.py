@@ -1,16 +1,29 @@
-"""A cycle: each candidate is judged once, in its order, after the admissions before it."""
+"""A cycle: the order of candidates, shares, quotas, the first Pods of a shape, and one judgement of each candidate."""
 
 import pytest
 
-from dispatcher.admission.cycle import Plan, plan_cycle
-from dispatcher.admission.gates import Candidate
+from dispatcher.admission.cycle import LaunchOrder, Plan, plan_cycle
+from dispatcher.admission.demand import FIRST, PATIENCE, FirstPods, Patience
+from dispatcher.admission.gates import Candidate, judge
+from dispatcher.admission.heads import shared_hold
+from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.admission.room import room_of
-from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, plan_load
+from dispatcher.admission.snapshot import (
+    Allowance,
+    ClusterSnapshot,
+    Shares,
+    holders,
+    plan_load,
+    plan_quotas,
+    plan_shares,
+)
+from dispatcher.model.cluster import JOBS, Quota
 from dispatcher.model.jobs import End, LaunchGroup
-from dispatcher.model.launches import JobsVerdict, Launch, Offer
+from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind, ToCome
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.rig.builders import FIRST_LAUNCH, a_queue, a_snapshot, a_task, later
-from tests.unit.rooms import a_node, needs, view_of
+from tests.rig.builders import FIRST_LAUNCH, NOW, a_job, a_picture, a_queue, a_snapshot, a_task, an_indexed_row, later
+from tests.unit.rooms import a_node, amounts_of, needs, unplaced, view_of
 from tests.unit.scanning import a_candidate
 
 END = End("jobs", "x", "uid", "superseded", "7")
@@ -128,3 +141,251 @@ def test_row_that_is_being_cancelled_is_not_parked_either() -> None:
 def test_launched_row_is_not_held_by_the_pause_of_its_queue() -> None:
     running = a_candidate(1, verdict=Hold(HoldReason.LAUNCHED, "Running"))
     assert reasons(plan(running, snapshot=a_snapshot(a_queue(paused_until=later(60))))) == {1: "Launched"}
+
+
+OFFER = Offer("i", "s", "default")
+
+
+def candidates(*rows: tuple[int, int]) -> list[Candidate]:
+    """One candidate for each (priority, id)."""
+    return [Candidate(a_task(id=number, priority=priority), OFFER, JobsVerdict(Launch(1))) for priority, number in rows]
+
+
+def candidate_in(queue: str, number: int, submitter: str = "team_a") -> Candidate:
+    task = a_task(id=number, queue=queue, submitted_by=submitter)
+    return Candidate(task, OFFER, JobsVerdict(Launch(1)))
+
+
+def in_order(some: list[Candidate], *, is_probing: bool = False) -> list[Candidate]:
+    order = LaunchOrder(some, a_snapshot(is_probing=is_probing))
+    return list(iter(lambda: order.pop(a_snapshot()), None))
+
+
+def turns(*rows: tuple[int, int]) -> list[int]:
+    return [candidate.task.id for candidate in in_order(candidates(*rows))]
+
+
+def test_lower_priorities_come_first_then_older_rows() -> None:
+    assert turns((100, 3), (0, 9), (100, 2), (1000, 1), (0, 10)) == [9, 10, 2, 3, 1]
+
+
+def test_queue_with_the_least_jobs_for_its_weight_comes_first() -> None:
+    heavy, light = a_queue("heavy", weight=2), a_queue("light")
+    rows = [(number, queue) for number, queue in enumerate(["heavy"] * 4 + ["light"] * 3)]
+    snapshot, taken = a_snapshot(heavy, light), []
+    order = LaunchOrder([candidate_in(queue, number) for number, queue in rows], snapshot)
+    while (one := order.pop(snapshot)) is not None:
+        taken.append(one.task.queue)
+        snapshot = snapshot.with_launch(one.group, one.pod)
+    assert taken == ["heavy", "light", "heavy", "heavy", "light", "heavy", "light"]
+
+
+def test_submitter_with_the_least_jobs_comes_first_where_the_queue_says_so() -> None:
+    load = plan_load([("q", "x")] * 2 + [("q", "y")])
+    for is_fair, ids in ((True, [3, 1, 2]), (False, [1, 2, 3])):
+        snapshot = a_snapshot(a_queue("q", fair_submitters=is_fair), load=load)
+        rows = [candidate_in("q", 1, "x"), candidate_in("q", 2, "x"), candidate_in("q", 3, "y")]
+        order = LaunchOrder(rows, snapshot)
+        assert [one.task.id for one in iter(lambda: order.pop(snapshot), None)] == ids  # noqa: B023  # used at once
+
+
+def test_held_row_leaves_the_turn_to_the_next_row_of_its_queue() -> None:
+    """A held row takes no share."""
+    snapshot = a_snapshot(a_queue("a"), a_queue("b"), load=plan_load([("b", "x")]))
+    order = LaunchOrder([candidate_in("a", 1), candidate_in("a", 2), candidate_in("b", 3)], snapshot)
+    assert [one.task.id for one in iter(lambda: order.pop(snapshot), None)] == [1, 2, 3]
+
+
+def test_row_that_failed_last_comes_last_while_probing() -> None:
+    never, before, just_now = [
+        Candidate(a_task(id=number, priority=9 - number), OFFER, JobsVerdict(Launch(1)), at)
+        for number, at in ((1, float("-inf")), (2, 5.0), (3, 7.0))
+    ]
+    assert in_order([just_now, before, never], is_probing=True) == [never, before, just_now]
+    assert in_order([just_now, before, never]) == [just_now, before, never]
+
+
+SMALL, LARGE = unplaced(needs("1"), "small"), unplaced(needs("2"), "large")
+MADE = {"small": needs("3")}
+
+
+def test_few_rows_of_an_unknown_shape_are_launched_in_a_cycle() -> None:
+    rows = [
+        Candidate(a_task(id=number), Offer("app:1", "new", "default"), JobsVerdict(FIRST_LAUNCH)) for number in range(9)
+    ]
+    done = plan_cycle(a_snapshot(first=FirstPods()), rows)
+    assert len(done.launches) == FIRST
+    assert {(str(hold.reason), hold.detail) for hold in done.holds.values()} == {
+        ("NextCycle", "the first Pods of its shape show what it needs")
+    }
+    for known in (FirstPods(made={"new": needs("1")}), FirstPods(late=frozenset({"new"})), None):
+        assert len(plan_cycle(a_snapshot(first=known), rows).launches) == 9
+
+
+def test_launches_without_a_node_count_until_a_pod_of_the_shape_is_seen() -> None:
+    found = Patience().look({SMALL: 7, LARGE: 4}, MADE, NOW)
+    assert found == FirstPods(MADE, frozenset(), {"large": 4})
+    assert [found.must_wait(shape) for shape in ("small", "large", "other")] == [False, False, False]
+    assert found.with_launch("large").must_wait("large")
+    assert found.with_launch("small") is found
+
+
+def test_shape_whose_pods_are_not_seen_goes_on_after_a_while() -> None:
+    patience = Patience()
+    assert patience.look({LARGE: 9}, {}, NOW).must_wait("large")
+    late = patience.look({LARGE: 9}, {}, NOW + PATIENCE)
+    assert (late.late, late.must_wait("large")) == (frozenset({"large"}), False)
+    assert patience.look({}, {}, later(60)) == FirstPods()
+    assert patience.look({LARGE: 9}, {}, later(61)).must_wait("large"), "it is awaited anew"
+
+
+ROOM_FOR_TWO = (Quota("team", amounts_of({"cpu": "2", JOBS: "2"}), amounts_of({"cpu": "0", JOBS: "0"})),)
+ONE_CORE = Offer("app:1", "small", "default", needs("1"))
+A_POD = unplaced(needs("1"))
+CANDIDATE = Candidate(a_task(), ONE_CORE, JobsVerdict(FIRST_LAUNCH))
+
+
+def a_snapshot_with(to_come: ToCome) -> ClusterSnapshot:
+    return a_snapshot(quotas=plan_quotas(ROOM_FOR_TWO, to_come))
+
+
+def test_row_beyond_the_quota_is_held_with_the_numbers() -> None:
+    verdict = judge(CANDIDATE, a_snapshot_with(ToCome(jobs={A_POD: 2})))
+    assert verdict == Hold(HoldReason.QUOTA_EXCEEDED, f"ResourceQuota team: {JOBS} 1 asked, 2 of 2 used")
+
+
+def test_each_admission_of_a_cycle_counts_against_the_quota() -> None:
+    snapshot = a_snapshot_with(ToCome())
+    launched = 0
+    while launched < 5 and not isinstance(judge(CANDIDATE, snapshot), Hold):
+        snapshot, launched = snapshot.with_launch(CANDIDATE.group, CANDIDATE.pod), launched + 1
+    assert launched == 2
+
+
+def test_repeated_create_counts_once_and_is_never_held_by_the_quota() -> None:
+    snapshot = a_snapshot_with(ToCome(jobs={A_POD: 1})).with_launch(CANDIDATE.group, CANDIDATE.pod, is_new=False)
+    assert not isinstance(judge(CANDIDATE, snapshot), Hold)
+
+
+def test_job_without_a_pod_counts_only_its_pod() -> None:
+    assert judge(CANDIDATE, a_snapshot_with(ToCome(pods={A_POD: 2}))) == Hold(
+        HoldReason.QUOTA_EXCEEDED, "ResourceQuota team: cpu 1 asked, 2 of 2 used"
+    )
+
+
+def test_scan_holds_rows_beyond_the_quota_so_that_they_hide_no_others() -> None:
+    full = a_snapshot_with(ToCome(jobs={A_POD: 2}))
+    hold = shared_hold(an_indexed_row(1), ONE_CORE, full)
+    assert hold is not None
+    assert hold.reason is HoldReason.QUOTA_EXCEEDED
+    assert shared_hold(an_indexed_row(1), ONE_CORE, a_snapshot_with(ToCome())) is None
+
+
+def test_picture_counts_only_jobs_that_will_make_a_pod() -> None:
+    jobs = [
+        a_job(task_id=1, needs=needs("1"), shape="small"),
+        a_job(task_id=2, suspended=True),
+        a_job(task_id=3, deleting=True),
+    ]
+    picture = a_picture(jobs)
+    assert list(picture.to_come().pods.values()) == [1]
+    assert picture.to_come().jobs == {}
+
+
+def jobs_of(submitter: str, needs: PodNeeds | None, queue: str = "q") -> PodKind:
+    return PodKind(queue, submitter, "", needs)
+
+
+SIZE = {"cpu": 100_000, "memory": 1000 * 2**30 * 1000, "pods": 1_000_000}
+"""100 cores, 1,000 GiB, 1,000 Pods."""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "share"),
+    [
+        (needs("10", "1Gi"), 0.1),
+        (needs("1", "500Gi"), 0.5),
+        (needs("0", "0"), 0.001),
+        (needs("10", "1Gi", more={"example.com/gpu": "8"}), 0.1),
+        (None, 0.001),
+    ],
+    ids=["cpu", "memory", "nothing but a Pod", "a resource that no node has", "needs are not known"],
+)
+def test_share_is_the_largest_part_of_any_one_resource(wanted: PodNeeds | None, share: float) -> None:
+    shares = plan_shares({jobs_of("team_a", wanted): 1}, SIZE)
+    assert shares.of_queue("q") == pytest.approx(share)
+    assert shares.of_submitter("q", "team_a") == pytest.approx(share)
+    assert (shares.of_queue("other"), shares.of_submitter("q", "team_b")) == (0, 0)
+
+
+GPUS = {**SIZE, "example.com/gpu": 8000}
+
+
+def test_extended_resource_can_be_the_dominant_one() -> None:
+    shares = plan_shares({jobs_of("a", needs("1", "1Gi", more={"example.com/gpu": "4"})): 1}, GPUS)
+    assert shares.of_queue("q") == 0.5
+
+
+def test_share_is_a_number_of_jobs_if_the_size_of_the_cluster_is_not_known() -> None:
+    shares = plan_shares({jobs_of("a", needs("10")): 2, jobs_of("b", None): 1}, {})
+    assert (shares.of_queue("q"), shares.of_submitter("q", "a"), shares.of_submitter("q", "b")) == (3, 2, 1)
+
+
+def test_jobs_of_a_queue_are_added_and_a_launch_changes_no_earlier_shares() -> None:
+    before = plan_shares({jobs_of("a", needs("10", "1Gi")): 3, jobs_of("b", needs("20", "1Gi")): 1}, SIZE)
+    after = before.with_launches({unplaced(needs("10", "1Gi"), queue="q", submitter="b"): 1})
+    assert [one.of_queue("q") for one in (before, after)] == pytest.approx([0.5, 0.6])
+    assert [one.of_submitter("q", "b") for one in (before, after)] == pytest.approx([0.2, 0.3])
+    assert Shares().with_launches({unplaced(None): 1}).of_queue("q") == 1
+
+
+def test_jobs_of_all_needs_count_for_their_holder() -> None:
+    in_flight = {jobs_of("a", needs("1")): 2, jobs_of("a", None): 1, jobs_of("a", None, "r"): 4}
+    assert holders(in_flight) == {("q", "a"): 3, ("r", "a"): 4}
+
+
+def test_queue_of_large_pods_gets_as_much_of_the_cluster_as_a_queue_of_small_ones() -> None:
+    """Ten cores each against one: ten small rows are launched for a large one."""
+    large, small = (Offer("app:1", f"s{cpu}", "default", needs(cpu, "1Mi")) for cpu in ("10", "1"))
+    rows = [
+        Candidate(a_task(id=10 * number + n, queue=queue), offer, JobsVerdict(Launch(1)))
+        for n, (queue, offer) in enumerate((("large", large), ("small", small)))
+        for number in range(1, 60)
+    ]
+    snapshot = a_snapshot(a_queue("large"), a_queue("small"), max_jobs=44, shares=Shares(SIZE))
+    started = [one.task.queue for one in plan_cycle(snapshot, rows).launches]
+    assert (started.count("large"), started.count("small")) == (4, 40)
+
+
+def test_queue_of_tiny_pods_gets_half_of_the_places_where_max_jobs_holds_rows() -> None:
+    """Tiny Pods that run for long would keep almost all of them, because they use nothing of the nodes."""
+    tiny, good = (Offer("app:1", f"s{cpu}", "default", needs(cpu, "1Mi")) for cpu in ("1m", "1"))
+    rows = [
+        Candidate(a_task(id=10 * number + n, queue=queue), offer, JobsVerdict(Launch(1)))
+        for n, (queue, offer) in enumerate((("tiny", tiny), ("good", good)))
+        for number in range(1, 60)
+    ]
+    running = {jobs_of("a", tiny.needs, "tiny"): 45, jobs_of("b", good.needs, "good"): 40}
+    load = plan_load({("tiny", "a"): 45, ("good", "b"): 40})
+    for places, started in ((100, (5, 10)), (0, (15, 0))):
+        shares = plan_shares(running, SIZE, places=places)
+        snapshot = a_snapshot(a_queue("tiny"), a_queue("good"), max_jobs=100, shares=shares, load=load)
+        queues = [one.task.queue for one in plan_cycle(snapshot, rows).launches]
+        assert (queues.count("tiny"), queues.count("good")) == started
+
+
+def test_places_count_for_a_minute_after_max_jobs_was_used_up() -> None:
+    """Some Jobs end at any time. The order of the queues must not change to and fro with each of them."""
+    cycle, found = None, list[bool]()
+    for seconds, total in ((0, 99), (1, 100), (2, 99), (61, 99), (62, 99)):
+        snapshot = a_snapshot(now=later(seconds), max_jobs=100, load=plan_load({("q", "a"): total}))
+        cycle = LastCycle(snapshot, a_picture(), {}, frozenset(), {}, {}, leads=True).after(cycle)
+        found.append(cycle.lacks_places)
+    assert found == [False, True, True, True, False]
+
+
+def test_demand_counts_in_no_share() -> None:
+    pod = jobs_of("team_a", needs("1"))
+    waiting = {pod: 2}
+    assert plan_shares({pod: 3}, SIZE, waiting) == plan_shares({pod: 1}, SIZE)
+    assert plan_shares({pod: 2}, SIZE, waiting) == plan_shares({}, SIZE)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -29,7 +29,7 @@ from dispatcher.model.cluster import Node, ScaleAnswer
 from dispatcher.model.launches import JobsVerdict, Offer, PodKind, Probe
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.rig.builders import FIRST_LAUNCH, NOW, a_job, a_pod, a_queue, a_snapshot, a_task
+from tests.rig.builders import FIRST_LAUNCH, NOW, a_job, a_pod, a_queue, a_snapshot, a_task, later
 from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
 
 FULL_NODE = view_of([a_node()], [a_bound_pod("n1")])
@@ -63,10 +63,6 @@ def a_probe(
     return Probe(job, a_pod(job, uid=f"pod-{number}", name=f"job-{number}-x", created_at=at, unschedulable_since=at))
 
 
-def after(seconds: float) -> datetime:
-    return NOW + timedelta(seconds=seconds)
-
-
 def demands(
     *looks: tuple[float, Sequence[Probe]],
     nodes: Sequence[Node] = (),
@@ -76,20 +72,20 @@ def demands(
     """What is known after these looks. Nodes and answers are there since the beginning."""
     made = Demands(mode, GRACE)
     for seconds, probes in looks:
-        made.update(probes, [one for one in nodes if one.created_at <= after(seconds)], answers, after(seconds))
+        made.update(probes, [one for one in nodes if one.created_at <= later(seconds)], answers, later(seconds))
     return made
 
 
 def a_new_node(seconds: float, cpu: str = "4", **facts: Any) -> Node:
-    return a_node(f"new-{seconds}", cpu=cpu, created_at=after(seconds), **facts)
+    return a_node(f"new-{seconds}", cpu=cpu, created_at=later(seconds), **facts)
 
 
 def comes(seconds: float) -> ScaleAnswer:
-    return ScaleAnswer(True, after(seconds))
+    return ScaleAnswer(True, later(seconds))
 
 
 def refuses(seconds: float) -> ScaleAnswer:
-    return ScaleAnswer(False, after(seconds), "max node group size reached")
+    return ScaleAnswer(False, later(seconds), "max node group size reached")
 
 
 SAYS = "0/1 nodes are available: 1 Insufficient cpu."
@@ -165,12 +161,12 @@ def test_node_that_comes_very_late_came_for_somebody_else() -> None:
 
 def test_shape_falls_back_to_one_when_nothing_more_comes() -> None:
     quiet = QUIET.total_seconds()
-    probes = [a_probe(number=number, at=after(number)) for number in range(1, 4)]
+    probes = [a_probe(number=number, at=later(number)) for number in range(1, 4)]
     found = demands((10, probes), nodes=[a_new_node(10)])
     assert found.given_back(probes, ()) == []
-    found.update(probes, [], {}, after(9 + quiet))
+    found.update(probes, [], {}, later(9 + quiet))
     assert (found.current.has_grown("small"), found.given_back(probes, ())) == (True, [])
-    found.update(probes, [], {}, after(10 + quiet))
+    found.update(probes, [], {}, later(10 + quiet))
     assert not found.current.has_grown("small")
     assert found.given_back(probes, ()) == [(probes[1], FELL_BACK), (probes[2], FELL_BACK)], "the oldest one stays"
 
@@ -185,7 +181,7 @@ def test_restart_takes_nothing_back_before_it_could_know_what_came() -> None:
     probes = [a_probe(number=number) for number in range(1, 501)]
     found = demands((1000, probes))
     assert found.given_back(probes, ()) == []
-    found.update(probes, [], {}, after(1000) + AFTER_START)
+    found.update(probes, [], {}, later(1000) + AFTER_START)
     assert len(found.given_back(probes, ())) == 499
 
 
@@ -197,10 +193,10 @@ def test_refusal_stops_growth_and_takes_back_nothing_that_may_have_a_node_under_
 
 
 def test_first_and_newest_pod_of_each_shape_are_asked_about() -> None:
-    probes = [a_probe(number=number, at=after(number)) for number in range(5)]
+    probes = [a_probe(number=number, at=later(number)) for number in range(5)]
     found = demands((10, [*probes, a_probe("large", 9)]))
     assert sorted(pod.uid for pod in found.asking) == ["pod-0", "pod-4", "pod-9"]
-    found.update([], [], {}, after(20))
+    found.update([], [], {}, later(20))
     assert found.asking == []
 
 
@@ -208,14 +204,14 @@ def test_rule_stays_the_same_object_while_nothing_changes() -> None:
     found = demands((10, [a_probe()]))
     before = found.current
     for seconds in (10.5, 11, 12, 40):
-        found.update([a_probe()], [], {}, after(seconds))
+        found.update([a_probe()], [], {}, later(seconds))
     assert found.current is before
 
 
 def test_shape_whose_pod_was_taken_back_has_waited_lately() -> None:
     found = demands((0, [a_probe()]), (60, [a_probe()]), (70, []))
-    assert found.current.waited_lately(after(120)) == {"small"}
-    assert found.current.waited_lately(after(200)) == frozenset()
+    assert found.current.waited_lately(later(120)) == {"small"}
+    assert found.current.waited_lately(later(200)) == frozenset()
 
 
 def test_pods_that_wait_are_counted_by_kind() -> None:
@@ -226,27 +222,27 @@ def test_pods_that_wait_are_counted_by_kind() -> None:
 
 def test_shape_is_forgotten_long_after_its_last_pod() -> None:
     found = demands((10, [a_probe()]), (20, []))
-    found.update([], [], {}, after(10) + FORGOTTEN)
+    found.update([], [], {}, later(10) + FORGOTTEN)
     assert "small" in found.current.asked
-    found.update([], [], {}, after(11) + FORGOTTEN)
+    found.update([], [], {}, later(11) + FORGOTTEN)
     assert found.current == Demand()
 
 
 def test_time_without_an_answer_goes_on_through_pauses_and_ends_with_the_need() -> None:
     probes, wanting = [a_probe("large", cpu="9")], [unplaced(needs("4"), "small")]
     found = demands((10, probes))
-    found.update(probes, [], {}, after(10 + GRACE))
+    found.update(probes, [], {}, later(10 + GRACE))
     assert found.given_back(probes, wanting)
-    found.update([], [], {}, after(60))
-    assert found.current.unanswered_since() == after(10), "it rests, and still asks for something"
-    found.update(probes, [], {}, after(200))
-    assert found.current.unanswered_since() == after(10)
-    found.update([], [], {}, after(400))
+    found.update([], [], {}, later(60))
+    assert found.current.unanswered_since() == later(10), "it rests, and still asks for something"
+    found.update(probes, [], {}, later(200))
+    assert found.current.unanswered_since() == later(10)
+    found.update([], [], {}, later(400))
     assert found.current.unanswered_since() is None, "its rows are gone, or run"
 
 
 def test_answer_ends_the_time_without_one() -> None:
-    assert demands((10, [a_probe()])).current.unanswered_since() == after(10)
+    assert demands((10, [a_probe()])).current.unanswered_since() == later(10)
     assert demands((10, [a_probe()]), answers={"pod-1": comes(9)}).current.unanswered_since() is None
     assert demands((10, [a_probe()]), mode="one").current.unanswered_since() is None, "nothing is expected to come"
 
@@ -355,7 +351,7 @@ def test_shape_gives_its_place_up_after_its_grace_if_another_one_wants_it() -> N
     probes, wanting = [a_probe("large", cpu="9")], [unplaced(needs("4"), "small")]
     found = demands((GRACE - 1, probes))
     assert found.given_back(probes, wanting) == [], "its grace is not over"
-    found.update(probes, [], {}, after(GRACE))
+    found.update(probes, [], {}, later(GRACE))
     assert found.given_back(probes, ()) == [], "nobody wants its place"
     assert found.given_back(probes, [unplaced(needs("9"), "large")]) == [], "it is its own"
     assert found.given_back(probes, wanting) == [(probes[0], GAVE_UP)]
@@ -371,13 +367,13 @@ def test_shape_that_gave_up_asks_again_after_growing_pauses_and_says_so() -> Non
     probes, wanting, found, now = [a_probe("large", cpu="9")], [unplaced(needs("4"), "small")], demands(), 0.0
     pauses = []
     for _ in range(7):
-        found.update(probes, [], {}, after(now := now + GRACE))
+        found.update(probes, [], {}, later(now := now + GRACE))
         assert found.given_back(probes, wanting)
-        found.update([], [], {}, after(now := now + 1))
+        found.update([], [], {}, later(now := now + 1))
         assert found.current.resting == {"large"}
         began = now
         while "large" in found.current.resting:
-            found.update([], [], {}, after(now := now + 10))
+            found.update([], [], {}, later(now := now + 10))
         pauses.append(round((now - began) / 10) * 10)
     assert pauses == [120, 240, 480, 960, 1800, 1800, 1800]
     room = room_of(FULL_NODE, {}, demand=Demand(resting=frozenset({"large"}), asked=found.current.asked))
@@ -391,7 +387,7 @@ def test_node_that_comes_after_its_pod_was_taken_back_is_its_answer() -> None:
     probes = [a_probe()]
     found = demands((GRACE, probes))
     assert found.given_back(probes, [unplaced(needs("9"), "large")])
-    found.update([], [a_new_node(GRACE + 20)], {}, after(GRACE + 21))
+    found.update([], [a_new_node(GRACE + 20)], {}, later(GRACE + 21))
     assert (found.current.has_grown("small"), found.current.resting) == (True, frozenset())
 
 
@@ -447,7 +443,7 @@ def test_shapes_that_nodes_come_for_hold_no_places_of_others() -> None:
 
 def test_event_of_the_future_is_no_answer() -> None:
     """Whoever may write Events can give them any time, also the last one that there is."""
-    for at in (datetime.max.replace(tzinfo=UTC), after(3600)):
+    for at in (datetime.max.replace(tzinfo=UTC), later(3600)):
         found = demands((10, [a_probe()]), answers={"pod-1": ScaleAnswer(True, at, "")})
         assert not found.current.has_grown("small")
         assert found.current.asked.keys() == {"small"}
@@ -456,7 +452,7 @@ def test_event_of_the_future_is_no_answer() -> None:
 def test_clock_that_went_back_stops_no_looks() -> None:
     """One replica of the API server is ten minutes ahead."""
     found = demands((600, [a_probe()]))
-    found.update([a_probe()], [], {"pod-1": comes(5)}, after(10))
+    found.update([a_probe()], [], {"pod-1": comes(5)}, later(10))
     assert found.current.has_grown("small")
 
 

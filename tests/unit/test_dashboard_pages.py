@@ -1,20 +1,23 @@
-"""Pages stay small, however much there is to show, and say what to do where there is nothing."""
+"""No page reaches 100 kB, an empty one says what to do, and the work of answers bounds how many are let in."""
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.views.answers import ApiRequest
+from dispatcher.views.answers import ADDRESSES, LONGEST_QUERY, ApiRequest, too_long
 from dispatcher.views.failures import FailuresPage
 from dispatcher.views.first_page import MINUTES, MOST_CELLS, EstimateRecord, NodeCell, QueueHour, overview_page
 from dispatcher.views.node_room import NodesPage
 from dispatcher.views.rows import BatchesPage, RowsPage
-from dispatcher.views.server import Pages
+from dispatcher.views.server import BURST, LEAST, LONGEST_WAIT, MOST_BYTES, PART, STATIC, Pacing, Pages, Timed
 from dispatcher.views.status import InstallationIdentity, InstallationStatus
 from tests.rig.builders import NOW
+from tests.unit import worst_pages as worst
 from tests.unit.page_facts import FINE, QUEUE
 
 PAGES = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "")
@@ -34,15 +37,6 @@ def test_first_page_of_a_thousand_busy_queues_and_all_cells_tells_what_it_leaves
     assert 10 < shown <= 20
     assert f"{1000 - shown} further queues" in text
     assert "and 980 more problems" in text
-
-
-def test_overview_draws_starts_and_ends_of_the_last_hour() -> None:
-    hour = QueueHour([None, 2.0, 4.0], [None, 1.0, 0.0], [0.0] * 3, None)
-    text = overview(replace(FINE, queues=[QUEUE]), hour)
-    assert 'aria-label="starts and ends a minute in the last hour, at most 4"' in text
-    assert '<path d="M0 100V100h1V50h1V0h1V100z"/><path class="ends" d="M1 75h1V100h1"/>' in text
-    assert "</span> starts," in text
-    assert "</span> ends</th>" in text
 
 
 def overview(status: InstallationStatus, hour: QueueHour = BUSY_HOUR, cells: Sequence[NodeCell] = ()) -> str:
@@ -105,3 +99,199 @@ def test_page_without_a_row_leads_to_older_rows_and_to_those_that_wait(query: di
     text = PAGES.write("tasks.html", page, ApiRequest(query=query), "/api/v1/tasks")
     assert "after=7" in text
     assert ('href="/tasks?queue=rare%26%3Cb%3E&amp;status=waiting"' in text) is is_told
+
+
+PLACE = InstallationIdentity("dispatcher", "1.2.3", "n" * 63, "n" * 63)
+PREFIXED = Pages(PLACE, "/a/prefix")
+ANSWERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "overview": ("overview.html", worst.overview),
+    "tasks": ("tasks.html", worst.tasks),
+    "failures": ("failures.html", worst.failures),
+    "batches": ("batches.html", worst.batches),
+    "batch": ("batches.html", lambda sign: worst.batches(sign, 1)),
+    "queue": ("queue.html", worst.queue),
+    "nodes": ("nodes.html", worst.nodes),
+    "row": ("task.html", worst.row),
+    "about": ("about.html", worst.about),
+    "refused": ("refused.html", worst.refused),
+}
+ORDINARY: Mapping[str, Any] = {
+    "task": 123_456, "queue": "default", "template": "default", "submitted_by": "team_a", "batch": "nightly",
+    "priority": 100, "attempt": 1, "error": "ValueError: line 17 has 3 columns", "note": None, "progress": None,
+}  # fmt: skip
+SIGNS = {"escaped": "<", "quotes": "'", "emoji in addresses": "\U0001f600", "plain": "x"}
+
+
+def written(name: str, sign: str) -> str:
+    template, answer = ANSWERS[name]
+    return PREFIXED.write(template, answer(sign), ApiRequest("", worst.filters(sign)), "/api/v1/something")
+
+
+@pytest.mark.parametrize("sign", SIGNS.values(), ids=SIGNS)
+@pytest.mark.parametrize("name", ANSWERS)
+def test_largest_page_has_less_than_100_kb(name: str, sign: str) -> None:
+    text = written(name, sign)
+    assert len(text.encode()) + sum(len(file.body) for file in STATIC.values()) < 100_000
+    assert len(text.encode()) > 10_000, "there is much to show"
+
+
+def test_every_template_has_its_largest_page() -> None:
+    templates = {address.template for address in ADDRESSES.values() if address.template}
+    assert templates | {"refused.html"} == {template for template, _ in ANSWERS.values()}
+
+
+@pytest.mark.parametrize("sign", SIGNS.values(), ids=SIGNS)
+def test_rows_that_are_left_out_are_on_the_next_page(sign: str) -> None:
+    text = written("tasks", sign)
+    ids = [int(found) for found in re.findall(r'<th scope="row" class="n"><a href="/a/prefix/tasks/(\d+)"', text)]
+    assert ids == [worst.ID - place for place in range(len(ids))]
+    assert 5 < len(ids) < 100
+    assert re.findall(r'rel="next" href="[^"]*after=(\d+)"', text) == [str(ids[-1])]
+    assert f"A page has the first {len(ids)} of these 500 rows" in text
+
+
+def test_nearly_a_hundred_ordinary_rows_are_on_one_page() -> None:
+    page = worst.tasks("x", 100)
+    page = replace(page, tasks=[replace(one, **ORDINARY) for one in page.tasks])
+    text = Pages(PLACE, "").write("tasks.html", page, ApiRequest(), "/api/v1/tasks")
+    assert len(text.encode()) < MOST_BYTES
+    assert text.count('<th scope="row"') >= 90
+
+
+def test_groups_that_are_left_out_are_counted() -> None:
+    text = written("failures", "<")
+    shown = text.count('<th scope="row"')
+    assert 10 < shown < 100
+    assert f"{2900 + 100 - shown:,} smaller ones are left out" in text
+
+
+@pytest.mark.parametrize("sign", ["<", "\U0001f600"])
+def test_filters_that_would_fill_a_page_are_refused(sign: str) -> None:
+    found = too_long(ApiRequest("", {"batch": sign * LONGEST_QUERY}))
+    assert found is not None
+    assert (found.status, "6,000 at most" in found.error) == (400, True)
+    assert too_long(ApiRequest("", worst.filters(sign))) is None
+
+
+AT_ONCE = round(BURST / LEAST)
+
+
+def let_in(waits: Sequence[float | None]) -> list[float]:
+    return [wait for wait in waits if wait is not None]
+
+
+def test_burst_is_let_in_at_once_and_then_each_waits_for_its_turn() -> None:
+    pacing = Pacing()
+    waits = let_in([pacing.wait(0) for _ in range(AT_ONCE + 3)])
+    assert waits[:AT_ONCE] == [0] * AT_ONCE
+    assert [round(wait, 3) for wait in waits[AT_ONCE:]] == [0, 0.02, 0.04]
+
+
+def test_request_that_would_wait_too_long_is_refused_and_costs_no_turn() -> None:
+    pacing = Pacing()
+    waits = let_in([pacing.wait(0) for _ in range(1000)])
+    assert max(waits) <= LONGEST_WAIT + 1e-9
+    assert len(waits) in {200, 201}  # waits are sums of hundredths, which are not exact
+    assert pacing.wait(10) == 0
+
+
+def test_long_answer_is_paid_for_by_those_who_come_after_it() -> None:
+    pacing = Pacing()
+    for _ in range(AT_ONCE):
+        pacing.wait(0)
+    pacing.charge(0.052)
+    wait = pacing.wait(0)
+    assert wait is not None
+    assert round(wait, 3) == 0.5
+
+
+def test_short_answer_costs_no_less_than_any_request() -> None:
+    pacing, other = Pacing(), Pacing()
+    for one in (pacing, other):
+        one.wait(0)
+    pacing.charge(0)
+    assert [pacing.wait(0) for _ in range(300)] == [other.wait(0) for _ in range(300)]
+
+
+@pytest.mark.parametrize("work", [0.0005, 0.002, 0.02, 0.1])
+def test_work_of_a_flood_is_a_tenth_of_the_time(work: float) -> None:
+    pacing, done, busy_until = Pacing(), 0.0, 0.0
+    for tick in range(20_000):  # 1,000 requests a second
+        now = max(tick / 1000, busy_until)
+        if pacing.wait(now) is not None:
+            pacing.charge(work)
+            done, busy_until = done + work, now + work
+    assert done <= PART * (busy_until + LONGEST_WAIT) + BURST + work
+
+
+async def test_time_in_which_a_coroutine_waits_is_not_counted() -> None:
+    now, event = 0.0, asyncio.Event()
+
+    async def work() -> str:
+        nonlocal now
+        now += 1
+        await event.wait()
+        now += 2
+        return "done"
+
+    timed = Timed(work(), lambda: now)
+    running = asyncio.ensure_future(timed_of(timed))
+    await asyncio.sleep(0)
+    assert timed.seconds == 1
+    now += 100
+    event.set()
+    assert await running == "done"
+    assert timed.seconds == 3
+
+
+def frozen() -> float:
+    """A clock that stands."""
+    return 0.0
+
+
+async def timed_of(timed: Timed[str]) -> str:
+    return await timed
+
+
+async def test_coroutine_that_is_cancelled_ends_as_it_wants() -> None:
+    ended = list[str]()
+
+    async def work() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cleaned up")
+        return ""
+
+    running = asyncio.ensure_future(timed_of(Timed(work(), frozen)))
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ended == ["cleaned up"]
+
+
+async def test_fault_of_a_coroutine_is_passed_on() -> None:
+    async def work() -> str:
+        await asyncio.sleep(0)
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await Timed(work(), frozen)
+
+
+async def test_coroutine_may_catch_what_it_waited_for() -> None:
+    failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def work() -> str:
+        try:
+            await failing
+        except ValueError:
+            await asyncio.sleep(0)
+            return "caught"
+        return ""
+
+    running = asyncio.ensure_future(timed_of(Timed(work(), frozen)))
+    await asyncio.sleep(0)
+    failing.set_exception(ValueError())
+    assert await running == "caught"

@@ -1,10 +1,42 @@
-"""The command line that the demo names in its last lines: it starts `dispatcher` again from the same folder."""
+"""The demo: its command line, its exit status, what it observes of servers, and what it may leave behind."""
 
+import asyncio
+import ctypes
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
+import asyncpg
 import pytest
+import pytest_asyncio
 
+from dispatcher.kube.client import KubeClient
+from dispatcher.model.errors import DispatcherError
+from dispatcher.model.history import ListedRow
+from dispatcher.model.reasons import ReasonInWords
+from dispatcher.model.verdicts import HoldReason
+from dispatcher.views.rows import RowsPage
+from dispatcher.views.status import QueueStatus
+from dispatcher_demo import exit_status
+from dispatcher_demo.observe import (
+    CycleReport,
+    DemoRow,
+    Judged,
+    Observer,
+    QueueLoad,
+    RowState,
+    is_fresh,
+    judged_on,
+    load_of,
+    with_cause,
+)
 from dispatcher_demo.samples import own_command
+from tests.rig import remains
+from tests.rig.remains import Remains
 
 
 @pytest.fixture(name="program")
@@ -54,3 +86,205 @@ def test_own_command_from_elsewhere_is_an_absolute_path(
 def test_own_command_without_an_installed_program_runs_the_module(program: Path) -> None:
     program.unlink()
     assert own_command(*module_run(program)) == f"{program.with_name('python')} -m dispatcher"
+
+
+async def status(outcome: bool | BaseException, signals: Sequence[int]) -> int:
+    """The status of a demo whose run returned or raised so, after these signals."""
+
+    async def run() -> bool:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    running = asyncio.create_task(run())
+    await asyncio.wait([running])
+    return exit_status(running, signals)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "signals", "expected"),
+    [
+        (True, [], 0),
+        (True, [2], 0),  # it was complete before the signal
+        (False, [2, 15], 130),
+        (asyncio.CancelledError(), [15], 143),
+        (DispatcherError("it could not be started"), [2], 130),
+    ],
+)
+async def test_stopped_demo_has_the_status_of_the_signal(
+    outcome: bool | BaseException, signals: Sequence[int], expected: int
+) -> None:
+    assert await status(outcome, signals) == expected
+
+
+async def test_fault_after_a_signal_is_still_told(capsys: pytest.CaptureFixture[str]) -> None:
+    await status(DispatcherError("no room on the disk"), [2])
+    assert capsys.readouterr().err == "no room on the disk\n"
+
+
+@pytest.mark.parametrize(("fault", "signals"), [(DispatcherError("no"), []), (RuntimeError("a bug"), [2])])
+async def test_fault_of_a_demo_that_nobody_stopped_and_every_bug_is_raised(
+    fault: Exception, signals: Sequence[int]
+) -> None:
+    with pytest.raises(type(fault)):
+        await status(fault, signals)
+
+
+class Broken:
+    """A connection whose server was killed during an answer. The driver takes it for open."""
+
+    is_terminated = False
+
+    def is_closed(self) -> bool:
+        return False
+
+    async def fetch(self, *_: Any, **__: Any) -> list[Any]:
+        raise asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+
+    def terminate(self) -> None:
+        self.is_terminated = True
+
+
+async def test_connection_that_broke_during_an_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    observer, broken = Observer("postgresql://nowhere", cast("KubeClient", None), "x", frozenset()), Broken()
+
+    async def nothing(_: list[str]) -> Any:
+        return None
+
+    monkeypatch.setattr(observer, "_told", nothing)
+    monkeypatch.setattr(observer, "_nodes", nothing)
+    monkeypatch.setattr(observer, "_connection", broken)
+    view = await observer.observe()
+    assert (view.rows, view.queues, view.away) == ([], None, ["Postgres"])
+    assert broken.is_terminated
+    await observer.close()
+
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+FULL = ReasonInWords(HoldReason.NO_ROOM_NOW, "the nodes are full")
+NO_REPORT = ReasonInWords(HoldReason.EXITED_WITHOUT_REPORT, "its container ended")
+
+
+def queue(**reasons: int) -> QueueStatus:
+    return QueueStatus(
+        queue="q", waiting=sum(reasons.values()), reasons={HoldReason(name): n for name, n in reasons.items()},
+        oldest_wait_seconds=None, in_flight=2, max_jobs=4, weight=1, share=0, paused_until=None, paused_since=None,
+        note=None, starts_per_minute=0, ends_per_minute=0,
+    )  # fmt: skip
+
+
+def waiting(number: int, cause: ReasonInWords | None = None) -> list[DemoRow]:
+    return [DemoRow(id_, "q", "waiting", cause=cause) for id_ in range(number)]
+
+
+def test_reasons_of_rows_count_more_than_an_older_count() -> None:
+    load = load_of(queue(JobCap=14), [*waiting(2, FULL), DemoRow(9, "q", "succeeded")])
+    assert load == QueueLoad("q", {HoldReason.NO_ROOM_NOW: 2}, 2, 4)
+
+
+def test_count_of_the_dispatcher_is_made_to_fit_the_rows() -> None:
+    rows = waiting(300)
+    assert load_of(queue(InLine=280, JobCap=10), rows).reasons == {HoldReason.IN_LINE: 290, HoldReason.JOB_CAP: 10}
+    assert load_of(queue(InLine=310, JobCap=10), rows).reasons == {HoldReason.IN_LINE: 290, HoldReason.JOB_CAP: 10}
+
+
+@pytest.mark.parametrize("counted", [{}, {"InLine": 3, "JobCap": 2}])
+def test_rows_are_not_judged_yet_if_no_count_fits_them(counted: dict[str, int]) -> None:
+    assert load_of(queue(**counted), waiting(1)) == QueueLoad("q", {}, 2, 4, unjudged=1)
+
+
+def test_reason_is_told_only_of_the_row_that_was_judged() -> None:
+    told = CycleReport(cast("Any", None), {1: Judged("waiting", 2, FULL), 2: Judged("waiting", 1, NO_REPORT)})
+    rows = [
+        DemoRow(1, "q", "waiting", 2),
+        DemoRow(1, "q", "waiting", 3),
+        DemoRow(1, "q", "processing", 2),
+        DemoRow(7, "q", "waiting"),
+    ]
+    assert [with_cause(row, told, frozenset()).cause for row in rows] == [FULL, None, None, None]
+    ended = DemoRow(2, "q", "waiting")
+    assert with_cause(ended, told, frozenset()).state is RowState.NEEDS_YOU
+    assert with_cause(ended, told, frozenset({NO_REPORT.reason})).state is RowState.WAITING
+
+
+def test_row_that_came_after_the_cycle_is_not_judged_yet() -> None:
+    rows = [
+        listed(1, NOW, HoldReason.IN_LINE),
+        listed(2, NOW + timedelta(seconds=1), HoldReason.IN_LINE),
+        listed(3, NOW, None),
+    ]
+    assert [id_ for id_, _ in judged_on(RowsPage(NOW + timedelta(seconds=9), NOW, rows, None))] == [1]
+
+
+def listed(id_: int, created_at: datetime, reason: HoldReason | None) -> ListedRow:
+    return ListedRow(
+        task=id_, queue="q", status="waiting", attempt=1, priority=1, template="t", submitted_by="s",
+        created_at=created_at, run_at=None, started_at=None, finished_at=None, reason=reason, message=None, error=None,
+    )  # fmt: skip
+
+
+def test_cycle_of_some_seconds_ago_tells_no_reason() -> None:
+    assert [is_fresh(NOW, NOW + timedelta(seconds=age)) for age in (-1, 0, 5, 6)] == [True, True, True, False]
+
+
+PRIVATE, MODE, REMOVE = 0, 0o600, 0
+ATTACHES = """
+import ctypes, sys, time
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+id_ = int(sys.argv[1])
+assert libc.shmat(id_, None, 0) != ctypes.c_void_p(-1).value
+print(flush=True)
+time.sleep(600)
+"""
+
+
+@pytest_asyncio.fixture(name="segment")
+async def make_segment() -> AsyncIterator[int]:
+    """A real segment of System V that this process has made. Its id."""
+    libc = ctypes.CDLL(None)
+    id_ = libc.shmget(PRIVATE, 4096, MODE)
+    assert id_ >= 0
+    yield id_
+    libc.shmctl(id_, REMOVE, None)
+
+
+async def a_postgres(folder: Path, segment: int) -> asyncio.subprocess.Process:
+    """A process that looks like Postgres, works in the folder and has attached the segment."""
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "postgres"
+    shutil.copy(sys._base_executable, program)  # type: ignore[attr-defined]  # the Python of the venv
+    process = await asyncio.create_subprocess_exec(
+        program, "-S", "-c", ATTACHES, str(segment), cwd=folder, stdout=asyncio.subprocess.PIPE,
+        env={"PYTHONHOME": sys.base_prefix},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert await process.stdout.readline()
+    return process
+
+
+async def test_segment_that_its_postgres_has_attached_is_its_own_until_it_is_gone(
+    tmp_path: Path, segment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Remains(tmp_path)
+    process = await a_postgres(tmp_path, segment)
+    found.look()
+    process.kill()
+    await process.wait()
+    shutil.rmtree(tmp_path / "bin")
+    assert found.left() == [f"System V segment {(str(segment), str(os.getpid()))}"]
+    monkeypatch.setattr(remains, "segments", set)
+    assert found.left() == []
+
+
+async def test_segment_of_another_postgres_is_not_its_own_even_with_the_pid_of_one_of_its_processes(
+    tmp_path: Path, segment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Remains(tmp_path)
+    process = await a_postgres(tmp_path, segment)
+    monkeypatch.setattr(remains, "segments", lambda: {("7", str(process.pid))})
+    found.look()
+    process.kill()
+    await process.wait()
+    shutil.rmtree(tmp_path / "bin")
+    assert found.left() == []

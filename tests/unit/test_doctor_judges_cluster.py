@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from dispatcher.doctor.cluster import (
@@ -41,10 +41,6 @@ HEALTHY = ClusterState(
 )
 
 
-def changed(what: Any, **changes: Any) -> Any:
-    return msgspec.structs.replace(what, **changes)
-
-
 CONFIGURATION = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [{"schedulerName": "fast"}],
@@ -59,7 +55,7 @@ def states(found: list[Finding]) -> list[tuple[str, FindingState]]:
 
 
 def judged(**changes: Any) -> list[tuple[str, FindingState]]:
-    return states(list(judge_cluster(changed(HEALTHY, **changes))))
+    return states(list(judge_cluster(replace(HEALTHY, **changes))))
 
 
 def test_healthy_cluster_has_only_good_findings() -> None:
@@ -79,11 +75,11 @@ def test_healthy_cluster_has_only_good_findings() -> None:
         ({"policies": Policies([], [BINDING])}, ("PolicyMissing", FindingState.FAULT)),
         ({"policies": Policies([{"metadata": {"name": "x"}, "spec": {}}], [])}, ("PolicyMissing", FindingState.FAULT)),
         (
-            {"policies": Policies([], []), "installation": changed(MADE, wants_policy=False)},
+            {"policies": Policies([], []), "installation": replace(MADE, wants_policy=False)},
             ("PolicyMissing", FindingState.WARNING),
         ),
         (
-            {"policies": Policies([], []), "installation": changed(MADE, wants_policy=None)},
+            {"policies": Policies([], []), "installation": replace(MADE, wants_policy=None)},
             ("PolicyMissing", FindingState.WARNING),
         ),
         ({"policies": Policies([POLICY], [])}, ("PolicyUnbound", FindingState.FAULT)),
@@ -92,7 +88,7 @@ def test_healthy_cluster_has_only_good_findings() -> None:
             ("PolicyUnbound", FindingState.FAULT),
         ),
         (
-            {"policies": Policies([], []), "site": changed(SITE, check_room=False)},
+            {"policies": Policies([], []), "site": replace(SITE, check_room=False)},
             ("PolicyMissing", FindingState.NOT_CHECKED),
         ),
         ({"delays": FORBIDDEN}, ("JobControllerSlow", FindingState.NOT_CHECKED)),
@@ -126,9 +122,9 @@ def test_deployment_tells_how_the_installation_was_made() -> None:
 
 def test_missing_verbs_are_named_by_account_and_namespace() -> None:
     denied = {"create", "patch"}
-    answers = [changed(one, is_allowed=one.verb.verb not in denied or one.verb.resource == "events") for one in VERBS]
-    answers = [changed(one, is_allowed=one.is_allowed and one.verb.resource != "nodes") for one in answers]
-    found = [one for one in judge_cluster(changed(HEALTHY, allowed=answers)) if one.state is FindingState.FAULT]
+    answers = [replace(one, is_allowed=one.verb.verb not in denied or one.verb.resource == "events") for one in VERBS]
+    answers = [replace(one, is_allowed=one.is_allowed and one.verb.resource != "nodes") for one in answers]
+    found = [one for one in judge_cluster(replace(HEALTHY, allowed=answers)) if one.state is FindingState.FAULT]
     assert [(one.where, one.message) for one in found] == [
         ("account dispatcher, cluster-wide", "not allowed: list nodes, watch nodes"),
         ("account dispatcher in namespace jobs", "not allowed: create jobs, patch jobs"),
@@ -137,7 +133,7 @@ def test_missing_verbs_are_named_by_account_and_namespace() -> None:
 
 
 def test_verbs_in_a_namespace_that_is_gone_are_no_fault_of_their_own() -> None:
-    answers = [changed(one, is_allowed=one.verb.namespace != "jobs") for one in VERBS]
+    answers = [replace(one, is_allowed=one.verb.namespace != "jobs") for one in VERBS]
     gone = {"ours": ACTIVE, "jobs": ABSENT}
     assert judged(allowed=answers, namespaces=gone) == [("NamespaceMissing", FindingState.FAULT)]
 
@@ -153,7 +149,7 @@ def test_namespace_is_usable_unless_it_is_known_to_be_gone() -> None:
 
 
 def test_verbs_depend_on_the_room_gate() -> None:
-    without = {str(verb): verb.namespace for verb in verbs_of(RUN, changed(SITE, check_room=False))}
+    without = {str(verb): verb.namespace for verb in verbs_of(RUN, replace(SITE, check_room=False))}
     assert without["list pods"] == "jobs"
     assert "list nodes" not in without
     assert "update configmaps dispatcher-status" in without
@@ -164,7 +160,7 @@ def test_healthy_scheduler_has_only_good_findings() -> None:
     assert states(list(judge_scheduling(SCHEDULING))) == []
 
 
-NOT_READY = changed(POD, is_ready=False)
+NOT_READY = replace(POD, is_ready=False)
 
 
 @pytest.mark.parametrize(
@@ -181,13 +177,13 @@ NOT_READY = changed(POD, is_ready=False)
     ],
 )
 def test_scheduler_is_present_if_one_sign_shows_it(changes: dict[str, Any], state: FindingState) -> None:
-    found = [one for one in judge_scheduling(changed(SCHEDULING, **changes)) if one.what == "SchedulerAbsent"]
+    found = [one for one in judge_scheduling(replace(SCHEDULING, **changes)) if one.what == "SchedulerAbsent"]
     assert [one.state for one in found] == [state]
 
 
 @pytest.mark.parametrize("pods", [[], FORBIDDEN])
 def test_extender_without_a_pod_is_not_checked(pods: Any) -> None:
-    found = states(list(judge_scheduling(changed(SCHEDULING, pods=pods))))
+    found = states(list(judge_scheduling(replace(SCHEDULING, pods=pods))))
     assert {state for _, state in found} == {FindingState.NOT_CHECKED}
     assert [what for what, _ in found] == ["ExtenderNotConfigured", "ExtenderNotAnswering", "ExtenderMisused"]
 
@@ -203,7 +199,7 @@ def test_extender_without_a_pod_is_not_checked(pods: Any) -> None:
     ],
 )
 def test_fault_of_the_extender_is_named_alone(pod: dict[str, Any], expected: tuple[str, FindingState]) -> None:
-    assert states(list(judge_scheduling(changed(SCHEDULING, pods=[changed(POD, **pod)])))) == [expected]
+    assert states(list(judge_scheduling(replace(SCHEDULING, pods=[replace(POD, **pod)])))) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -259,8 +255,8 @@ def test_report_shows_faults_first_and_good_ones_on_one_line() -> None:
         *judge_settings([]),
         good("NoNodeFits", "template a"),
         good("NoNodeFits", "template b"),
-        *judge_scheduling(changed(SCHEDULING, pods=[changed(POD, is_answering=False, metrics=FORBIDDEN)])),
-        *judge_cluster(changed(HEALTHY, delays=[60.0] * 5)),
+        *judge_scheduling(replace(SCHEDULING, pods=[replace(POD, is_answering=False, metrics=FORBIDDEN)])),
+        *judge_cluster(replace(HEALTHY, delays=[60.0] * 5)),
     ]
     told = in_words(found).splitlines()
     assert told[0] == "settings: 1 good"
@@ -275,6 +271,6 @@ def test_report_shows_faults_first_and_good_ones_on_one_line() -> None:
 
 
 def test_only_a_fault_changes_the_exit_status() -> None:
-    slow = [*judge_cluster(changed(HEALTHY, delays=[60.0] * 5, policies=FORBIDDEN))]
+    slow = [*judge_cluster(replace(HEALTHY, delays=[60.0] * 5, policies=FORBIDDEN))]
     assert exit_status(slow) == 0
     assert exit_status([*slow, *judge_settings(["DISPATCHER_X is not a setting"])]) == 1

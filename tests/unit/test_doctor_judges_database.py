@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dispatcher.doctor.checks import CHECKS, Part
 from dispatcher.doctor.database import (
@@ -62,13 +62,7 @@ OBJECTS = {
     },
 }  # fmt: skip
 SCHEMA = Schema(
-    {"dispatch": "dispatch_owner", "dispatch_private": "dispatch_owner"},
-    KNOWN,
-    KNOWN,
-    FILES,
-    FILES,
-    OBJECTS,
-    OBJECTS,
+    {"dispatch": "dispatch_owner", "dispatch_private": "dispatch_owner"}, KNOWN, KNOWN, FILES, FILES, OBJECTS, OBJECTS
 )
 SERVER = Server("work", 150_004, "pg_catalog, pg_temp", (Limit("server", "max_connections", 97, 10),), 0.0, "UTF8")
 VERSIONS = "view dispatch.schema_version"
@@ -91,10 +85,6 @@ def faults(facts: DatabaseFacts) -> list[tuple[str, str]]:
     return [(one.what, one.where) for one in judge_database(facts) if one.state is FindingState.FAULT]
 
 
-def changed(what: Any, **changes: Any) -> Any:
-    return msgspec.structs.replace(what, **changes)
-
-
 def test_healthy_database_has_only_good_findings() -> None:
     assert {one.state for one in judge_database(FACTS)} == {FindingState.GOOD}
 
@@ -114,11 +104,11 @@ def test_healthy_database_has_only_good_findings() -> None:
     ],
 )
 def test_fault_of_the_server_is_named(server: dict[str, Any], what: str) -> None:
-    assert [found for found, _ in faults(changed(FACTS, server=changed(SERVER, **server)))] == [what]
+    assert [found for found, _ in faults(replace(FACTS, server=replace(SERVER, **server)))] == [what]
 
 
 def test_limit_below_zero_is_no_limit() -> None:
-    assert faults(changed(FACTS, server=changed(SERVER, limits=(Limit("login", "reader", -1, 400),)))) == []
+    assert faults(replace(FACTS, server=replace(SERVER, limits=(Limit("login", "reader", -1, 400),)))) == []
 
 
 @pytest.mark.parametrize(
@@ -151,31 +141,31 @@ def test_limit_below_zero_is_no_limit() -> None:
     ],
 )
 def test_fault_of_the_schema_is_named_alone(schema: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    assert faults(changed(FACTS, schema=changed(SCHEMA, **schema))) == expected
+    assert faults(replace(FACTS, schema=replace(SCHEMA, **schema))) == expected
 
 
 @pytest.mark.parametrize(("what", "where"), [("applied", VERSIONS), ("applied_functions", APPLIED)])
 def test_versions_that_may_not_be_read_are_not_checked(what: str, where: str) -> None:
-    found = [one for one in judge_schema(changed(SCHEMA, **{what: None}), "work") if one.state is not FindingState.GOOD]
+    found = [one for one in judge_schema(replace(SCHEMA, **{what: None}), "work") if one.state is not FindingState.GOOD]
     assert [(one.what, one.where, one.state) for one in found] == [("SchemaOld", where, FindingState.NOT_CHECKED)]
 
 
 def test_each_schema_of_another_owner_has_its_command() -> None:
-    schema = changed(SCHEMA, owners={"dispatch": "team_a", "dispatch_private": "team_b"})
+    schema = replace(SCHEMA, owners={"dispatch": "team_a", "dispatch_private": "team_b"})
     assert [one.mend for one in judge_schema(schema, "work")] == [
         f"psql work -c 'ALTER SCHEMA {name} OWNER TO dispatch_owner'" for name in ("dispatch", "dispatch_private")
     ]
 
 
 def test_files_of_functions_that_differ_are_named() -> None:
-    schema = changed(SCHEMA, applied_functions=FILES | {"functions/01_texts.sql": "x", "reasons": "c"})
+    schema = replace(SCHEMA, applied_functions=FILES | {"functions/01_texts.sql": "x", "reasons": "c"})
     (found,) = [one for one in judge_schema(schema, "work") if one.state is FindingState.FAULT]
     assert found.message == "not those of this version: functions/01_texts.sql, reasons"
     assert found.mend.endswith(" dispatcher migrate")
 
 
 def test_files_of_functions_of_a_newer_schema_are_not_judged() -> None:
-    schema = changed(SCHEMA, applied=(*KNOWN, MigrationState(3, "c", "c")), applied_functions={})
+    schema = replace(SCHEMA, applied=(*KNOWN, MigrationState(3, "c", "c")), applied_functions={})
     assert [one.state for one in judge_schema(schema, "work") if one.where == APPLIED] == [FindingState.NOT_CHECKED]
 
 
@@ -256,18 +246,18 @@ SOON = NOW + timedelta(days=29)
 def test_each_fault_of_upkeep_is_named_with_its_mend(
     upkeep: dict[str, Any], what: str, state: FindingState, words: str
 ) -> None:
-    (found,) = [one for one in judge_upkeep(changed(UPKEEP, **upkeep), "work") if one.state is not FindingState.GOOD]
+    (found,) = [one for one in judge_upkeep(replace(UPKEEP, **upkeep), "work") if one.state is not FindingState.GOOD]
     assert (found.what, found.state) == (what, state)
     assert words in found.mend
 
 
 def test_empty_database_is_not_behind_its_sequence() -> None:
-    empty = changed(UPKEEP, last_id=None, largest_id=None)
+    empty = replace(UPKEEP, last_id=None, largest_id=None)
     assert {one.state for one in judge_upkeep(empty, "work")} == {FindingState.GOOD}
 
 
 def test_database_of_another_encoding_has_the_command_that_makes_a_new_one() -> None:
-    server = changed(SERVER, database="Work", encoding="LATIN1")
+    server = replace(SERVER, database="Work", encoding="LATIN1")
     (found,) = [one for one in judge_server(server, "reader") if one.state is FindingState.FAULT]
     assert found.message == "its encoding is LATIN1"
     assert found.mend.startswith("""psql Work -c 'CREATE DATABASE "Work_utf8" ENCODING UTF8 TEMPLATE template0'""")
@@ -322,8 +312,8 @@ def test_index_of_a_constraint_is_made_with_it() -> None:
 
 def test_command_for_an_index_quotes_its_condition_for_the_shell() -> None:
     made = "CREATE INDEX a ON dispatch_private.tasks (id) WHERE s = 'w'"
-    schema = changed(SCHEMA, objects={}, wanted={"index dispatch_private.a": {"body": made}})
-    (found,) = [one for one in judge_database(changed(FACTS, schema=schema)) if one.state is FindingState.FAULT]
+    schema = replace(SCHEMA, objects={}, wanted={"index dispatch_private.a": {"body": made}})
+    (found,) = [one for one in judge_database(replace(FACTS, schema=schema)) if one.state is FindingState.FAULT]
     assert found.mend.endswith(r"-c 'CREATE INDEX a ON dispatch_private.tasks (id) WHERE s = '\''w'\'''")
 
 
@@ -375,7 +365,7 @@ def test_name_of_a_function_brings_no_sql_of_its_own_into_a_command() -> None:
     (taken,) = judge_objects({f"function {evil}": {}}, objects, set(), "work")
     assert "-c 'REVOKE EXECUTE ON FUNCTION dispatch.\"x() RESET ALL;" in taken.mend
     granted = (*GRANTS, Grant("function", evil, "", "reader", "EXECUTE"))
-    (extra,) = [one for one in judge_login(changed(LOGIN, grants=granted), "work") if one.state is FindingState.FAULT]
+    (extra,) = [one for one in judge_login(replace(LOGIN, grants=granted), "work") if one.state is FindingState.FAULT]
     assert 'REVOKE EXECUTE ON FUNCTION dispatch."x() RESET ALL;' in extra.mend
 
 

@@ -1,21 +1,43 @@
-"""The explanation of a row as lines for people."""
+"""The whole explanation of a row, its launches, and the lines for people."""
 
 from datetime import timedelta
+from typing import Any
 
 import click
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from dispatcher.admission.last_cycle import LastCycle, RowReason
+from dispatcher.admission.room import Room
 from dispatcher.commands.explain import in_words
 from dispatcher.commands.options import COLOURS, coloured
-from dispatcher.model.history import LaunchFacts
+from dispatcher.model.cluster import PodEnd
+from dispatcher.model.history import BatchCount, LaunchFacts, Start
+from dispatcher.model.launches import Offer
 from dispatcher.model.reasons import ReasonInWords, Turn
-from dispatcher.model.verdicts import HoldReason
+from dispatcher.model.tasks import LinePosition, Task
+from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.estimate import Estimate
-from dispatcher.views.launches import CacheNow
+from dispatcher.views.explanation import Explanation, RowFacts, explain
+from dispatcher.views.launches import MOST_LAUNCHES, CacheNow, launch_in_words, launches_of
 from dispatcher.views.nodes import NodeGroup
-from tests.rig.builders import NOW, later
-from tests.unit.explaining import an_explanation
+from dispatcher.views.rows import batch_status
+from tests.rig.builders import (
+    NOW,
+    a_cluster,
+    a_failed_job,
+    a_job,
+    a_picture,
+    a_pod,
+    a_running_task,
+    a_snapshot,
+    a_task,
+    ago,
+    later,
+)
+from tests.unit.explaining import Offers, an_explanation
+from tests.unit.rooms import a_node, needs, room
 
 CRASH = LaunchFacts(attempt=1, launch=1, outcome="lost", reason="exit code 1", error="\x1b[2Jgone\nno disk")
 
@@ -85,3 +107,172 @@ def test_line_of_whose_turn_it_is_begins_with_a_colour(turn: Turn) -> None:
     assert click.unstyle(shown) == told
     assert click.style(f"  {turn}'s turn", fg=COLOURS[turn], bold=True) + ": add a node" in shown
     assert shown.count("\x1b[") == 3, "two for colour and weight, one that ends both"
+
+
+def test_statuses_without_a_row_are_left_out() -> None:
+    found = batch_status(BatchCount("q", "team_a", "april", 9, 0, 2, 6, 1, 0, NOW, None, is_whole=False))
+    assert (found.queue, found.submitted_by, found.batch, found.tasks) == ("q", "team_a", "april", 9)
+    assert found.by_status == {"processing": 2, "succeeded": 6, "failed": 1}
+    assert (found.first_started_at, found.last_finished_at, found.is_whole) == (NOW, None, False)
+
+
+STARTS = [Start(ago(10 * n), is_alike=n % 2 == 0) for n in range(60)]
+"""A start every ten seconds; of the same kind every twenty."""
+
+
+def a_cycle(reason: HoldReason | None = None, place: Room | None = None, job: bool = False) -> LastCycle:
+    """A cycle that told this reason of row 42. Each row asks for two cores."""
+    picture = a_picture([a_job()] if job else [], offers=Offers(Offer("app:1", "small", "default", needs("2"))))
+    told = {42: RowReason("default", 1, Hold(reason), NOW)} if reason else {}
+    return LastCycle(a_snapshot(room=place), picture, told, frozenset(), {}, {}, leads=True)
+
+
+def explained(cycle: LastCycle, task: Task | None = None, before: int = 5, alike: int = 2) -> Explanation:
+    facts = RowFacts(task or a_task(), LinePosition(before, 60, 10_000, alike), STARTS)
+    return explain(facts, cycle, "jobs")
+
+
+def starts_in(found: Explanation) -> float:
+    assert found.estimate is not None
+    return (found.estimate.latest - NOW).total_seconds()
+
+
+@pytest.mark.parametrize(
+    "reason", [HoldReason.IN_LINE, HoldReason.QUEUE_CAP, HoldReason.JOB_CAP, HoldReason.NEXT_CYCLE]
+)
+def test_row_that_waits_for_nothing_but_time_starts_after_those_before_it(reason: HoldReason) -> None:
+    assert starts_in(explained(a_cycle(reason))) == pytest.approx(60, abs=10)
+
+
+@pytest.mark.parametrize("reason", [HoldReason.NO_ROOM_NOW, HoldReason.PENDING_PODS])
+def test_row_that_waits_for_room_starts_after_those_of_its_kind(reason: HoldReason) -> None:
+    assert starts_in(explained(a_cycle(reason), before=50, alike=2)) == pytest.approx(60, abs=20)
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_told"),
+    [
+        (HoldReason.QUEUE_CAP, True),
+        (HoldReason.IN_LINE, True),
+        (HoldReason.NO_ROOM_NOW, True),
+        (HoldReason.PAUSED, False),
+    ],
+)
+def test_row_that_others_overtake_by_their_priority_is_told_so(reason: HoldReason, is_told: bool) -> None:
+    """A stream of rows of a better priority has no end by itself."""
+    starts = [Start(ago(60 * n), is_alike=True, overtook=n > 2) for n in range(6)]
+    found = explain(RowFacts(a_task(), LinePosition(5, 60, 10_000, 2), starts), a_cycle(reason), "jobs")
+    words = "; rows of a better priority come first: 3 since 11:55:00 UTC"
+    assert found.message.endswith(words) is is_told
+    assert "better priority" not in explained(a_cycle(reason)).message
+
+
+@pytest.mark.parametrize("reason", [HoldReason.PAUSED, HoldReason.POISON, HoldReason.NEVER_FITS, HoldReason.LAUNCHED])
+def test_row_that_waits_for_somebodys_deed_has_no_estimate(reason: HoldReason) -> None:
+    assert explained(a_cycle(reason)).estimate is None
+
+
+def test_nodes_are_told_of_a_waiting_row_where_room_is_judged() -> None:
+    place = room([a_node("small", cpu="1"), a_node("big", cpu="8")])
+    found = explained(a_cycle(HoldReason.NO_ROOM_NOW, place))
+    assert [(group.count, group.why) for group in found.nodes] == [(1, "has room"), (1, "too small: cpu 1 < 2")]
+    assert explained(a_cycle(HoldReason.NO_ROOM_NOW)).nodes == ()
+
+
+def test_nodes_are_not_told_of_a_row_whose_template_gives_no_needs() -> None:
+    cycle = a_cycle(HoldReason.POISON, room([a_node()]))
+    picture = a_picture(offers=Offers(Hold(HoldReason.UNKNOWN_TEMPLATE)))
+    assert explained(msgspec.structs.replace(cycle, picture=picture)).nodes == ()
+
+
+def test_row_that_runs_has_its_launches_and_nothing_else() -> None:
+    cycle = a_cycle(place=room([a_node()]), job=True)
+    found = explained(cycle, a_running_task())
+    assert (found.reason, found.nodes, found.estimate) == (None, (), None)
+    assert [(one.attempt, one.launch, one.job) for one in found.launches] == [(1, 1, a_job().name)]
+
+
+def test_launch_has_its_pod() -> None:
+    job = a_job()
+    picture = a_picture([job], a_cluster([a_pod(job, phase="Running")]), offers=Offers(Hold(HoldReason.POISON)))
+    (launch,) = explained(msgspec.structs.replace(a_cycle(), picture=picture), a_running_task()).launches
+    assert launch.pod == f"pod-of-{job.uid}"
+
+
+CRASH_END = PodEnd(container="task", exit_code=1, cause="Error", output="no disk\n")
+
+
+def recorded(attempt: int = 1, launch: int = 1, **facts: Any) -> LaunchFacts:
+    return LaunchFacts(attempt=attempt, launch=launch, **facts)
+
+
+def only(found: list[LaunchFacts]) -> LaunchFacts:
+    (launch,) = found
+    return launch
+
+
+def test_a_launch_whose_job_is_gone_is_told_as_the_database_remembers_it() -> None:
+    known = recorded(pod="p", node="n", started_at=ago(9), ended_at=NOW, outcome="retry", exit_code=3, error="no")
+    assert only(launches_of([known], [], "jobs")) == known
+
+
+def test_a_launch_that_the_database_does_not_know_is_told_by_its_job() -> None:
+    job = a_job()
+    found = only(launches_of([], [(job, [a_pod(job, phase="Running", node_name="n")])], "jobs"))
+    assert (found.job, found.pod, found.node, found.outcome) == (job.name, f"pod-of-{job.uid}", "n", None)
+    assert (found.created_at, found.ended_at) == (job.created_at, None)
+    assert found.logs == f"kubectl logs -n jobs pod-of-{job.uid}"
+
+
+def test_a_pod_that_has_not_started_has_no_log_and_no_node() -> None:
+    job = a_job()
+    found = only(launches_of([], [(job, [a_pod(job, node_name="")])], "jobs"))
+    assert (found.logs, found.node) == (None, None)
+
+
+def test_pod_tells_the_end_of_a_launch_until_the_database_knows_it() -> None:
+    job = a_failed_job()
+    pods = [a_pod(job, phase="Failed", end=CRASH_END)]
+    found = only(launches_of([recorded()], [(job, pods)], "jobs"))
+    assert (found.reason, found.exit_code, found.error, found.ended_at) == ("exit code 1", 1, "no disk\n", job.ended_at)
+    known = only(launches_of([recorded(reason="OOMKilled", exit_code=137)], [(job, pods)], "jobs"))
+    assert (known.reason, known.exit_code) == ("OOMKilled", 137)
+
+
+def test_names_that_a_container_told_of_its_pod_and_node_give_way_to_those_of_the_cluster() -> None:
+    """Otherwise a container could send the readers of its log to the Pod of another team."""
+    job = a_job()
+    told = recorded(pod="pod-of-another-team", node="elsewhere")
+    found = only(launches_of([told], [(job, [a_pod(job, phase="Running", node_name="n")])], "jobs"))
+    assert (found.pod, found.node) == (f"pod-of-{job.uid}", "n")
+    assert found.logs == f"kubectl logs -n jobs pod-of-{job.uid}"
+    assert only(launches_of([told], [(job, [a_pod(job, node_name="")])], "jobs")).node == "elsewhere"
+
+
+def test_an_error_that_a_container_reported_stays() -> None:
+    job = a_failed_job()
+    found = only(launches_of([recorded(error="mine")], [(job, [a_pod(job, phase="Failed", end=CRASH_END)])], "jobs"))
+    assert found.error == "mine"
+    silent = PodEnd(container="task", exit_code=1)
+    assert only(launches_of([], [(job, [a_pod(job, phase="Failed", end=silent)])], "jobs")).error is None
+
+
+def test_the_newest_launches_are_told_in_their_order() -> None:
+    known = [recorded(attempt, launch) for attempt in range(9, 0, -1) for launch in (3, 1, 2)]
+    found = [(one.attempt, one.launch) for one in launches_of(known, [], "jobs")]
+    assert (len(found), found[-1], found == sorted(found)) == (MOST_LAUNCHES, (9, 3), True)
+
+
+def test_a_launch_in_words_names_its_place_its_end_and_its_log() -> None:
+    job = a_failed_job()
+    (one,) = launches_of([], [(job, [a_pod(job, phase="Failed", node_name="n", end=CRASH_END)])], "jobs")
+    assert list(launch_in_words(one)) == [
+        "attempt 1, launch 1 on n: ended: exit code 1",
+        "  | no disk",
+        f"  kubectl logs -n jobs pod-of-{job.uid}",
+    ]
+    assert list(launch_in_words(LaunchFacts(attempt=2, launch=1))) == ["attempt 2, launch 1: under way"]
+    assert list(launch_in_words(LaunchFacts(attempt=2, launch=1, outcome="lost"))) == ["attempt 2, launch 1: lost"]
+    long = LaunchFacts(attempt=1, launch=1, error="1\n2\n3\n4\n5\n6")
+    assert list(launch_in_words(long))[1:] == [f"  | {line}" for line in range(2, 7)]
+    assert list(launch_in_words(long, 2))[1:] == ["  | 5", "  | 6"]

@@ -1,13 +1,57 @@
-"""The node filter: keys and exemptions of Pods, doubt, and preemption."""
+"""The node filter: keys and exemptions of Pods, doubt, preemption, and the retries and notices of refused Pods."""
 
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
 import pytest
 
-from dispatcher.extender.book import UNCERTAIN
-from dispatcher.extender.nodes import ClusterFacts, NotListed, unreserved_filter
+from dispatcher.extender.assumed_pods import PodRequest
+from dispatcher.extender.book import UNCERTAIN, ReservationBook
+from dispatcher.extender.hold_index import REFUSED
+from dispatcher.extender.nodes import ClusterFacts, NodeFilter, NotListed, always, unreserved_filter
 from dispatcher.extender.wire import ExtenderPod, MetaPod, MetaVictims
-from dispatcher.model.cluster import BoundPod
+from dispatcher.model.cluster import BoundPod, Node, NodeCapacities
+from dispatcher.model.notices import Notice, Notices
 from dispatcher.model.reservations import Reservation, key_of, keys_of
-from tests.unit.a_node_filter import CPU, NODES, a_node_filter, a_pod
+from tests.rig.builders import NOW
+
+CPU = REFUSED.format("cpu")
+NODES = {"a": None, "b": None}
+ONE_NODE = {"a": None}
+
+
+def a_pod(cpu: str = "3", *, priority: int | None = None, **meta: Any) -> ExtenderPod:
+    metadata = {
+        "name": "p", "namespace": "team", "uid": "u", "ownerReferences": [{"kind": "Job", "uid": "j"}],
+        "labels": {"batch.kubernetes.io/job-name": "job-1", "job-name": "job-1", "dispatcher.internal/task-id": "7"},
+    }  # fmt: skip
+    spec = {"containers": [{"resources": {"requests": {"cpu": cpu}}}], "priority": priority}
+    return msgspec.json.decode(msgspec.json.encode({"metadata": metadata | meta, "spec": spec}), type=ExtenderPod)
+
+
+def a_node_filter(
+    target: str = key_of("podName", "team", "other"), bound: tuple[BoundPod, ...] = (), **facts: bool
+) -> NodeFilter:
+    """Two nodes of four cores. On node `a` two cores are reserved for a minute."""
+    book = ReservationBook(NodeCapacities())
+    for name in NODES:
+        book.hear_node(None, Node(name, NOW, {"cpu": 4000, "pods": 110_000}))
+    for pod in bound:
+        book.hear_pod(None, pod)
+    ends_at = (NOW + timedelta(minutes=1)).timestamp()
+    book.hear_reservation(None, Reservation("team/r", "r", "a", {"cpu": 2000}, target, ends_at))
+    answers = {name: lambda answer=answer: answer for name, answer in facts.items()}
+    return NodeFilter(book, ClusterFacts(now=NOW.timestamp, bound_pods=lambda: bound, **answers), Notices())
+
+
+def a_node_filter_with_clock(is_certain: Callable[[], bool] = always) -> tuple[NodeFilter, list[float]]:
+    """As `a_node_filter`, with its clock: a list of one number, which tests change."""
+    seconds = [NOW.timestamp()]
+    facts = ClusterFacts(is_certain=is_certain, now=lambda: seconds[0], elapsed=lambda: seconds[0])
+    return NodeFilter(a_node_filter()._book, facts, Notices()), seconds
+
 
 TARGETS: dict[str, tuple[str, object]] = {
     "its name": ("podName", "p"), "its UID": ("uid", "u"), "the UID of its Job": ("uid", "j"),
@@ -155,3 +199,123 @@ def test_explain_names_the_reservation_and_assumes_no_pod() -> None:
 def test_explain_tells_of_doubt() -> None:
     doubtful = {"verdict": "refused", "reservations": [], "doubt": UNCERTAIN}
     assert a_node_filter(is_certain=False).explain(a_pod("1"), NODES) == {"a": doubtful}
+
+
+# Retries
+
+
+def test_pod_refused_by_an_earlier_process_is_retried() -> None:
+    node_filter, seconds = a_node_filter_with_clock()
+    assert node_filter.ready_to_retry() == []
+    node_filter.note_earlier_refusal(PodRequest("team/old", (), {}, uid="o"))
+    (pod,) = node_filter.ready_to_retry()
+    assert pod.request.name == "team/old"
+    node_filter.retry_later(pod)
+    assert node_filter.ready_to_retry() == []
+    seconds[0] += 1
+    assert [one.request.name for one in node_filter.ready_to_retry()] == ["team/old"]
+
+
+def test_pod_refused_by_preempt_is_retried_when_the_reservation_ends() -> None:
+    node_filter, seconds = a_node_filter_with_clock()
+    assert node_filter.ready_to_retry() == []
+    assert node_filter.filter_victims(a_pod("3"), {"a": MetaVictims([MetaPod("v1")])}) == {}
+    assert node_filter.ready_to_retry() == []
+    seconds[0] += 60
+    assert [one.request.name for one in node_filter.ready_to_retry()] == ["team/p"]
+
+
+def test_pod_that_passed_in_doubt_is_assumed_afterwards() -> None:
+    doubt = [True]
+    node_filter, _ = a_node_filter_with_clock(is_certain=lambda: not doubt[0])
+    assert node_filter.filter_nodes(a_pod("3", name="early", uid="e"), {"b": None}) == {}
+    reservation = Reservation("team/s", "s", "b", {"cpu": 1000}, key_of("podName", "team", "other"), float("inf"))
+    node_filter._book.hear_reservation(None, reservation)
+    doubt[0] = False
+    assert node_filter.filter_nodes(a_pod("1"), {"b": None}) == {"b": CPU}
+
+
+def test_no_pod_is_retried_in_doubt() -> None:
+    doubt = [False]
+    node_filter, seconds = a_node_filter_with_clock(is_certain=lambda: not doubt[0])
+    node_filter.filter_nodes(a_pod(), NODES)
+    doubt[0] = True
+    seconds[0] += 60
+    assert node_filter.ready_to_retry() == []
+    doubt[0] = False
+    assert [pod.request.name for pod in node_filter.ready_to_retry()] == ["team/p"]
+    assert node_filter.is_checking
+
+
+def test_refused_pod_is_retried_when_the_reservation_ends() -> None:
+    node_filter, seconds = a_node_filter_with_clock()
+    node_filter.filter_nodes(a_pod(), NODES)
+    assert node_filter.ready_to_retry() == []
+    seconds[0] += 60
+    (pod,) = node_filter.ready_to_retry()
+    assert pod.request.name == "team/p"
+    node_filter.forget(pod)
+    assert node_filter.ready_to_retry() == []
+
+
+def test_pod_refused_in_doubt_is_retried_when_the_doubt_ends() -> None:
+    doubt = [True]
+    node_filter, _ = a_node_filter_with_clock(is_certain=lambda: not doubt[0])
+    doubt[0] = False
+    assert node_filter.ready_to_retry() == []
+    doubt[0] = True
+    node_filter.filter_nodes(a_pod("3"), NODES)
+    doubt[0] = False  # before any retry was asked for
+    assert [pod.request.name for pod in node_filter.ready_to_retry()] == ["team/p"]
+
+
+# Notices
+
+
+def test_refusal_is_notified_once_until_the_pod_is_retried() -> None:
+    node_filter = a_node_filter()
+    for _ in range(2):
+        node_filter.filter_nodes(a_pod(), ONE_NODE)
+        assert [(one.kind, one.name, one.uid, one.reason, one.words) for one in node_filter._notices.due(10)] == [
+            ("Pod", "team/p", "u", "Refused", f"{CPU}: by NodeReservation team/r on node a"),
+            ("NodeReservation", "team/r", "r", "Refused", "Pod team/p was kept from node a"),
+        ]
+    take_notices(node_filter)
+    node_filter.filter_nodes(a_pod(), ONE_NODE)
+    assert take_notices(node_filter) == []
+    node_filter.forget(node_filter._waiting._pods["team/p"])
+    node_filter.filter_nodes(a_pod(), ONE_NODE)
+    assert len(take_notices(node_filter)) == 2
+
+
+def test_pod_is_notified_when_no_other_node_is_left() -> None:
+    node_filter = a_node_filter()
+    node_filter.filter_nodes(a_pod(), NODES)
+    node_filter.filter_nodes(a_pod(), ONE_NODE)
+    assert len(take_notices(node_filter)) == 2
+
+
+@pytest.mark.parametrize(
+    ("pod", "nodes", "is_certain"),
+    [(a_pod(), NODES, True), (a_pod(), ONE_NODE, False), (a_pod("2"), ONE_NODE, True)],
+    ids=["another node is left", "refused in doubt", "passes"],
+)
+def test_pod_that_may_get_a_node_is_not_notified(pod: ExtenderPod, nodes: dict[str, None], is_certain: bool) -> None:
+    node_filter = a_node_filter(is_certain=is_certain)
+    node_filter.filter_nodes(pod, nodes)
+    assert take_notices(node_filter) == []
+
+
+def test_reservation_of_another_resource_is_not_notified() -> None:
+    node_filter = a_node_filter()
+    other = Reservation("team/memory", "m", "a", {"memory": 1}, key_of("podName", "team", "other"), float("inf"))
+    node_filter._book.hear_reservation(None, other)
+    node_filter.filter_nodes(a_pod(), ONE_NODE)
+    assert [one.name for one in take_notices(node_filter)] == ["team/p", "team/r"]
+
+
+def take_notices(node_filter: NodeFilter) -> list[Notice]:
+    found = list(node_filter._notices.due(10))
+    for one in found:
+        node_filter._notices.told(one)
+    return found

@@ -1,11 +1,33 @@
-"""How a launch ended, in words."""
+"""How a launch ended, in words and in the row's error, and launches of a queue, template and image that never start."""
 
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import msgspec
 import pytest
 
+from dispatcher.janitor.closing import Act, Closing, plan_closing
 from dispatcher.jobs.observed import GONE, LaunchEnd, launch_end, span
-from dispatcher.model.cluster import PodEnd
-from dispatcher.model.jobs import EndedBy, Job
-from tests.rig.builders import NOW, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod, ago, an_exited_pod
+from dispatcher.jobs.picture import failing_groups, has_started
+from dispatcher.model.cluster import Pod, PodEnd
+from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
+from dispatcher.model.tasks import Task
+from tests.rig.builders import (
+    IMAGE,
+    NOW,
+    a_cluster,
+    a_complete_job,
+    a_disrupted_job,
+    a_failed_job,
+    a_job,
+    a_picture,
+    a_pod,
+    a_running_task,
+    a_task,
+    ago,
+    an_exited_pod,
+)
 
 RAN = {"had_run": True, "had_begun": True}
 PREPARED = {"had_begun": True, "had_prepared": True}
@@ -126,3 +148,156 @@ def test_container_that_began_late_tells_how_long_it_ran(seconds: float, words: 
     found = launch_end(job, [a_pod(job, phase="Failed", end=end, **RAN)])
     assert found is not None
     assert found.reason == f"{words} its limit of 1 min"
+
+
+OOM = LaunchEnd(reason="OOMKilled (limit 64Mi)", exit_code=137, output="the end")
+PARKED = "FailuresExhausted: the task had started, and max_failures is 1"
+
+
+def planned(task: Task, *jobs: Job, ends: Mapping[str, LaunchEnd]) -> Closing:
+    pods = [an_exited_pod(job) for job in jobs if job.phase is Phase.COMPLETE]
+    closing = plan_closing(a_picture(jobs, a_cluster(pods)), task, timedelta(hours=1), ends=ends)
+    assert closing is not None
+    return closing
+
+
+def error_of(task: Task, *jobs: Job, ends: Mapping[str, LaunchEnd]) -> str:
+    return planned(task, *jobs, ends=ends).error
+
+
+def a_lost_run() -> Task:
+    """A run that may not be repeated, and that is silent for a minute."""
+    return a_running_task(heartbeat_at=ago(60), max_failures=1)
+
+
+def test_error_names_what_ended_the_launch_and_the_end_of_its_output() -> None:
+    job = a_failed_job()
+    words = f"{PARKED}; launch 1: OOMKilled (limit 64Mi)"
+    assert error_of(a_lost_run(), job, ends={job.uid: OOM}) == f"{words}\nthe end"
+    silent = msgspec.structs.replace(OOM, output="")
+    assert error_of(a_lost_run(), job, ends={job.uid: silent}) == words
+
+
+def test_error_says_nothing_of_a_launch_that_nobody_has_seen_end() -> None:
+    assert error_of(a_lost_run(), a_failed_job(), ends={"another": OOM}) == PARKED
+    assert not error_of(a_lost_run(), ends={"job-1-1": OOM}).count("OOMKilled")
+
+
+@pytest.mark.parametrize(
+    ("codes", "of_task", "act"),
+    [({3, 64}, True, Act.FAIL), ({1, 2}, True, Act.RETRY), (set(), True, Act.RETRY), ({3, 137}, False, Act.RETRY)],
+    ids=["final", "another", "none", "only the end of a sidecar is known"],
+)
+def test_status_that_the_template_calls_final_ends_the_row(codes: set[int], of_task: bool, act: Act) -> None:
+    job = a_failed_job(report="exit-code", final_codes=frozenset(codes))
+    pod = an_exited_pod(job, 3) if of_task else a_pod(job, phase="Failed", had_run=True)
+    closing = plan_closing(a_picture([job], a_cluster([pod])), a_task(), timedelta(hours=1), ends={job.uid: OOM})
+    assert closing is not None
+    assert closing.act is act
+
+
+def test_success_is_no_final_code() -> None:
+    job = a_complete_job(report="exit-code", final_codes=frozenset({137}))
+    assert planned(a_task(), job, ends={job.uid: OOM}).act is Act.SUCCEED
+
+
+def test_row_that_ends_well_has_no_error() -> None:
+    job = a_complete_job(report="exit-code")
+    assert error_of(a_task(), job, ends={job.uid: OOM}) == ""
+
+
+GROUP = LaunchGroup("default", "default", IMAGE)
+
+
+def failing(*jobs: Job, pods: tuple[Pod, ...] = (), tasks: tuple[Task, ...] = (a_task(),)) -> frozenset[LaunchGroup]:
+    return failing_groups({task.id: task for task in tasks}, jobs, a_cluster(pods))
+
+
+def broken(launch: int, minutes_ago: float, **changes: Any) -> Job:
+    """A launch that failed for its image 70 s after its creation. Each launch belongs to another row."""
+    seconds = minutes_ago * 60
+    times = {"created_at": ago(seconds), "ended_at": ago(seconds - 70)}
+    return a_failed_job(1, 1, task_id=launch, uid=f"broken-{launch}", **(times | changes))
+
+
+ROWS = tuple(a_task(id=number) for number in range(1, 9))
+
+
+# The result of one launch
+
+
+@pytest.mark.parametrize(
+    ("job", "task", "pods", "started"),
+    [
+        (a_complete_job(), a_task(), [], True),
+        (a_complete_job(), None, [], True),
+        (a_job(), a_task(), [a_pod(phase="Running")], True),
+        (a_failed_job(), a_task(), [a_pod(phase="Failed", had_run=True)], True),
+        (a_job(), a_task(), [a_pod(waiting_reason="ImagePullBackOff")], False),
+        (a_job(), None, [a_pod(waiting_reason="ErrImagePull")], False),
+        (a_failed_job(), a_task(), [], False),
+        (a_failed_job(), a_running_task(), [], True),
+        (a_job(), a_task(), [], None),
+        (a_job(), a_task(), [a_pod()], None),
+        (a_job(phase=Phase.FAILING), a_task(), [], None),
+        (a_disrupted_job(), a_task(), [], None),
+        (a_failed_job(), None, [], None),
+        (a_failed_job(), a_task(attempt=2), [], None),
+        (a_failed_job(is_unplaced=True), a_task(), [], None),
+    ],
+    ids=["complete", "complete, no row", "runs", "had run", "image", "image, no row", "failed unstarted",
+         "failed started", "no Pod yet", "pending", "failing", "disrupted", "failed, no row", "failed, past attempt",
+         "taken back"],
+)  # fmt: skip
+def test_has_started_is_true_false_or_not_known(
+    job: Job, task: Task | None, pods: list[Pod], started: bool | None
+) -> None:
+    assert has_started(task, job, a_cluster(pods)) is started
+
+
+# Groups of launches
+
+
+def test_group_fails_after_three_launches_that_never_started() -> None:
+    three = [broken(1, 3), broken(2, 2), broken(3, 1)]
+    assert failing(*three, tasks=ROWS) == {GROUP}
+    assert failing(*three[:2], tasks=ROWS) == frozenset()
+
+
+def test_group_does_not_fail_with_one_start_among_the_newest_three() -> None:
+    good = a_complete_job(1, 1, task_id=4, uid="good", created_at=ago(150))
+    assert failing(broken(1, 3), broken(2, 2), good, broken(3, 1), tasks=ROWS) == frozenset()
+
+
+def test_group_fails_despite_older_starts() -> None:
+    good = a_complete_job(1, 1, task_id=4, uid="good", created_at=ago(600))
+    assert failing(broken(1, 3), good, broken(2, 2), broken(3, 1), tasks=ROWS) == {GROUP}
+
+
+def test_launches_without_a_known_result_do_not_count() -> None:
+    silent = [a_disrupted_job(1, 1, task_id=5, uid="d", created_at=ago(30)), a_job(1, 1, task_id=6, uid="new")]
+    assert failing(broken(1, 3), broken(2, 2), *silent, broken(3, 1), tasks=ROWS) == {GROUP}
+
+
+def test_groups_of_other_images_queues_or_templates_are_counted_apart() -> None:
+    elsewhere = [broken(3, 1, image="other"), broken(4, 1, queue="other"), broken(5, 1, template="other")]
+    assert failing(broken(1, 3), broken(2, 2), *elsewhere, tasks=ROWS) == frozenset()
+
+
+def test_several_groups_may_fail_at_once() -> None:
+    other = [broken(number, number, image="other") for number in (4, 5, 6)]
+    mine = [broken(number, number) for number in (1, 2, 3)]
+    assert failing(*other, *mine, tasks=ROWS) == {GROUP, LaunchGroup("default", "default", "other")}
+
+
+def test_launches_ended_by_the_start_deadline_do_not_count() -> None:
+    """Only image and configuration make a group fail. The start deadline ended these launches; their Pods are gone."""
+    late = [
+        a_failed_job(1, 1, task_id=number, uid=f"late-{number}", created_at=ago(1800 + number), ended_at=ago(number))
+        for number in (1, 2, 3)
+    ]
+    assert failing(*late, tasks=ROWS) == frozenset()
+
+
+def test_launches_without_end_time_count_as_never_started() -> None:
+    assert failing(*(broken(number, number, ended_at=None) for number in (1, 2, 3)), tasks=ROWS) == {GROUP}

@@ -69,14 +69,12 @@ def test_job_annotations_carry_identity_and_counts() -> None:
     }  # fmt: skip
 
 
-def test_final_codes_of_the_template_are_an_annotation_of_the_job() -> None:
-    job = rendered(template=a_template(bounds={"report": "exit-code", "final-codes": "2,64-68"}))
-    assert job["metadata"]["annotations"][f"{DOMAIN}/final-codes"] == "2,64-68"
-
-
-def test_report_mode_of_the_template_is_an_annotation_of_the_job() -> None:
-    job = rendered(template=a_template(bounds={"report": "exit-code"}))
-    assert job["metadata"]["annotations"][f"{DOMAIN}/report"] == "exit-code"
+@pytest.mark.parametrize(
+    "bounds", [{"report": "exit-code"}, {"report": "exit-code", "final-codes": "2,64-68"}], ids=["mode", "codes"]
+)
+def test_report_mode_and_final_codes_of_the_template_are_annotations_of_the_job(bounds: dict[str, str]) -> None:
+    found = rendered(template=a_template(bounds=bounds))["metadata"]["annotations"]
+    assert {name: found[f"{DOMAIN}/{name}"] for name in bounds} == bounds
 
 
 def test_the_pod_carries_its_shape_and_the_cache_key_of_its_row() -> None:

@@ -1,14 +1,17 @@
-"""One row with its Jobs and Pods: its newest launch, the stage of that launch, and the ages of states."""
+"""One row with its Jobs and Pods: the stage of its newest launch, launches that have not started, and rests."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
-from dispatcher.jobs.observed import TaskWithJobs, stage
-from dispatcher.model.cluster import Pod, PodRefusal
-from dispatcher.model.jobs import Job, Phase
+from dispatcher.jobs.observed import Rules, TaskWithJobs, stage
+from dispatcher.jobs.picture import REST_SECONDS, may_rest, plan_rest, still_resting
+from dispatcher.model.cluster import Pod, PodEnd, PodRefusal
+from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.tasks import Task
-from dispatcher.model.verdicts import Stage
+from dispatcher.model.verdicts import Hold, HoldReason, Stage
 from tests.rig.builders import (
     NOW,
     a_cluster,
@@ -21,6 +24,7 @@ from tests.rig.builders import (
     ago,
     later,
 )
+from tests.unit.judging import detail_of, judged, reason_of, removed
 
 MINUTE = timedelta(seconds=60)
 
@@ -139,3 +143,178 @@ def test_states_are_timed_separately() -> None:
     cluster = a_cluster(first_seen={"a": NOW}, at=later(60))
     assert cluster.has_lasted("a", MINUTE)
     assert not cluster.has_lasted("b", MINUTE)
+
+
+@pytest.mark.fault(41)
+def test_start_deadline_deletes_the_pod_and_never_the_job() -> None:
+    job = a_job(created_at=ago(1800), ended_by="us")
+    found = judged(a_task(), job, pods=[a_pod(job)])
+    assert reason_of(found) is HoldReason.LAUNCHED
+    assert found.ends == (End("pods", "pod-of-job-1-1", "pod-of-job-1-1", "the start deadline passed"),)
+
+
+def test_job_is_noted_before_its_pod_is_deleted() -> None:
+    job = a_job(created_at=ago(1800))
+    found = judged(a_task(), job, pods=[a_pod(job)])
+    cause, version = "the start deadline passed", job.resource_version
+    assert found.ends == (End("us", job.name, job.uid, cause, resource_version=version),)
+
+
+@pytest.mark.parametrize(
+    ("task", "job", "pod"),
+    [
+        (a_task(), {"created_at": ago(1799)}, {}),
+        (a_task(), {"suspended": True}, {}),
+        (a_task(), {}, {"phase": "Running"}),
+        (a_task(), {}, {"had_run": True}),
+        (a_task(), {"ended_by": "us"}, {"deleting": True}),
+        (a_running_task(), {}, {}),
+        (a_task(), {}, {"node_name": ""}),
+        (a_task(), {}, {"scheduled_at": ago(1799)}),
+    ],
+    ids=["in time", "suspended by somebody", "runs", "has run", "is being deleted", "has started", "has no node",
+         "has a node in time"],
+)  # fmt: skip
+def test_start_deadline_is_for_pods_that_never_started(task: Task, job: dict[str, Any], pod: dict[str, Any]) -> None:
+    late = a_job(**({"created_at": ago(9000)} | job))
+    assert removed(judged(task, late, pods=[a_pod(late, **pod)])) == []
+
+
+def test_start_deadline_counts_from_the_binding_to_a_node() -> None:
+    job = a_job(created_at=ago(90_000), ended_by="us")
+    found = judged(a_task(), job, pods=[a_pod(job, scheduled_at=ago(1800))])
+    assert removed(found) == [("pods", "pod-of-job-1-1")]
+
+
+def test_start_deadline_is_a_setting_and_ends_no_job_without_a_pod() -> None:
+    job, rules = a_job(created_at=ago(100), ended_by="us"), Rules(start_deadline_seconds=100)
+    assert removed(judged(a_task(), job, pods=[a_pod(job)], rules=rules)) == [("pods", "pod-of-job-1-1")]
+    assert removed(judged(a_task(), job, rules=rules)) == []
+
+
+def test_start_deadline_does_not_pass_while_the_job_is_suspended() -> None:
+    seen, job = dict[str, datetime](), a_job(created_at=ago(1000), suspended=True)
+    judged(a_task(), job, seen=seen)
+    resumed = a_job(created_at=ago(1000))
+    found = judged(a_task(), resumed, pods=[a_pod(resumed, created_at=later(5000))], seen=seen, at=later(5001))
+    assert removed(found) == []
+
+
+@pytest.mark.fault(27)
+def test_refused_pod_ends_a_launch_60_seconds_after_the_first_event() -> None:
+    job = a_job(created_at=ago(600))
+    known = {job.uid: PodRefusal(NOW, "violates PodSecurity")}
+    found = [judged(a_task(), job, at=later(seconds), refusals=known) for seconds in (59, 60)]
+    assert [removed(one) for one in found] == [[], [("deadline", job.uid)]]
+    assert detail_of(found[1]) == "PodRefused: violates PodSecurity"
+
+
+@pytest.mark.parametrize(
+    ("task", "job", "pods", "refusal"),
+    [
+        (a_task(), {}, False, PodRefusal(ago(600), "exceeded quota: pods", is_quota=True)),
+        (a_task(), {}, False, None),
+        (a_task(), {}, True, PodRefusal(ago(600), "no")),
+        (a_task(), {"suspended": True}, False, PodRefusal(ago(600), "no")),
+        (a_task(), {"deleting": True}, False, PodRefusal(ago(600), "no")),
+        (a_running_task(), {}, False, PodRefusal(ago(600), "no")),
+    ],
+    ids=["quota", "no event", "has a Pod", "suspended", "is being deleted", "has started"],
+)
+def test_other_launches_without_a_pod_are_waited_for(
+    task: Task, job: dict[str, Any], pods: bool, refusal: PodRefusal | None
+) -> None:
+    one = a_job(**({"created_at": ago(90_000)} | job))
+    refusals = {one.uid: refusal} if refusal else {}
+    found = judged(task, one, pods=[a_pod(one, node_name="")] if pods else [], refusals=refusals)
+    assert reason_of(found) is HoldReason.LAUNCHED
+    assert removed(found) == []
+
+
+@pytest.mark.fault(39)
+@pytest.mark.parametrize("reason", ["ErrImagePull", "InvalidImageName", "CreateContainerConfigError"])
+def test_broken_image_or_configuration_ends_a_launch_after_60_seconds(reason: str) -> None:
+    seen, job = dict[str, datetime](), a_job(created_at=NOW, ended_by="us")
+    pod = a_pod(job, waiting_reason=reason)
+    verdicts = [judged(a_task(), job, pods=[pod], seen=seen, at=later(s)) for s in (0, 59, 60)]
+    assert [removed(found) for found in verdicts] == [[], [], [("pods", pod.uid)]]
+    assert verdicts[2].ends[0].cause == reason
+
+
+def test_container_that_is_being_created_is_given_until_the_start_deadline() -> None:
+    seen, job = dict[str, datetime](), a_job(created_at=NOW)
+    pod = a_pod(job, waiting_reason="CrashLoopBackOff")
+    assert [removed(judged(a_task(), job, pods=[pod], seen=seen, at=later(s))) for s in (0, 600)] == [[], []]
+
+
+BY_EXIT_CODE = Hold(HoldReason.LAUNCHED, Stage.EXIT_CODE)
+EXIT = PodEnd(exit_code=1)
+LAUNCHED = JobsVerdict(Hold(HoldReason.LAUNCHED, "Running"))
+JOB = a_job(resource_version="7")
+REST = plan_rest(a_task(id=42), JOB, [a_pod(phase="Running")], 100, 1800)
+
+
+def test_row_whose_job_runs_may_rest() -> None:
+    assert may_rest(LAUNCHED, JOB, [a_pod(phase="Running")])
+    assert may_rest(LAUNCHED, JOB, [])
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        JobsVerdict(None),
+        JobsVerdict(Launch(1)),
+        JobsVerdict(Hold(HoldReason.FINISHING)),
+        JobsVerdict(LAUNCHED.verdict, ends=("something",)),  # type: ignore[arg-type]  # whatever it is
+    ],
+    ids=["nothing to do", "launch", "finishing", "to remove"],
+)
+def test_row_with_another_verdict_does_not_rest(found: JobsVerdict) -> None:
+    assert not may_rest(found, JOB, [])
+
+
+def test_ending_job_or_stuck_pod_does_not_rest() -> None:
+    assert not may_rest(LAUNCHED, a_job(deleting=True), [])
+    assert not may_rest(LAUNCHED, a_job(phase=Phase.FAILING), [])
+    assert not may_rest(LAUNCHED, JOB, [a_pod(waiting_reason="ImagePullBackOff")])
+
+
+@pytest.mark.parametrize("phase", [Phase.COMPLETE, Phase.FAILED])
+def test_row_that_the_janitor_will_end_rests_until_then(phase: Phase) -> None:
+    """Hundreds of such rows would be judged in each cycle for up to ten seconds."""
+    job, pod, verdict = a_job(phase=phase), a_pod(had_run=True, exit=EXIT), JobsVerdict(BY_EXIT_CODE)
+    assert may_rest(verdict, job, [pod])
+    assert not may_rest(JobsVerdict(Hold(HoldReason.LAUNCHED, Stage.EXITED)), job, [pod]), "its grace ends"
+    assert not may_rest(verdict, job, [a_pod(exit=EXIT)]), "whether its group fails is found by the rows that are read"
+    assert not may_rest(verdict, job, [a_pod(had_run=True)]), "its Pod may show later that it was told to stop"
+
+
+def test_rests_end_within_half_a_minute_and_not_all_at_once() -> None:
+    untils = {plan_rest(a_task(id=id_), JOB, [a_pod(phase="Running")], 100, 0).until for id_ in range(64)}
+    assert len(untils) == 16
+    assert all(100 + REST_SECONDS / 2 <= until < 100 + REST_SECONDS for until in untils)
+
+
+def test_rest_before_the_start_ends_at_its_deadline() -> None:
+    assert plan_rest(a_task(), JOB, [a_pod()], 100, 3).until == 103
+    assert plan_rest(a_task(), JOB, [], 100, 3).until == 103
+    assert plan_rest(a_task(), JOB, [a_pod(phase="Running")], 100, 3).until > 110
+
+
+def test_rest_goes_on_while_the_job_is_unchanged() -> None:
+    assert still_resting({42: REST}, {42: [JOB]}, frozenset(), 101) == {42: REST}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "stuck", "now"),
+    [
+        ([a_job(resource_version="8")], frozenset(), 101),
+        ([], frozenset(), 101),
+        ([JOB, a_job(1, 2)], frozenset(), 101),
+        ([JOB], frozenset({JOB.uid}), 101),
+        ([JOB], frozenset(), REST.until),
+    ],
+    ids=["changed", "gone", "another Job", "its Pod cannot start", "time is over"],
+)
+def test_rest_ends_with_any_change(jobs: list[object], stuck: frozenset[str], now: float) -> None:
+    assert still_resting({42: REST}, {42: jobs}, stuck, now) == {}  # type: ignore[dict-item]  # Jobs

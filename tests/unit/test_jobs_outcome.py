@@ -1,6 +1,6 @@
 """The table of docs/protocol.md, section 6, line by line: rows without Jobs, and Jobs that are under way.
 
-Launches that have not started: test_jobs_unstarted. Finished and missing Jobs: test_jobs_outcome_over. Launch numbers
+Launches that have not started: test_jobs_observed. Finished and missing Jobs: test_jobs_outcome_over. Launch numbers
 and budgets: test_jobs_outcome_budgets.
 """
 

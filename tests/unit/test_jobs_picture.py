@@ -1,21 +1,30 @@
-"""Verdicts of one picture: by the Jobs, by this process's own creates, and by answers of the API server."""
+"""Verdicts of one picture: by the Jobs, by this process's memory and unseen creates, and by the server's answers."""
 
 from typing import Any
 
 import msgspec
 import pytest
 
-from dispatcher.jobs.memory import KnownCreates, TemplateBrake, Unseen
+from dispatcher.jobs.memory import (
+    DENIED_SECONDS,
+    CreateResult,
+    KnownCreates,
+    Memory,
+    TemplateBrake,
+    Unseen,
+    UnseenCreates,
+    plan_create,
+)
 from dispatcher.jobs.picture import know_jobs, with_jobs
-from dispatcher.jobs.refusals import RefusedRows
+from dispatcher.jobs.refusals import Meaning, RefusedRows
 from dispatcher.model.cluster import PodRefusal
-from dispatcher.model.jobs import Phase
-from dispatcher.model.launches import Launch, Offer, PodKind, PodRun
+from dispatcher.model.jobs import ApiAnswer, LaunchGroup, Phase
+from dispatcher.model.launches import Launch, LaunchSpec, Offer, PodKind, PodRun, identity_of, name_of
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Kind
-from dispatcher.model.verdicts import Hold, HoldReason
-from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task, ago, later
+from dispatcher.model.verdicts import BY_POLICY, Hold, HoldReason
+from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task, ago, an_order, later
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
 POISON = Hold(HoldReason.POISON, "422")
@@ -195,3 +204,188 @@ def test_runs_are_our_pods_on_nodes_until_their_run_limit() -> None:
     jobs = [job, a_job(launch=2, uid="over", phase=Phase.FAILED, needs=needs), a_job(launch=3, uid="unknown")]
     pods = [placed, a_pod(jobs[1]), a_pod(jobs[2]), a_pod(job, node_name="", name="waits")]
     assert list(a_picture(jobs, a_cluster(pods)).runs()) == [PodRun("n1", {"cpu": 1000}, later(40))]
+
+
+FULL = ApiAnswer(403, message="exceeded quota")
+REFUSED = ApiAnswer(422, message="no such field")
+
+
+def result(order: LaunchSpec, meaning: Meaning, answer: ApiAnswer = REFUSED) -> CreateResult:
+    return CreateResult(order, name_of(order, "dispatcher"), meaning, answer)
+
+
+def a_success(order: LaunchSpec) -> CreateResult:
+    made = a_job(uid="made", identity=identity_of(order), task_id=order.task.id)
+    return CreateResult(order, name_of(order, "dispatcher"), Meaning.CREATED, ApiAnswer(201), made)
+
+
+def test_failed_create_is_remembered_until_a_create_of_the_row_succeeds() -> None:
+    memory, order = Memory(), an_order(task=a_task(id=1))
+    memory.learn(result(order, Meaning.QUOTA, FULL), 5)
+    assert memory.known(5).tried_at == {1: 5}
+    memory.learn(a_success(order), 6)
+    assert memory.known(6).tried_at == {}
+
+
+def test_template_has_a_brake_of_its_own_that_a_success_ends() -> None:
+    memory, order = Memory(), an_order(task=a_task(template="bad"))
+    memory.learn(result(order, Meaning.UNKNOWN, ApiAnswer(500, message="webhook")), 0)
+    held = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
+    known = memory.known(0)
+    assert (known.templates["bad"].hold, known.templates["bad"].is_probing) == (held, True)
+    assert (set(known.templates), known.brakes.api) == ({"bad"}, None)
+    memory.learn(a_success(order), 1)
+    assert not memory.known(1).templates["bad"].is_probing
+
+
+def test_row_with_a_job_that_the_watch_lacks_is_deferred_for_2_seconds() -> None:
+    memory, order = Memory(), an_order(task=a_task(id=1))
+    memory.learn(CreateResult(order, "x", question=ApiAnswer(200)), 0)
+    assert [memory.known(seconds).deferred for seconds in (0, 1.9, 2)] == [{1}, {1}, frozenset()]
+
+
+@pytest.mark.parametrize(
+    ("meaning", "reason"),
+    [
+        (Meaning.POISON, HoldReason.POISON),
+        (Meaning.DENIED, HoldReason.POISON),
+        (Meaning.EXISTS, HoldReason.NAME_COLLISION),
+        (Meaning.CREATED, HoldReason.POISON),
+        (Meaning.QUOTA, None),
+        (Meaning.UNKNOWN, None),
+        (Meaning.FORBIDDEN, None),
+        (Meaning.NOT_SENT, None),
+    ],
+)
+def test_result_parks_its_row_only_if_it_is_about_the_row(meaning: Meaning, reason: HoldReason | None) -> None:
+    memory, order = Memory(), an_order()
+    memory.learn(result(order, meaning), 0)
+    hold = memory.known(0).refused.hold(order.task, 0)
+    assert (hold and hold.reason) == reason
+
+
+def test_row_that_a_policy_refused_is_tried_again_after_five_minutes() -> None:
+    memory, order = Memory(), an_order()
+    memory.learn(result(order, Meaning.DENIED), 0)
+    holds = [memory.known(now).refused.hold(order.task, now) for now in (0, DENIED_SECONDS - 1, DENIED_SECONDS)]
+    assert holds == [Hold(HoldReason.POISON, f"{BY_POLICY}: 422 no such field")] * 2 + [None]
+
+
+def test_copy_of_the_memory_does_not_change() -> None:
+    memory, order = Memory(), an_order()
+    memory.creates.begin("x", order.task, Offer("app:1", "small", "default"), 0)
+    before = memory.known(0)
+    memory.learn(result(order, Meaning.POISON), 0)
+    memory.creates.end("x")
+    assert before.refused.hold(order.task, 0) is None
+    assert (before.unseen[order.task.id].is_under_way, before.brakes.under_way) == (True, 1)
+
+
+def test_job_that_breaks_the_policy_parks_its_row() -> None:
+    memory, order = Memory(), an_order()
+    memory.learn(CreateResult(order, "x", violation="hostPath is not allowed"), 0)
+    assert memory.known(0).refused.hold(order.task, 0) == Hold(HoldReason.POLICY_DENIED, "hostPath is not allowed")
+
+
+@pytest.mark.parametrize(
+    ("meaning", "code"),
+    [(Meaning.TERMINATING, "NamespaceTerminating"), (Meaning.FORBIDDEN, "Forbidden"), (Meaning.QUOTA, "")],
+)
+def test_missing_right_and_full_quota_pause_all_creates(meaning: Meaning, code: str) -> None:
+    memory = Memory()
+    memory.learn(result(an_order(), meaning, FULL), 0)
+    brakes = memory.known(9).brakes
+    held = brakes.api or brakes.quota
+    assert held is not None
+    assert (held.detail.partition(":")[0] == code) is bool(code)
+    assert (memory.known(10).brakes.api, memory.known(10).brakes.quota) == (None, None)
+
+
+GROUP = LaunchGroup("q", "default", "app:1")
+OFFER = Offer("app:1", "small", "default")
+
+
+def view(*names: str, version: str = "") -> ClusterView:
+    return ClusterView(NOW, {name: a_job(name=name) for name in names}, {}, {}, jobs_version=version)
+
+
+def sent(*names: str) -> UnseenCreates:
+    creates = UnseenCreates()
+    for name in names:
+        creates.begin(name, a_task(queue="q"), OFFER, now=5)
+        creates.end(name)
+    return creates
+
+
+def test_create_is_unseen_from_its_begin() -> None:
+    (unseen,) = sent("x").by_name.values()
+    assert (unseen.name, unseen.task_id, unseen.group, unseen.submitted_by) == ("x", 42, GROUP, "team_a")
+    assert unseen.sent_at == 5
+    assert not unseen.is_answered
+
+
+@pytest.mark.fault(11)
+def test_unanswered_create_is_forgotten_only_when_the_view_shows_it() -> None:
+    creates = sent("x", "y")
+    creates.observe(view("other", version="999999"))
+    assert set(creates.by_name) == {"x", "y"}
+    creates.observe(view("x"))
+    assert set(creates.by_name) == {"y"}
+
+
+def test_answered_create_is_forgotten_when_the_view_is_newer() -> None:
+    creates = sent("x")
+    creates.answered("x", "100")
+    assert creates.by_name["x"].is_answered
+    creates.observe(view(version="99"))
+    assert set(creates.by_name) == {"x"}
+    creates.observe(view(version="100"))
+    assert creates.by_name == {}
+
+
+def test_forgetting_a_failed_create_is_idempotent() -> None:
+    creates = sent("x")
+    creates.forget("x")
+    creates.forget("x")
+    creates.answered("x", "100")
+    assert creates.by_name == {}
+
+
+def test_repeated_create_waits_for_its_answer_again() -> None:
+    creates = sent("x")
+    creates.begin("x", a_task(), OFFER, now=9)
+    (unseen,) = creates.by_name.values()
+    assert (unseen.sent_at, unseen.is_answered, unseen.is_under_way) == (9, False, True)
+    assert creates.under_way() == [unseen]
+    creates.sent("x", now=20)  # its question took a while, and it can land as late as after any other POST
+    creates.sent("never begun", now=20)
+    assert [one.sent_at for one in creates.by_name.values()] == [20]
+    creates.end("x")
+    creates.end("never begun")
+    assert creates.under_way() == []
+
+
+def an_unseen(**changes: Any) -> Unseen:
+    return Unseen("x", 42, 1, "q", "team_a", OFFER, 0, **changes)
+
+
+@pytest.mark.parametrize(
+    ("unseen", "plan"),
+    [
+        (None, Launch(2)),
+        (an_unseen(is_under_way=True), HoldReason.LAUNCHED),
+        (an_unseen(resource_version="7"), HoldReason.LAUNCHED),
+        (an_unseen(), Launch(2, is_repeat=True)),
+        (Unseen("another", 42, 1, "q", "team_a", OFFER, 0), HoldReason.FINISHING),
+    ],
+    ids=["none", "under way", "answered", "unanswered, the same name", "unanswered, another name"],
+)
+def test_row_has_one_unanswered_create_at_a_time(unseen: Unseen | None, plan: Launch | HoldReason) -> None:
+    found = plan_create(Launch(2), unseen, "x")
+    assert (found.reason if isinstance(found, Hold) else found) == plan
+
+
+def test_unanswered_lists_only_creates_without_an_answer() -> None:
+    creates = sent("x", "y")
+    creates.answered("x", "100")
+    assert creates.unanswered() == {"y"}

@@ -1,13 +1,27 @@
-"""Pods and nodes in JSON, and the facts that are read from them."""
+"""Pods, nodes and NodeReservations in JSON, and what the API server makes of Pods."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 
-from dispatcher.kube.objects import read_node, read_pod, read_priority_class
+from dispatcher.kube.objects import (
+    MOST_SHAPES,
+    WHOLE_SECONDS,
+    ReadLately,
+    own_pod_reader,
+    pod_reader,
+    read_node,
+    read_pod,
+    read_priority_class,
+)
+from dispatcher.kube.reservations import PodWithoutNode, read_reservation, read_waiting
+from dispatcher.model import launches as ids
 from dispatcher.model.cluster import Pod, PriorityClass
-from dispatcher.model.needs import CORDON
+from dispatcher.model.needs import CORDON, PodNeeds, Toleration
 from tests.unit.wire import AT, DOMAIN, THEN, a_condition, written
 
 # Pods
@@ -140,3 +154,120 @@ def test_priority_class_is_read() -> None:
     wire = {"metadata": {"name": "high"}, "value": 1000, "globalDefault": True, "preemptionPolicy": "Never"}
     assert read_priority_class(written(wire)) == PriorityClass("high", 1000, is_default=True, never_preempts=True)
     assert read_priority_class(written({"metadata": {"name": "plain"}})) == PriorityClass("plain", 0)
+
+
+def still() -> float:
+    """A clock that stands still."""
+    return 0
+
+
+OWNER = {"uid": "job-1", "controller": True}
+
+
+def a_raw_pod(cpu: str = "3", shape: str = "small", owners: Sequence[Any] = (OWNER,), **spec: Any) -> bytes:
+    labels = {ids.MANAGED_BY: ids.MANAGER, ids.LABEL_INSTALLATION: "dispatcher"}
+    metadata = {
+        "name": "pod", "namespace": "jobs", "uid": "u", "labels": labels, "ownerReferences": owners,
+        "annotations": {ids.SHAPE: shape},
+    }  # fmt: skip
+    container = {"name": "task", "resources": {"requests": {"cpu": cpu}}}
+    return msgspec.json.encode({"metadata": metadata, "spec": {"containers": [container], **spec}, "status": {}})
+
+
+def read_all(*raws: bytes) -> list[PodNeeds | None]:
+    read = own_pod_reader(still)
+    return [read(raw).needs for raw in raws]
+
+
+def test_pod_tells_what_the_api_server_made_of_it() -> None:
+    (found,) = read_all(
+        a_raw_pod(
+            overhead={"cpu": "1"},
+            nodeSelector={"pool": "x"},
+            nodeName="n1",
+            schedulingGates=[{"name": "gate"}],
+            tolerations=[{"key": "a", "operator": "Exists"}],
+            schedulerName="own",
+        )
+    )
+    assert found is not None
+    assert dict(found.asks) == {"cpu": 4000, "pods": 1000}
+    assert (found.selector, found.scheduler) == ((("pool", "x"),), "own")
+    assert found.tolerations == (Toleration("a", "Exists"),)
+    assert not found.is_gated, "the next Pod has another node, and its own gates"
+
+
+def test_one_pod_of_a_shape_is_read_in_a_while() -> None:
+    found = read_all(a_raw_pod(), a_raw_pod("9"), a_raw_pod("2", "large"), a_raw_pod("2", ""))
+    assert [one is None for one in found] == [False, True, False, True]
+    times = iter([0.0, WHOLE_SECONDS - 1, WHOLE_SECONDS])
+    lately = ReadLately(lambda: next(times))
+    assert [lately.is_due("small") for _ in range(3)] == [True, False, True]
+
+
+def test_number_of_remembered_shapes_is_bounded() -> None:
+    lately = ReadLately(still)
+    assert all(lately.is_due(str(number)) for number in range(MOST_SHAPES + 1))
+    assert lately.is_due("0"), "it was forgotten"
+
+
+def test_pod_that_no_job_controls_tells_nothing() -> None:
+    """Whoever may create Pods could say otherwise what the Pods of a shape need."""
+    assert read_all(a_raw_pod(owners=[]), a_raw_pod(owners=[{"uid": "x"}])) == [None, None]
+
+
+def test_pods_of_all_namespaces_are_read_so_only_if_asked_for() -> None:
+    def own_of(found: Any) -> Pod:
+        assert found is not None
+        assert found.own is not None
+        own: Pod = found.own
+        return own
+
+    assert own_of(pod_reader("jobs", "dispatcher", clock=still)(a_raw_pod())).needs is not None
+    assert own_of(pod_reader("jobs", "dispatcher")(a_raw_pod())).needs is None
+
+
+META = {"name": "r", "namespace": "team", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+SPEC = {"nodeName": "a", "resources": {"cpu": "2", "memory": 5}, "target": {"taskId": 7}, "ttlSeconds": 60}
+
+
+def kept(**spec: Any) -> bytes:
+    return msgspec.json.encode({"metadata": META, "spec": SPEC | spec})
+
+
+def test_a_reservation_has_node_amounts_target_and_end() -> None:
+    one = read_reservation(kept())
+    assert one is not None
+    assert (one.name, one.node, one.amounts) == ("team/r", "a", {"cpu": 2000, "memory": 5000})
+    assert (one.target, one.ends_at - one.made_at) == ("taskId team/7", 60)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"expiresAt": "0000-01-01T00:00:00Z"}, {"expiresAt": 7}, {"ttlSeconds": 10**12}, {"resources": ["cpu"]},
+        {"target": {"taskId": "seven"}}, {"nodeName": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_unreadable_reservation_holds_nothing_and_is_logged(spec: dict[str, Any]) -> None:
+    with capture_logs() as told:
+        assert read_reservation(kept(**spec)) is None
+    assert [(line["name"], line["log_level"]) for line in told] == [("team/r", "warning")]
+
+
+@pytest.mark.parametrize("amount", ["1e", "much", "-1", "0"])
+def test_an_invalid_amount_is_not_held(amount: str) -> None:
+    one = read_reservation(kept(resources={"cpu": amount, "memory": "1"}))
+    assert one is not None
+    assert one.amounts == {"memory": 1000}
+
+
+def test_a_waiting_pod_has_the_message_of_kube_scheduler() -> None:
+    conditions = [
+        {"type": "Other", "message": "x"},
+        {"type": "PodScheduled", "message": "0/1 nodes", "status": "False"},
+    ]
+    for told, why in ((conditions, "0/1 nodes"), ([], "")):
+        raw = msgspec.json.encode({"metadata": META, "status": {"conditions": told}})
+        assert read_waiting(raw) == PodWithoutNode("team/r", "u", why)

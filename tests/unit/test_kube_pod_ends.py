@@ -1,14 +1,29 @@
-"""How a Pod failed, and what it waits for, read from its JSON."""
+"""How a Pod failed, what it waits for, why it was refused, and what autoscalers say of it: its JSON and its Events."""
 
+from datetime import datetime
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dispatcher.kube.events import (  # fmt: skip
+    LONGEST_MESSAGE,
+    MOST_JOBS,
+    cause_of,
+    jobs_without_pod,
+    next_jobs,
+    refusal_of,
+)
+from dispatcher.kube.job_api import LONGEST_WORDS, MOST_PODS, answer_of, next_pods
 from dispatcher.kube.objects import read_pod
 from dispatcher.kube.pods import MOST_OUTPUT
-from dispatcher.model.cluster import Pod, PodEnd
+from dispatcher.kube.wire import EventList, EventSeries, EventSource, Meta, WireEvent
+from dispatcher.model.cluster import LONG_AGO, Pod, PodEnd, PodRefusal, ScaleAnswer
+from dispatcher.model.jobs import Job
+from dispatcher.model.snapshot import ClusterView
+from tests.rig.builders import NOW, a_failed_job, a_job, a_pod, ago
 from tests.unit.wire import AT, THEN, written
 
 OOM = {"exitCode": 137, "reason": "OOMKilled", "startedAt": AT, "finishedAt": AT}
@@ -200,3 +215,182 @@ def test_eviction_is_the_end_of_the_container_unless_its_node_needed_room(
     pod = pod_of(status)
     assert pod.exit is not None
     assert pod.exit.was_told == told
+
+
+def an_event(first: float | None, last: float | None = None, message: str = "no") -> WireEvent:
+    return WireEvent(message=message, first_timestamp=at(first), last_timestamp=at(last))
+
+
+def at(seconds: float | None) -> datetime | None:
+    return None if seconds is None else ago(seconds)
+
+
+def test_job_without_events_is_not_refused() -> None:
+    assert refusal_of(()) is None
+
+
+def test_refusal_began_with_the_first_event_and_has_the_words_of_the_last() -> None:
+    events = [an_event(20, 5, "newest"), an_event(60, 50, "oldest"), an_event(30, 10, "between")]
+    assert refusal_of(events) == PodRefusal(ago(60), "newest", is_outage=True)
+
+
+def test_event_without_times_counts_from_its_creation() -> None:
+    assert refusal_of([WireEvent(Meta(creation_timestamp=ago(7)))]) == PodRefusal(ago(7), "", is_outage=True)
+    assert refusal_of([WireEvent()]) == PodRefusal(LONG_AGO, "", is_outage=True)
+
+
+def test_quota_is_told_from_other_refusals() -> None:
+    words = 'pods "job-1-1-x" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=4, limited: pods=4'
+    found = refusal_of([an_event(1, 1, words)])
+    assert found is not None
+    assert found.is_quota
+
+
+BY_A_RULE = [
+    'Error creating: pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true',
+    'Error creating: pods "a" is forbidden: error looking up service account jobs/x: serviceaccount "x" not found',
+    'Error creating: admission webhook "validate.example" denied the request: no team label',
+    "Error creating: pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+    "Error creating: policy 'm' with binding 'm' denied request: expression 'x' resulted in error: no such key: nodes",
+    'Error creating: Pod "a" is invalid: spec.containers[0].image: Required value',
+]
+OF_NOBODY = [
+    'Error creating: Internal error occurred: failed calling webhook "w.example": Post "https://w": connection refused',
+    'Error creating: Internal error occurred: failed calling webhook "w.example": context deadline exceeded',
+    "Error creating: etcdserver: request timed out",
+    "Error creating: the server is currently unable to handle the request",
+    "Error creating: Timeout: request did not complete within requested timeout - context deadline exceeded",
+    "Error creating: the server has received too many requests and has asked us to try again later",
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_outage"), [*((one, False) for one in BY_A_RULE), *((one, True) for one in OF_NOBODY)]
+)
+def test_pod_is_refused_by_a_rule_and_not_by_a_server_that_does_not_answer(words: str, is_outage: bool) -> None:
+    found = refusal_of([an_event(1, 1, words)])
+    assert found is not None
+    assert (found.is_outage, cause_of(found)) == (is_outage, "outage" if is_outage else "refused")
+
+
+def test_long_message_of_a_server_is_cut() -> None:
+    found = refusal_of([an_event(1, 1, "x" * 100_000)])
+    assert found is not None
+    assert len(found.message) == LONGEST_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("job", "is_asked"),
+    [
+        (a_job(created_at=ago(15)), True),
+        (a_job(created_at=ago(14)), False),
+        (a_failed_job(), False),
+        (a_job(suspended=True), False),
+        (a_job(deleting=True), False),
+    ],
+)
+def test_only_old_active_jobs_are_asked_about(job: Job, is_asked: bool) -> None:
+    assert [*jobs_without_pod(view(job))] == [job] * is_asked
+
+
+def test_job_with_a_pod_is_not_asked_about() -> None:
+    mine, other = a_job(), a_job(launch=2)
+    assert [*jobs_without_pod(view(mine, other, pods=[a_pod(mine)]))] == [other]
+
+
+def view(*jobs: Job, pods: Any = ()) -> ClusterView:
+    return ClusterView(NOW, {job.name: job for job in jobs}, {pod.name: pod for pod in pods}, {})
+
+
+def test_all_jobs_get_their_turn() -> None:
+    """As many Jobs as two rounds read and one more: the third round begins with the last one."""
+    waiting = [a_job(task_id=number, name=f"job-{number:03}") for number in range(2 * MOST_JOBS + 1)]
+    after, rounds = "", []
+    for _ in range(3):
+        rounds.append([job.name for job in next_jobs(reversed(waiting), after=after)])
+        after = rounds[-1][-1]
+    assert [len(names) for names in rounds] == [MOST_JOBS] * 3
+    assert {name for names in rounds for name in names} == {job.name for job in waiting}
+    assert rounds[2][0] == waiting[-1].name
+
+
+def test_no_jobs_have_no_turn() -> None:
+    assert next_jobs([], after="job-7") == []
+
+
+DEFAULT = "default-scheduler"
+
+
+def a_scale_event(
+    reason: str, seconds: float = 5, message: str = "words", component: str = "x", **facts: Any
+) -> WireEvent:
+    return WireEvent(
+        reason=reason, message=message, source=EventSource(component), first_timestamp=ago(seconds), **facts
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "comes"),
+    [
+        (a_scale_event("TriggeredScaleUp", component="cluster-autoscaler"), True),
+        (a_scale_event("Nominated", component="karpenter"), True),
+        (a_scale_event("NotTriggerScaleUp", component="cluster-autoscaler"), False),
+        (a_scale_event("FailedScheduling", component="karpenter"), False),
+        (a_scale_event("FailedScheduling", component="", reporting_component="karpenter"), False),
+        (a_scale_event("FailedScheduling", component="", reporting_component="eks-auto-mode/compute"), False),
+        (a_scale_event("FailedScaleUp", component="cluster-autoscaler"), False),  # GKE: no capacity, or no quota
+    ],
+)
+def test_words_of_autoscalers_are_answers(event: WireEvent, comes: bool) -> None:
+    assert answer_of([event], DEFAULT) == ScaleAnswer(comes, ago(5), "words")
+
+
+@pytest.mark.parametrize("writer", [DEFAULT, "house-scheduler"])
+def test_words_of_the_own_scheduler_are_no_answer(writer: str) -> None:
+    said = [a_scale_event("FailedScheduling", component=writer)]
+    assert (answer_of(said, writer), answer_of(said, "another")) == (None, ScaleAnswer(False, ago(5), "words"))
+
+
+def test_repeated_event_is_as_new_as_its_last_time() -> None:
+    """Clients of events.k8s.io write no lastTimestamp: they count repetitions in a series."""
+    repeated = a_scale_event("FailedScheduling", 90, component="karpenter", series=EventSeries(ago(2)))
+    new = msgspec.structs.replace(a_scale_event("Nominated"), first_timestamp=None, event_time=ago(5))
+    assert answer_of([repeated, new], DEFAULT) == ScaleAnswer(False, ago(2), "words")
+    assert answer_of([new], DEFAULT) == ScaleAnswer(True, ago(5), "words")
+
+
+@pytest.mark.parametrize("reason", ["FailedScheduling", "Scheduled", "Pulled", ""])
+def test_words_of_others_are_none(reason: str) -> None:
+    assert answer_of([a_scale_event(reason, component=DEFAULT)], DEFAULT) is None
+    assert answer_of([], DEFAULT) is None
+
+
+def test_newest_answer_counts() -> None:
+    events = [a_scale_event("TriggeredScaleUp", 5), a_scale_event("NotTriggerScaleUp", 9, last_timestamp=ago(2))]
+    assert answer_of(events, DEFAULT) == ScaleAnswer(False, ago(2), "words")
+    assert answer_of(events[:1], DEFAULT) == ScaleAnswer(True, ago(5), "words")
+
+
+def test_words_are_one_line_of_bounded_length() -> None:
+    found = answer_of([a_scale_event("NotTriggerScaleUp", message="a\n  b" * 1000)], DEFAULT)
+    assert found is not None
+    assert found.words.startswith("a ba b")
+    assert len(found.words) == LONGEST_WORDS
+
+
+@pytest.mark.parametrize("time", ["0000-01-01T00:00:00Z", "10000-01-01T00:00:00Z", "soon", 5])
+def test_event_that_cannot_be_read_hides_no_other(time: object) -> None:
+    """Whoever may write Events wrote one about the Pod of somebody else."""
+    good = {"reason": "TriggeredScaleUp", "lastTimestamp": "2026-03-14T12:00:00Z"}
+    written = msgspec.json.encode({"items": [{**good, "lastTimestamp": time}, good, {"reason": 7}]})
+    (found,) = msgspec.json.decode(written, type=EventList).readable()
+    answer = answer_of([found], DEFAULT)
+    assert answer is not None
+    assert answer.comes
+
+
+def test_pods_take_turns() -> None:
+    pods = [a_pod(a_job(), name=f"pod-{number:02}", uid=f"{number}") for number in range(30)]
+    first = next_pods(reversed(pods), after="")
+    assert [pod.name for pod in first] == [f"pod-{number:02}" for number in range(MOST_PODS)]
+    assert next_pods(pods, after=first[-1].name)[0].name == f"pod-{MOST_PODS:02}"

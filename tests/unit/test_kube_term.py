@@ -129,7 +129,6 @@ class World:
         self.now = 0.0
         self.record: Record | None = None
         self.trusted: dict[str, float] = {}
-        self.terms: list[str] = []
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count()
 
@@ -165,8 +164,6 @@ class World:
         for other, their_end in self.trusted.items():
             assert other == me or their_end <= self.now or until <= self.now, f"{other} and {me} at {self.now}"
         self.trusted[me] = until
-        if until > self.now and self.terms[-1:] != [me]:
-            self.terms.append(me)
 
 
 class Replica:
@@ -245,7 +242,6 @@ AT_ONCE, MOMENTS = Try(0, 0, 0, "done"), st.floats(0.01, 60)
 EDITS: list[Changes] = [{"holder": "b"}, {"holder": ""}, {"seconds": 0}, {"holder": "", "seconds": 0}]
 HANDS = st.lists(st.tuples(MOMENTS, st.sampled_from(EDITS)), max_size=4)
 DELETIONS = st.lists(st.tuples(MOMENTS, st.none()), max_size=1)  # a rival may mistake two deletions for one
-BY_HAND = pytest.mark.parametrize("hand", [None, {"holder": ""}], ids=["deleted", "emptied"])
 
 
 class TestReplicas:
@@ -266,35 +262,3 @@ class TestReplicas:
         for moment, changes in edits + deletions:
             world.at(moment, partial(world.edit, changes))
         world.run(*(Replica(world, f"replica-{n}", seconds).run([AT_ONCE, *tries]) for n, tries in enumerate(lives)))
-
-    def test_a_slow_renewal_does_not_stretch_the_term(self) -> None:
-        world = World()
-        slow = Try(1, 0, 13, "done")  # carried out at 1, answered at 14: trusted only until 14.5
-        rival = [Try(1.25, 0, 0, "done"), Try(14.75, 0, 0, "done"), Try(0.25, 0, 0, "done")]  # at 1.25, 16 and 16.25
-        world.run(Replica(world, "a", 15).run([AT_ONCE, slow]), Replica(world, "b", 15).run(rival))
-        assert world.trusted == {"a": 14.5, "b": 29.75}
-        assert world.terms == ["a", "b"]
-
-    def test_a_released_lease_is_taken_at_once(self) -> None:
-        world = World()
-        given_up = [AT_ONCE, Try(1, 0, 0, "release")]
-        world.run(Replica(world, "a", 15).run(given_up), Replica(world, "b", 15).run([Try(1.5, 0, 0, "done")]))
-        assert world.trusted == {"a": NEVER, "b": 15}
-
-    @BY_HAND
-    def test_a_leader_takes_an_emptied_lease_back_while_a_rival_waits(self, hand: Changes | None) -> None:
-        world, looks = World(), [AT_ONCE, *[Try(1, 0, 0, "done")] * 14]
-        world.at(2, lambda: world.edit(hand))
-        world.run(Replica(world, "a", 15).run([AT_ONCE, Try(5, 0, 0, "done")]), Replica(world, "b", 15).run(looks))
-        assert world.trusted == {"a": 18.5, "b": NEVER}
-        assert world.terms == ["a"]
-
-    @BY_HAND
-    @pytest.mark.parametrize(("waited", "trusted"), [(14.9, NEVER), (15, 42.5)])
-    def test_a_replica_without_trust_waits_like_a_rival(
-        self, hand: Changes | None, waited: float, trusted: float
-    ) -> None:
-        world = World()
-        world.at(13.9, lambda: world.edit(hand))
-        world.run(Replica(world, "a", 15).run([AT_ONCE, Try(14, 0, 0, "done"), Try(waited, 0, 0, "done")]))
-        assert world.trusted == {"a": trusted}

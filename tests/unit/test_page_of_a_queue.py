@@ -1,28 +1,32 @@
-"""The page of a queue shows everything that its model has, each value beside its name."""
+"""The pages of a queue and of nodes: each value is beside its name, and text of people stays text."""
 
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.model.history import EndedTask, Percentiles
+from dispatcher.model.history import DeclaredQueue, EndedTask, Percentiles
 from dispatcher.model.reasons import ADVICE, Turn
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.answers import ApiRequest
 from dispatcher.views.estimate import Estimate
 from dispatcher.views.first_page import QueueHour
-from dispatcher.views.queue import NextRow, QueuePage, QueueSettings, QueueTimes
-from dispatcher.views.server import Pages
-from dispatcher.views.status import InstallationIdentity, QueueHold
-from tests.rig.builders import ago, later
+from dispatcher.views.node_room import KeptCaches, NodesPage
+from dispatcher.views.nodes import Fits, NodeFit, NodeGroup
+from dispatcher.views.queue import NextRow, QueuePage, QueueSettings, QueueTimes, effective_settings, no_queue
+from dispatcher.views.status import QueueHold, ShapeDemand
+from tests.rig.builders import NOW, ago, later
+from tests.unit import page_facts
+from tests.unit.page_facts import EMPTY, HOSTILE, NODE, NODES, PAGES
 from tests.unit.page_tree import Element, read
 
-PAGES = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "/proxy")
 SETTINGS = QueueSettings(
     weight=9, max_jobs=5678, max_jobs_per_submitter=1100, max_pending=2200, paused_until=later(60), owner_role="owners",
     submit_role="team_a", max_waiting_per_submitter=3300, fair_submitters=True, note="maps of the night",
-    inherited=("max_pending",),
+    inherited=("max_pending", "max_jobs", "paused_until"),
 )  # fmt: skip
 SOON, SOMETIME = timedelta(days=5, hours=12, minutes=30), timedelta(days=8, hours=3, minutes=30)
 ROW = NextRow(
@@ -101,11 +105,13 @@ def test_reasons_are_drawn_counted_explained_and_lead_to_their_rows() -> None:
 def test_settings_are_told_with_those_that_are_inherited() -> None:
     facts = shown().section("settings").facts()
     assert {name: value.words for name, value in facts.items()} == {
-        "weight": "9", "max jobs": "5,678", "max jobs per submitter": "1,100", "max pending": "2,200 from queue *",
-        "max waiting per submitter": "3,300", "paused until": "2026-03-14 12:01:00 UTC", "owner role": "owners",
-        "submit role": "team_a", "fair submitters": "yes",
+        "weight": "9", "max jobs": "5,678 from queue *", "max jobs per submitter": "1,100",
+        "max pending": "2,200 from queue *", "max waiting per submitter": "3,300", "owner role": "owners",
+        "paused until": "2026-03-14 12:01:00 UTC from queue *", "submit role": "team_a", "fair submitters": "yes",
     }  # fmt: skip
     assert "UPDATE of dispatch.queues" in shown().section("settings").words
+    for_good = shown(settings=replace(SETTINGS, paused_until=datetime.max.replace(tzinfo=UTC))).section("settings")
+    assert for_good.facts()["paused until"].words == "until somebody clears it from queue *"
 
 
 def test_settings_that_are_not_set_are_told_in_words() -> None:
@@ -115,8 +121,9 @@ def test_settings_that_are_not_set_are_told_in_words() -> None:
     facts = shown(settings=replace(SETTINGS, **none, fair_submitters=False)).section("settings").facts()
     told = {name: value.words for name, value in facts.items() if name not in {"weight", "max pending"}}
     assert told == {
-        "max jobs": "no cap", "max jobs per submitter": "no cap", "max waiting per submitter": "no bound",
-        "paused until": "not paused", "owner role": "none", "submit role": "every submitter", "fair submitters": "no",
+        "max jobs": "no cap from queue *", "max jobs per submitter": "no cap", "max waiting per submitter": "no bound",
+        "paused until": "not paused from queue *", "owner role": "none", "submit role": "every submitter",
+        "fair submitters": "no",
     }  # fmt: skip
 
 
@@ -188,3 +195,140 @@ def test_each_reason_is_told_with_its_meaning(reason: HoldReason) -> None:
     shown_by = [one.every("span")[0].attributes for one in (row["Reason"], next_row["Why it waits"])]
     assert shown_by == [{"class": f"reason turn-{ADVICE[reason].whose_turn}", "title": ADVICE[reason].meaning}] * 2
     assert next_row["Why it waits"].words.startswith(reason)
+
+
+ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;"}
+SHOWN = "".join(ESCAPES.get(one, one) for one in HOSTILE)
+ASKED = ShapeDemand(asks=HOSTILE, pods=2**62, has_grown=True, since=ago(60), answer=HOSTILE)
+FITS = Fits(
+    cpu=HOSTILE, memory="1Gi", pods=2**62, nodes=1, most=(NodeFit(HOSTILE, 2),),
+    answers=(NodeGroup(1, HOSTILE, (HOSTILE,)),),
+)  # fmt: skip
+
+
+def queue(**changes: Any) -> str:
+    return PAGES.write("queue.html", replace(EMPTY, **changes), ApiRequest("default"), "/api/v1/queues/default")
+
+
+def nodes(page: NodesPage, query: Mapping[str, str] = {}) -> str:
+    return PAGES.write("nodes.html", page, ApiRequest("", query), "/api/v1/nodes")
+
+
+def check_text(page: str) -> None:
+    """Every hostile text is escaped, and is isolated where it is content."""
+    assert "<script>alert" not in page
+    page = re.sub(r'href="[^"]*"', "", page)
+    assert page.count("w" * 300) == page.count(SHOWN)
+    in_attributes = len(re.findall(r'(?:value|title)="[^"]*' + "w" * 300, page))
+    isolated = page.count(f"<bdi>{SHOWN}</bdi>")
+    assert isolated + in_attributes == page.count(SHOWN)
+    assert isolated > 0
+
+
+def test_hostile_text_of_a_queue_stays_text() -> None:
+    behind = QueueHold(HoldReason.QUEUE_CAP, HOSTILE, None)
+    settings, reasons = replace(page_facts.SETTINGS, note=HOSTILE), {HoldReason.NO_ROOM_NOW: 1}
+    lists = {"next": (page_facts.ROW,), "ended": (page_facts.ENDED,)}
+    page = queue(settings=settings, waiting=1, reasons=reasons, behind=behind, **lists)
+    check_text(page)
+    assert page.count(SHOWN) == 6
+    assert f'<a href="/proxy/tasks/{2**62}">{2**62}</a>' in page
+
+
+def test_hostile_text_of_nodes_stays_text() -> None:
+    page = nodes(replace(NODES, fits=FITS, demand=[ASKED]), {"cpu": HOSTILE})
+    check_text(page)
+    assert page.count(SHOWN) >= 8
+    assert f"{2**62:,}" in page
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "told"),
+    [
+        (replace(NODES, demand=[replace(ASKED, asks="cpu 1", answer="")]), {}, "nothing yet"),
+        (replace(NODES, nodes=(), total=0), {}, "The cluster has no node"),
+        (replace(NODES, nodes=()), {"after": "z"}, "No node has a name behind this one"),
+        (replace(NODES, warm_ends=None), {}, "the database cannot be read"),
+        (replace(NODES, reservations_are_watched=False), {}, "NodeReservations are not watched"),
+        (replace(NODES, next_after="n9"), {"cpu": "1"}, 'href="/proxy/nodes?cpu=1&amp;after=n9"'),
+        (NODES, {"after": "a", "cpu": "1"}, 'href="/proxy/nodes?cpu=1"'),
+    ],
+)
+def test_page_of_nodes_says_what_to_do_next(page: NodesPage, query: Mapping[str, str], told: str) -> None:
+    assert told in nodes(page, query)
+
+
+def test_caches_of_a_node_are_those_that_its_keeper_tells() -> None:
+    def cell(is_whole: bool) -> str:
+        told = replace(NODE, caches=KeptCaches(1200, 3 * 2**30, is_whole))
+        return read(nodes(replace(NODES, nodes=(told,)), {})).the("main").rows()[-1]["Warm keys"].words
+
+    assert (cell(is_whole=True), cell(is_whole=False)) == ("1,200 3 GiB", "1,200+ 3 GiB")
+
+
+PLAIN = DeclaredQueue("default", 1, None, None, None, None, None, None, None, False, None)
+CAPS = ("max_jobs", "max_jobs_per_submitter", "max_pending", "max_waiting_per_submitter")
+
+
+def settings(own: dict[str, Any], **defaults: Any) -> QueueSettings:
+    return effective_settings(replace(PLAIN, **own), replace(PLAIN, name="*", **defaults), 1, NOW)
+
+
+def test_without_any_setting_nothing_is_inherited() -> None:
+    found = settings({})
+    assert (found.max_jobs, found.submit_role, found.paused_until, found.inherited) == (None, None, None, [])
+    assert found.max_pending == 1, "the setting of the dispatcher"
+
+
+def test_caps_that_are_null_are_those_of_the_defaults() -> None:
+    found = settings({"max_jobs": 3}, **dict.fromkeys(CAPS, 7))
+    assert [getattr(found, name) for name in CAPS] == [3, 7, 7, 7]
+    assert found.inherited == sorted(CAPS[1:])
+
+
+def test_a_cap_of_nothing_is_a_cap() -> None:
+    assert settings({"max_jobs": 0}, max_jobs=7).max_jobs == 0
+
+
+def test_weight_note_owner_and_fairness_are_never_inherited() -> None:
+    found = settings({}, weight=5, note="defaults", owner_role="ops", fair_submitters=True)
+    assert (found.weight, found.note, found.owner_role, found.fair_submitters) == (1, None, None, False)
+    assert found.inherited == []
+
+
+def test_submit_role_is_the_queues_own_then_its_owner_then_the_default() -> None:
+    assert settings({"submit_role": "a", "owner_role": "b"}, submit_role="c").submit_role == "a"
+    owned = settings({"owner_role": "b"}, submit_role="c")
+    assert (owned.submit_role, owned.inherited) == ("b", [])
+    plain = settings({}, submit_role="c")
+    assert (plain.submit_role, plain.inherited) == ("c", ["submit_role"])
+
+
+def test_the_longer_pause_holds() -> None:
+    assert settings({"paused_until": later(60)}, paused_until=later(30)).inherited == []
+    found = settings({"paused_until": later(30)}, paused_until=later(60))
+    assert (found.paused_until, found.inherited) == (later(60), ["paused_until"])
+
+
+def test_a_pause_that_is_over_is_none() -> None:
+    assert settings({"paused_until": ago(1)}, paused_until=NOW).paused_until is None
+
+
+def test_unknown_queue_is_told_the_nearest_name_and_what_to_do() -> None:
+    known = ["default", "nightly", "builds"]
+    assert no_queue("nigtly", known) == (
+        "there is no queue 'nigtly' in dispatch.queues: the nearest name is 'nightly'; "
+        "/api/v1/queues lists all, and an operator declares a queue by an INSERT"
+    )
+    assert "nearest" not in no_queue("zzzzzz", known)
+    assert len(no_queue("x" * 9000, known)) < 250
+
+
+def test_nearest_name_is_found_among_a_thousand_that_are_alike() -> None:
+    known = [f"team-{number}-{'abcdefgh-' * 6}z" for number in range(1000)]
+    for wrong in (known[500][1:], known[500][:-1], known[500].replace("-a", "-xa", 1)):
+        assert f"the nearest name is {known[500]!r}" in no_queue(wrong, known)
+
+
+def test_queue_of_the_defaults_says_that_it_has_no_rows() -> None:
+    assert "holds the defaults" in no_queue("*", ["default"])

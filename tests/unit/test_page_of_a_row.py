@@ -16,12 +16,10 @@ from dispatcher.views.explanation import Explanation
 from dispatcher.views.launches import CacheNow
 from dispatcher.views.nodes import NodeGroup
 from dispatcher.views.row_page import CopyCommand, PreviewedJob, RowPage, Span, TimeKind
-from dispatcher.views.server import Pages
-from dispatcher.views.status import InstallationIdentity
 from tests.rig.builders import NOW, a_manifest, ago, later
+from tests.unit.page_facts import PAGES
 from tests.unit.page_tree import Element, read
 
-PAGES = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "/proxy")
 WHY = Explanation(
     task=42, status=Status.WAITING, queue="nightly", attempt=2, reason=HoldReason.NO_ROOM_NOW,
     message="the nodes are full: of cpu", since=ago(600), as_of=NOW, whose_turn=Turn.CLUSTER, next_step="add a node",

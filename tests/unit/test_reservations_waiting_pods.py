@@ -1,9 +1,65 @@
-"""Waiting Pods, and which of them are ready for a retry."""
+"""Waiting Pods, which of them are ready for a retry now or later, and assumed Pods with the sum of their requests."""
+
+from collections.abc import Callable
 
 import pytest
 
-from dispatcher.extender.waiting_pods import MOST, MOST_NAMES, NEAREST, NODES_AT_ONCE, PODS_AT_ONCE
-from tests.unit.waiting import Waiting, a_pod_request, any_node, no_node, not_bound
+from dispatcher.extender.assumed_pods import ASSUMED_TICKS, AssumedPods, PodRequest, PossibleNodes
+from dispatcher.extender.assumed_pods import MOST_NAMES as MOST_ASSUMED_NAMES
+from dispatcher.extender.waiting_pods import (
+    LONGEST_PAUSE_SECONDS,
+    MOST,
+    MOST_NAMES,
+    MOST_TRIES,
+    NEAREST,
+    NODES_AT_ONCE,
+    PODS_AT_ONCE,
+    RETRIES_AT_ONCE,
+    WaitingPod,
+    WaitingPods,
+)
+
+
+def a_pod_request(number: int, uid: str = "u") -> PodRequest:
+    return PodRequest(f"team/p{number}", (), {}, uid=uid)
+
+
+def not_bound(_: PodRequest) -> bool:
+    return False
+
+
+class Waiting:
+    """The waiting Pods under test, and a clock."""
+
+    def __init__(self) -> None:
+        self.pods = WaitingPods()
+        self._changes = 0
+        self.now = 0.0
+
+    def note(self, number: int, *refused: str, **more: bool) -> bool:
+        return self.pods.note(a_pod_request(number), dict.fromkeys(refused, "why"), everywhere=True, **more)
+
+    def ready(
+        self,
+        may_have: Callable[[PodRequest, str], bool],
+        *gained: str,
+        is_bound: Callable[[PodRequest], bool] = not_bound,
+    ) -> list[WaitingPod]:
+        """The Pods that are ready after a change."""
+        self._changes += 1
+        self.pods.hear(self._changes, gained)
+        return self.pods.ready_to_retry(may_have, is_bound, self.now)
+
+    def ready_names(self, may_have: Callable[[PodRequest, str], bool], *gained: str) -> list[str]:
+        return [pod.request.name for pod in self.ready(may_have, *gained)]
+
+
+def any_node(*_: object) -> bool:
+    return True
+
+
+def no_node(*_: object) -> bool:
+    return False
 
 
 def test_pod_that_may_have_a_node_is_returned_until_it_is_forgotten() -> None:
@@ -212,3 +268,121 @@ def test_refused_preemption_keeps_turn_and_doubt() -> None:
         waiting.pods.note_preemption(a_pod_request(number), ["b"])
     found = waiting.pods.ready_to_retry(lambda request, node: (request.name, node) == ("team/p2", "a"), not_bound, 0)
     assert [one.request.name for one in found] == ["team/p1", "team/p2"]
+
+
+def an_assumed_request(name: str, cpu: int = 1) -> PodRequest:
+    return PodRequest(name, (), {"cpu": cpu})
+
+
+def assumed_pods(**counts: bool) -> AssumedPods:
+    """Pods that request one core each."""
+    assumed = AssumedPods()
+    for name, one in counts.items():
+        assumed.assume(an_assumed_request(name), PossibleNodes(), is_counted=one)
+    return assumed
+
+
+def request_names(assumed: AssumedPods, node: str, other_than: str = "nobody") -> list[str]:
+    return [one.name for one in assumed.requests_for_node(node, other_than)]
+
+
+def test_uncounted_pods_count_once_a_reservation_appears() -> None:
+    assumed = assumed_pods(a=True, b=False)
+    assert assumed.total == {"cpu": 1}
+    assumed.count_every_pod()
+    assumed.count_every_pod()
+    assert assumed.total == {"cpu": 2}
+
+
+def test_total_without_a_pod_leaves_out_its_request() -> None:
+    assumed = assumed_pods(a=True, b=True, c=False)
+    assert [assumed.total_without(name)["cpu"] for name in ("a", "b", "c", "d")] == [1, 1, 2, 2]
+
+
+def test_forgotten_pod_does_not_count() -> None:
+    assumed = assumed_pods(a=True, b=False)
+    assert assumed.forget("b")
+    assert assumed.total == {"cpu": 1}
+    assert assumed.forget("a")
+    assert assumed.total == {}
+    assert not assumed.forget("a")
+
+
+def test_pods_are_forgotten_in_their_order() -> None:
+    assumed = assumed_pods(a=True)
+    assert assumed.tick() == []
+    assumed.assume(an_assumed_request("b"), PossibleNodes(), is_counted=True)
+    ticks = [assumed.tick() for _ in range(ASSUMED_TICKS)]
+    assert ticks[-2:] == [["a"], ["b"]]
+    assert assumed.total == {}
+
+
+def test_requests_for_a_node_leave_out_pods_that_cannot_go_there() -> None:
+    assumed = AssumedPods()
+    assumed.assume(an_assumed_request("a"), PossibleNodes(["n", "m"], ["n"]), is_counted=True)
+    assumed.assume(an_assumed_request("b"), PossibleNodes(["n"]), is_counted=True)
+    assumed.assume(an_assumed_request("c"), PossibleNodes(["n", "m"]), is_counted=False)
+    assumed.assume(an_assumed_request("d"), PossibleNodes(), is_counted=True)
+    assert request_names(assumed, "n") == ["b", "d"]
+    assert request_names(assumed, "m") == ["a", "d"]
+    assert request_names(assumed, "n", "b") == ["d"]
+
+
+def test_names_beyond_the_bound_are_dropped_offered_ones_first() -> None:
+    """A Pod without names counts on every node. A forgotten Pod frees its names."""
+    assumed, half = AssumedPods(), [f"n{number}" for number in range(MOST_ASSUMED_NAMES // 2)]
+    assumed.assume(an_assumed_request("first"), PossibleNodes(half, ["n"]), is_counted=True)
+    assumed.assume(an_assumed_request("second"), PossibleNodes(half, ["n"]), is_counted=True)
+    assumed.assume(an_assumed_request("third"), PossibleNodes((), half), is_counted=True)
+    assert request_names(assumed, "elsewhere") == ["second", "third"]
+    assert request_names(assumed, "n") == ["third"]
+    assert request_names(assumed, "n1") == ["first", "second", "third"]
+    assumed.forget("first")
+    assumed.assume(an_assumed_request("fourth"), PossibleNodes(half, ["n"]), is_counted=True)
+    assert request_names(assumed, "elsewhere") == ["second", "third"]
+
+
+def test_pod_that_cannot_be_notified_is_given_up_after_some_tries() -> None:
+    waiting = Waiting()
+    waiting.note(1, "a")
+    waiting.note(2, "a")
+    waiting.pods.retry_later(waiting.ready(any_node)[0], waiting.now)
+    assert waiting.ready_names(any_node) == ["team/p2"]
+    for _ in range(MOST_TRIES - 1):
+        waiting.now += LONGEST_PAUSE_SECONDS
+        first, second = waiting.ready(any_node)
+        assert (first.request.name, second.request.name) == ("team/p1", "team/p2")
+        waiting.pods.retry_later(first, waiting.now)
+    waiting.now += LONGEST_PAUSE_SECONDS
+    assert waiting.ready_names(any_node) == ["team/p2"]
+
+
+def test_pod_is_retried_after_its_pause_without_a_change() -> None:
+    waiting = Waiting()
+    waiting.note(1, "a")
+    waiting.pods.retry_later(waiting.ready(any_node)[0], 0)
+    assert waiting.pods.ready_to_retry(any_node, not_bound, 0.4) == []
+    (late,) = waiting.pods.ready_to_retry(no_node, not_bound, 0.5)
+    waiting.pods.forget(late)
+    assert waiting.pods.ready_to_retry(any_node, not_bound, 99) == []
+
+
+def test_pod_that_is_refused_again_loses_its_pause() -> None:
+    waiting = Waiting()
+    waiting.note(1, "a")
+    waiting.pods.retry_later(waiting.ready(any_node)[0], 0)
+    waiting.note(1, "b")
+    assert waiting.pods.ready_to_retry(no_node, not_bound, 99) == []
+    assert waiting.ready_names(lambda _, node: node == "b") == ["team/p1"]
+
+
+def test_retried_pods_leave_room_for_others() -> None:
+    waiting = Waiting()
+    for number in range(2 * RETRIES_AT_ONCE):
+        waiting.note(number, "a")
+    for pod in waiting.ready(any_node):
+        waiting.pods.retry_later(pod, 0)
+    waiting.note(99, "a")
+    waiting.now = 1
+    ready = waiting.ready_names(any_node)
+    assert (len(ready), ready[-1]) == (RETRIES_AT_ONCE + 1, "team/p99")

@@ -1,15 +1,19 @@
-"""What a body of `dispatcher.task` says, and what its end means."""
+"""A task's code: its environment, its report and progress, what its end means, and how it learns that it is to stop."""
 
 import json
 import math
+import os
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dispatcher.container.contract import LAST_STATUS
-from dispatcher.container.row import Codes
-from dispatcher.task.body import Failed, TaskReport, as_note, as_progress, as_result, judge
+from dispatcher.container.contract import LAST_STATUS, LaunchContract, WrongEnvironment, read_contract
+from dispatcher.container.row import FILE_BYTES, Codes, Progress, parse_progress, read_progress
+from dispatcher.task import run as here
+from dispatcher.task.body import DatabaseFault, Failed, TaskReport, as_note, as_progress, as_result, judge
+from dispatcher.task.run import ContainerTask
 
 RESULT = TaskReport("succeeded", result="17")
 
@@ -165,3 +169,143 @@ def test_result_that_postgres_does_not_store_is_refused(result: Any) -> None:
 def test_result_that_is_no_json_is_refused(result: Any) -> None:
     with pytest.raises(TypeError, match=r"JSON|keys"):
         as_result(result)
+
+
+KEY = "0b5c7a3e-0000-4000-8000-00000000000A"
+GOOD = {
+    "TASK_DATABASE_URL": "postgresql://task:hush@db/rows",
+    "TASK_ID": "42",
+    "TASK_START_KEY": KEY,
+    "TASK_ATTEMPT": "1",
+    "TASK_LAUNCH": "2",
+    "TASK_TIMEOUT_SECONDS": "3600",
+    "JOB_UID": "job",
+    "NODE_NAME": "node",
+    "POD_NAME": "pod",
+}
+BAD = {
+    "TASK_DATABASE_URL": "host=db password=hush",
+    "TASK_ID": "-1",
+    "TASK_START_KEY": "hush",
+    "TASK_ATTEMPT": "1.5",
+    "TASK_LAUNCH": "0",
+    "TASK_TIMEOUT_SECONDS": "",
+    "TASK_TAKEN_BY": "7",
+    "TASK_RESULT_FILE": "/tmp/hush",
+}
+
+
+def test_contract_has_the_parameters_of_task_start_in_their_order() -> None:
+    contract = read_contract(GOOD)
+    assert contract.me == (42, KEY, 1, 2, "job", "node", "pod")
+    assert (contract.database_url, contract.limit_seconds) == (GOOD["TASK_DATABASE_URL"], 3600)
+
+
+def test_node_may_be_unknown_and_the_url_short() -> None:
+    env = GOOD | {"NODE_NAME": "", "TASK_DATABASE_URL": "postgres://db"}
+    assert (read_contract(env).me[5], read_contract(env).database_url) == ("", "postgres://db")
+
+
+def test_missing_variables_are_named_at_once() -> None:
+    with pytest.raises(WrongEnvironment) as caught:
+        read_contract({})
+    assert [name for name in GOOD.keys() - {"NODE_NAME"} if name not in str(caught.value)] == []
+
+
+def test_wrong_variables_are_named_at_once_without_their_values() -> None:
+    with pytest.raises(WrongEnvironment) as caught:
+        read_contract(GOOD | BAD)
+    assert [name for name in BAD if name not in str(caught.value)] == []
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "value"), BAD.items())
+def test_one_wrong_variable_is_a_fault(name: str, value: str) -> None:
+    with pytest.raises(WrongEnvironment, match=name):
+        read_contract(GOOD | {name: value})
+
+
+def test_key_with_more_than_a_uuid_is_a_fault() -> None:
+    with pytest.raises(WrongEnvironment, match="TASK_START_KEY is not a UUID"):
+        read_contract(GOOD | {"TASK_START_KEY": KEY + "0"})
+
+
+PASSES = ["", "08006", "53300", "53100", "57P03", "40001", "25006", "28P01", "42501", "42883", "55P03", "55000"]
+"""No server, no login, no lock or no room: faults that pass or that a person mends."""
+
+
+@pytest.mark.parametrize("state", [None, *PASSES, "54000", "P0001", "XX000"])
+def test_fault_that_may_pass_is_asked_again(state: str | None) -> None:
+    assert not DatabaseFault(OSError(), state).is_of_values
+
+
+@pytest.mark.parametrize("state", ["22P05", "22023", "54001", "DI007"])
+def test_fault_of_the_values_is_final(state: str) -> None:
+    assert DatabaseFault(OSError(), state).is_of_values
+
+
+def test_fault_is_told_in_one_line() -> None:
+    assert str(DatabaseFault(OSError("two\n  lines"), None)) == "OSError: two lines"
+
+
+def test_package_is_marked_as_typed() -> None:
+    assert (Path(__file__).parents[2] / "dispatcher" / "py.typed").is_file()
+
+
+CONTRACT = LaunchContract("postgresql://nobody@127.0.0.1:1/x", 60, (1, "key", 1, 1, "uid", "node", "pod"))
+
+
+@pytest.mark.parametrize("answer", ["cancel", "lost"])
+def test_end_knows_that_the_row_says_stop_before_anybody_is_told(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    """A SIGTERM between the words and the knowledge left a cancelled row without a report."""
+    task: Any = ContainerTask(CONTRACT, heartbeat_seconds=0)
+    task._token = "token"
+    told = list[tuple[str, str, bool]]()
+
+    def say(words: str) -> None:
+        told.append((words, task._heard, task.cancelled))
+        task._over.set()
+
+    monkeypatch.setattr(here, "call", lambda *_: (answer,))
+    monkeypatch.setattr(here, "say", say)
+    task._beat()
+    assert told == [(f"the row says {answer}", answer, False)]
+    assert task.cancelled
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("0.42 reading month 5\n", Progress(0.42, "reading month 5")),
+        ("0.1 first\n0.2 second", Progress(0.2, "second")),
+        ("1", Progress(1.0)),
+        ("0\n\n", Progress(0.0)),
+        ("reading", Progress(None, "reading")),
+        ("2 of 7 months", Progress(None, "2 of 7 months")),
+        ("nan x", Progress(None, "nan x")),
+        ("-1", Progress(None, "-1")),
+        ("", Progress()),
+        (" \n", Progress()),
+        ("0.5 a\0b", Progress(0.5, "ab")),
+    ],
+)
+def test_last_line_is_told_as_number_and_note(text: str, told: Progress) -> None:
+    assert parse_progress(text) == told
+
+
+def test_file_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("absent", "pipe", "folder"):
+        assert read_progress(tmp_path / name) == Progress()
+
+
+def test_end_of_a_large_file_is_read(tmp_path: Path) -> None:
+    """CMD may append a line for each step of its work."""
+    (tmp_path / "large").write_text("0.1 begun\n" * FILE_BYTES + "0.5 half\n")
+    assert read_progress(tmp_path / "large") == Progress(0.5, "half")
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "odd").write_bytes(b"0.5 \xff\xfe")
+    assert read_progress(tmp_path / "odd") == Progress(0.5, "\ufffd\ufffd")

@@ -1,0 +1,184 @@
+"""What runs beside decisions: rounds and their faults, work that can wait, and what a program exports at /metrics."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY, generate_latest
+
+from dispatcher import __version__
+from dispatcher.kube.capacity import count_end
+from dispatcher.kube.client import KubeClient, resource_of
+from dispatcher.kube.credentials import Login, TokenFile
+from dispatcher.kube.events import PodRefusals
+from dispatcher.model.cluster import PodRefusal
+from dispatcher.model.jobs import Phase
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.runtime.health import Exported, build_app
+from dispatcher.runtime.metrics import OF_ROWS, OF_RUN, REFUSED_PODS
+from dispatcher.runtime.rounds import BUGS_IN_A_ROW, Precedence, Rounds, Wake
+from tests.rig.builders import NOW, a_job
+from tests.unit.logins import jwt
+
+
+class Broken:
+    """Rounds that end in a bug. Every pause ends at once."""
+
+    def __init__(self, *, is_vital: bool) -> None:
+        self.calls, self.stop, self._wake = 0, asyncio.Event(), Wake()
+        self.rounds = Rounds("broken", self._run_once, self._wake, is_vital=is_vital)
+
+    async def _run_once(self) -> float:
+        self.calls += 1
+        self._wake()
+        if self.calls == 2 * BUGS_IN_A_ROW:
+            self.stop.set()
+        raise ZeroDivisionError("a bug")
+
+
+async def test_bugs_in_a_row_end_the_program() -> None:
+    broken = Broken(is_vital=True)
+    with pytest.raises(ZeroDivisionError):
+        await broken.rounds.run(broken.stop)
+    assert broken.calls == BUGS_IN_A_ROW
+
+
+async def test_series_of_rounds_begin_at_zero_and_only_success_moves_their_time() -> None:
+    """Prometheus sees no increase in a counter that begins at 1."""
+    broken = Broken(is_vital=False)
+    await broken.rounds.run(broken.stop)
+    assert REGISTRY.get_sample_value("dispatcher_last_round_timestamp_seconds", {"component": "broken"}) == 0
+    stop = asyncio.Event()
+
+    async def run_once() -> float:
+        assert REGISTRY.get_sample_value("dispatcher_faults_total", {"component": "well"}) == 0
+        stop.set()
+        return 0
+
+    began = time.time()
+    await Rounds("well", run_once, Wake()).run(stop)
+    ended = REGISTRY.get_sample_value("dispatcher_last_round_timestamp_seconds", {"component": "well"})
+    assert ended is not None
+    assert began <= ended <= time.time()
+
+
+async def test_bugs_of_rounds_that_only_tell_end_nothing() -> None:
+    broken = Broken(is_vital=False)
+    await broken.rounds.run(broken.stop)
+    assert (broken.calls, broken.rounds.fault) == (2 * BUGS_IN_A_ROW, "a bug")
+
+
+async def test_round_sees_the_news_that_came_before_it() -> None:
+    """They start no further round after it. Later ones may come sooner than those would have."""
+    wake = Wake()
+    wake.soon(60)
+    wake()
+    assert await wake.wait(60)
+    assert not await wake.wait(0.1)
+    wake.soon(60)
+    wake.soon(0)
+    assert await wake.wait(60), "the earlier one counts"
+
+
+async def began(precedence: Precedence, seconds: float = 60) -> "asyncio.Task[None]":
+    """A wait that has begun."""
+    waits = asyncio.create_task(precedence.wait(seconds))
+    await asyncio.sleep(0)
+    return waits
+
+
+async def test_nothing_waits_while_no_decision_runs() -> None:
+    assert (await began(Precedence())).done()
+
+
+async def test_work_waits_until_every_decision_has_ended() -> None:
+    precedence = Precedence()
+    with precedence.running():
+        with precedence.running():
+            waits = await began(precedence)
+        await asyncio.sleep(0)
+        assert not waits.done()
+    await waits
+    assert (await began(precedence)).done()
+
+
+async def test_decision_that_takes_long_delays_nothing_for_ever() -> None:
+    precedence = Precedence()
+    with precedence.running():
+        await precedence.wait(0.001)
+
+
+async def test_decision_that_fails_delays_nothing() -> None:
+    precedence = Precedence()
+    with pytest.raises(ZeroDivisionError), precedence.running():
+        _ = 1 / 0
+    assert (await began(precedence)).done()
+
+
+def value(name: str, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(name, labels)
+
+
+def test_ready_is_asked_at_each_scrape() -> None:
+    missing = ["the database is away"]
+    build_app({"database": lambda: missing[0]})
+    assert value("dispatcher_ready") == 0
+    missing[0] = ""
+    assert value("dispatcher_ready") == 1
+
+
+async def test_end_of_the_token_is_known_when_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(jwt({"exp": 1763769600}))
+    token = TokenFile(tmp_path / "token")
+    await token.read(refused=False)
+    assert value("dispatcher_credential_end_timestamp_seconds", credential="token") == 1763769600
+    (tmp_path / "token").write_text(jwt({"exp": 1763773200}))
+    await token.read(refused=True)
+    assert value("dispatcher_credential_end_timestamp_seconds", credential="token") == 1763773200
+
+
+def test_end_of_a_job_counts_once_and_only_if_it_was_seen_before() -> None:
+    active, ended = a_job(), a_job(phase=Phase.FAILED)
+    count_end(active, ended)
+    before = value("dispatcher_jobs_ended_total", outcome="failed")
+    for pair in ((ended, ended), (None, ended), (active, None), (active, active), (None, active)):
+        count_end(*pair)
+    assert value("dispatcher_jobs_ended_total", outcome="failed") == before
+    count_end(active, ended)
+    assert before is not None
+    assert value("dispatcher_jobs_ended_total", outcome="failed") == before + 1
+
+
+@pytest.mark.parametrize(
+    ("path", "resource"),
+    [
+        ("/apis/batch/v1/namespaces/x/jobs/name", "jobs"), ("/api/v1/nodes", "nodes"), ("/api/v1/pods/", "pods"),
+        ("/api/v1/namespaces/x", "namespaces"), ("/api/v1/namespaces/x/pods/y/status", "pods"),
+        ("/apis/dispatcher.internal/v1alpha1/nodereservations", "nodereservations"),
+        ("/apis/dispatcher.internal/v1alpha1/namespaces/x/nodereservations/y/status", "nodereservations"),
+        ("/readyz", "other"), ("/apis", "other"),
+    ],
+)  # fmt: skip
+def test_resource_of_a_request_is_that_of_its_path(path: str, resource: str) -> None:
+    assert resource_of(path) == resource
+
+
+async def test_replica_that_does_not_lead_tells_no_refused_pods() -> None:
+    client = KubeClient(Login("http://127.0.0.1:1", None, TokenFile(Path("/none")).read, "x"))
+    refusals = PodRefusals(client, "x", lambda: ClusterView(NOW, {}, {}, {}))
+    refusals.known = {"uid": PodRefusal(NOW, "no", False)}
+    REFUSED_PODS.labels("refused").set(1)
+    refusals.forget()
+    assert (refusals.known, value("dispatcher_refused_pods", cause="refused")) == ({}, None)
+    await client.close()
+
+
+def test_program_exports_no_metric_that_it_never_sets() -> None:
+    """It would stand at 0 for ever: an alert for a missing database or a missing leader would fire."""
+    everything, some = (generate_latest(Exported(never_set)).decode() for never_set in ((), (*OF_RUN, *OF_ROWS)))
+    for name in ("dispatcher_database_up", "dispatcher_leader", "dispatcher_cycle_seconds_count"):
+        assert f"\n{name} " in everything
+        assert name not in some
+    assert 'dispatcher_build_info{python="' in some
+    assert f'version="{__version__}"' in some

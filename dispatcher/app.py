@@ -1,13 +1,9 @@
-"""The composition root: builds adapters and stages, joins them, and runs them in one TaskGroup.
+"""The composition root of `dispatcher run`: builds adapters and stages, joins them, and runs them in one TaskGroup.
 
 pg.connect ─ wake ┐                      ┌─ kube.capacity (Jobs, Pods, nodes) ─ wake ─┐
                   ▼                      ▼                                          ▼
 pg.tasks ──▶ admission.dispatch ──▶ jobs.submit ───▶ kube.job_api        sweep.sweep ────▶ kube.job_api
   rows          one cycle           judge, launch       POST, GET          finished Jobs       DELETE
-
-Everything that `dispatcher run` watches: Jobs, Pods, ResourceQuotas and, with CHECK_ROOM, nodes and their room.
-
-Joins rows, Prometheus and memory to learn the real use of cache keys. Without a Prometheus URL it does nothing.
 """
 
 import asyncio
@@ -60,11 +56,11 @@ from dispatcher.views.reads import CacheContext
 from dispatcher.views.surfaces import ReplicaSurfaces, SelfTold
 
 OF_OUR_CONFIGURATION: Final = 100
-"""percentageOfNodesToScore of the scheduler that `extender --print-scheduler-config` configures."""
+"""The percentageOfNodesToScore that the room estimate uses, as `extender --print-scheduler-config` sets it."""
 
 
 class Watching:
-    """The mirror of our Jobs and Pods, and the room of all nodes.
+    """What `dispatcher run` watches: Jobs, Pods, ResourceQuotas and, with CHECK_ROOM, nodes and their room.
 
     all_pods: the resource that follows Pods of all namespaces; None: only ours are followed.
     warmth: which nodes have the directory of a cache key.
@@ -95,7 +91,7 @@ class Watching:
         self.quotas = self._quotas.quotas
 
     def room(self) -> RoomView | None:
-        """The room at this moment; None: it is not judged."""
+        """The room at this moment; None: room is not judged."""
         return self._index.view(self._reflectors.client.now().timestamp()) if self._room else None
 
     def claims(self, namespace: str, installation: str, may_write: Callable[[], bool]) -> ClaimObjects | None:
@@ -106,7 +102,7 @@ class Watching:
         return ClaimObjects(self._reflectors.client, reservations, namespace, installation, may_write)
 
     def on_gain(self, gained: Callable[[], None]) -> None:
-        """Calls `gained` when a Pod of anybody, a reservation or a ResourceQuota goes or changes."""
+        """Calls `gained` when any Pod, a reservation or a ResourceQuota goes or changes."""
         self._quotas.on_change(gained)
         if self._room and self.all_pods:
             pods = self._reflectors.of(self.all_pods)
@@ -115,12 +111,15 @@ class Watching:
             self._reflectors.of(RESERVATIONS).store.on_each(lambda before, _: gained() if before is not None else None)
 
     def stale(self) -> str:
-        """The stores that are too old to decide by, with reasons; empty if all are fresh."""
+        """Names the stores that are too old to decide by, with reasons; empty if all are fresh."""
         return self.mirror.stale() or (self._room.stale() if self._room else "")
 
 
 class Usage:
-    """`session`: a database session of its own, so that its queries do not delay a cycle."""
+    """Looks up the real use of earlier runs in Prometheus, in the background. Does nothing without PROMETHEUS_URL.
+
+    session: a database session of its own, so that its queries delay no cycle.
+    """
 
     def __init__(self, prometheus_url: str, session: Session, namespace: str) -> None:
         self._session = session
@@ -136,7 +135,7 @@ class Usage:
             await self._prometheus.close()
 
     def of(self, key: Key) -> tuple[Use, ...]:
-        """The known uses of a key, from memory. Empty: not known yet."""
+        """The known uses of a key, from memory. Empty: none is known yet."""
         return self._uses.of(key) if self._prometheus else ()
 
     async def _runs(self, keys: Sequence[Key]) -> Mapping[Key, Sequence[CacheRun]]:
@@ -151,10 +150,13 @@ class Usage:
 log = structlog.get_logger(component="app")
 
 NEWS_SECONDS = {False: SOON_SECONDS, True: 0.25}
-"""The pause before a cycle that looks at news of the cluster, by whether each row that was found has its Job."""
+"""Seconds from a watch event to the next cycle. True: each row that was found has its Job, so nothing is urgent."""
 STOP_SECONDS = 20
+"""Seconds that stages get to end after a stop."""
 ACCESS_SECONDS = 60
+"""Seconds between two questions for the rights of our account."""
 ACCESS_AGAIN_SECONDS = 2
+"""The same while a right is missing."""
 
 
 class Companion(Protocol):
@@ -172,7 +174,7 @@ CompanionOf = Callable[[Settings, Reflectors, Resource[BoundPod]], Companion]
 async def run(
     settings: Settings, companion_of: CompanionOf | None = None, sources: Sequence[SettingSource] = ()
 ) -> None:
-    """`dispatcher run`: runs until SIGTERM or SIGINT, then ends within 30 s. `sources`: where the settings are from."""
+    """`dispatcher run`: runs until SIGTERM or SIGINT, then ends within 30 s. `sources`: the origins of the settings."""
     client = KubeClient(await log_in(settings.kube))
     app = App(settings, client, companion_of, sources)
     try:
@@ -347,9 +349,9 @@ class App:
         return replace(view, jobs=jobs, refusals=refusals, suspensions=suspensions, stale=stale)
 
     async def read_events(self) -> float:
-        """Asks about Jobs whose Pods are refused, that are suspended, whose Pods ask for nodes, or without our labels.
+        """Reads Events of Jobs with refused Pods, of suspended Jobs and of Pods that wait for a node.
 
-        Only the leader acts on it, and asks.
+        It also reads the Jobs again that lost our labels. Only the leader reads, because only the leader acts.
         """
         if self.lease.is_trusted():
             await self.launcher.follow()
@@ -369,7 +371,7 @@ class App:
         return lambda: wake() if self.lease.is_trusted() else None
 
     def room_gained(self) -> None:
-        """A node may have more room. A row that waits for room need not wait for the next poll."""
+        """Starts a cycle if the last one held a row for room: a node may have more room now."""
         if self.dispatch.waits_for_room:
             self.wake.soon()
 
@@ -378,13 +380,13 @@ class App:
 
 
 def missing_in(app: App) -> Mapping[str, str]:
-    """What /readyz misses, and the rights without which launches go on."""
+    """What /readyz misses, and which rights are missing without which launches go on."""
     missing = health.missing(checks_of(app))
     return {"rights": app.access.missing, **missing} if app.access.missing else missing
 
 
 def checks_of(app: App) -> Mapping[str, health.Check]:
-    """What /readyz asks. The dispatcher can do its work if no check names a fault."""
+    """The checks of /readyz. The dispatcher can do its work if no check names a fault."""
     checks: dict[str, health.Check] = {
         "database": lambda: app.dispatching.fault,
         "sweep": lambda: app.sweeping.fault,
@@ -399,13 +401,13 @@ def checks_of(app: App) -> Mapping[str, health.Check]:
 
 
 def row_site_of(app: App) -> RowSite:
-    """What the pages of rows need to know."""
+    """The values of this installation that the pages of rows need."""
     preview = previews_of(app.settings, lambda: app.catalog.templates, app.site)
     return RowSite(CacheContext(app.site.namespace, app.watching.warmth), app.settings.jobs.max_launches, preview)
 
 
 def condition_of(app: App) -> ReplicaCondition:
-    """How this replica is, for the page About."""
+    """The state of this replica, for the page About."""
     now, poll_seconds = elapsed(), app.settings.admission.poll_seconds
     most = stale_after(poll_seconds)
     checks = {name: check() for name, check in checks_of(app).items()}

@@ -366,7 +366,7 @@ def config(as_json: bool) -> None:
 
 
 def ask(where: "Where", question: Callable[["DispatcherApi"], Awaitable[T]]) -> T:
-    """Asks a running dispatcher."""
+    """Asks a running dispatcher a question."""
     from dispatcher.commands.reaching import reached
 
     settings = load_settings().settings

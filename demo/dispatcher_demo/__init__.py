@@ -17,23 +17,24 @@ from dispatcher.model.errors import DispatcherError
 from dispatcher.runtime.logs import configure_logs
 
 __version__ = "0.1.0"
-"""That of the dispatcher."""
+"""The version of the dispatcher."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWN_FILES = 0o077
-"""Umask of the demo and of all that it starts: other accounts of the machine cannot read their files."""
+"""Umask of the demo and of everything that it starts: other accounts of the machine cannot read their files."""
 LAST_SECONDS = 1
-"""Time for work that is under way when the demo is stopped."""
+"""Seconds for work that is under way when the demo is stopped."""
 END_SECONDS = 15
-"""Time from the stop until the end. After that the guard ends what is left, as after `kill -9`. The removal of Jobs
-from a user's cluster may take ten seconds of it (`environment.LEAVE_SECONDS`)."""
+"""Seconds from the stop to the end. After that the guard ends what is left, as after `kill -9`. The removal of Jobs
+from a user's cluster may take ten of these seconds (`environment.LEAVE_SECONDS`).
+"""
 HEARD_SECONDS = 0.5
 LATE = f"Something did not end within {END_SECONDS} s. The guard of the demo ends it.\n"
 MISSING = "{} is missing: pip install pg-job-dispatcher-demo"
 
 
 def run_demo(asked: Mapping[str, Any]) -> int:
-    """The exit status: 0 after a complete run, 128 + signal after a stop. DispatcherError: the demo cannot run."""
+    """Runs a demo. Returns 0 after a complete run, 128 + signal after a stop. DispatcherError: it cannot run."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing is started before `run_until_signal`
     try:
         from dispatcher_demo.run import DemoRun, Terminal  # needs an extra
@@ -51,7 +52,7 @@ def run_demo(asked: Mapping[str, Any]) -> int:
 
 
 def connect(arguments: Sequence[str]) -> int:
-    """Becomes psql on the demo that runs, and so never returns. DispatcherError: that is not possible, and why."""
+    """Becomes psql on the running demo, and so never returns. Raises DispatcherError if that is not possible."""
     from dispatcher_demo.psql import run as become_psql  # with the programs of Postgres
 
     return become_psql(arguments)
@@ -97,7 +98,7 @@ def give_up_later(status: int) -> None:
 
 
 def exit_status(ended: asyncio.Task[bool], signals: Sequence[int]) -> int:
-    """The exit status of a demo that has ended. Whoever stops it wants no other status, whatever failed after that."""
+    """The exit status of a demo that has ended. A stop by a signal gives its status, whatever failed after that."""
     fault = None if ended.cancelled() else ended.exception()
     if fault is not None and signals and isinstance(fault, DispatcherError):
         sys.stderr.write(f"{fault}\n")

@@ -1,8 +1,9 @@
-"""The database of a demo: a Postgres server, migrated, with a login for each program and the queues of the samples.
+"""The database of a demo, and the people who use it.
 
-The people around a demo: the submitter of its rows, and the operator of its queues. Each act has its own connection.
+`DemoDatabase`: a Postgres server, migrated, with a login for each program and the queues of the samples.
 
-An older connection may be dead: Postgres may have been started again.
+`Team`: the submitter of the rows, and the operator of the queues. Each act has its own connection: an older one may be
+dead, because Postgres may have been started again.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ class DemoDatabase:
         return f"postgresql://{login}:{self._passwords[login]}@127.0.0.1:{self._postmaster.port}/demo"
 
     def write_service(self, path: Path) -> None:
-        """Writes a file of libpq with the submitter's login, for this account alone: psql gets no password to show."""
+        """Writes a file of libpq with the submitter's login, for this account alone, so that psql shows no password."""
         path.touch(mode=0o600)
         values = {
             "host": "127.0.0.1", "port": self._postmaster.port, "dbname": "demo", "user": SUBMITTER,
@@ -79,9 +80,9 @@ TEN = 10
 
 
 class Team:
-    """`submitter`, `operator`: their URLs of the database.
+    """The people around a demo. `submitter`, `operator`: their URLs of the database.
 
-    shows: what each sample is for, by the id of its row.
+    shows: the purpose of each sample, by the id of its row.
     actions: what the submitter will do with a row, `cancel` or `retry`.
     """
 
@@ -92,7 +93,7 @@ class Team:
         self.actions: dict[int, str] = {}
 
     async def insert(self, options: Options, statements: str) -> None:
-        """Inserts the rows of the demo. DispatcherError: the user's statements fail, or leave no row."""
+        """Inserts the rows of the demo. Raises DispatcherError if the user's statements fail, or leave no row."""
         if options.sql:
             await self._run_own(options, statements)
         elif options.template:
@@ -110,14 +111,14 @@ class Team:
             await self._insert_samples([count(number) for number in range(TEN)])
 
     async def act(self, task_id: int) -> str:
-        """Does what the submitter planned for the row, and forgets the plan. Returns what it was."""
+        """Does what the submitter planned for the row, and forgets the plan. Returns the act."""
         async with connected(self._submitter) as team:
             statement = query("retry", "demo") if self.actions[task_id] == "retry" else query("cancel", "demo")
             await team.execute(statement, task_id)
         return self.actions.pop(task_id)
 
     async def pause(self, queue: str) -> bool:
-        """Pauses the queue, or lets it go on. True: it is paused now."""
+        """Pauses the queue, or ends its pause. True: it is paused now."""
         async with connected(self._operator) as operator:
             return bool(await operator.fetchval(query("pause", "demo"), queue))
 

@@ -4,10 +4,8 @@
 
 The run folder records every process. Its guard ends them all when this process ends, however it ends.
 
-An autoscaler of the demo's cluster in memory: nodes come because Pods wait.
-
-It works as cluster-autoscaler does. Each look takes the Pods that wait, leaves out those for which nodes are coming,
-and announces on the others that nodes come.
+`Growing`: an autoscaler of the cluster in memory, which works as cluster-autoscaler does. Each look takes the waiting
+Pods, leaves out those for which nodes are coming, and announces on the others that nodes come.
 """
 
 import asyncio
@@ -39,11 +37,13 @@ from dispatcher_demo.postgres import Home, free_port, is_free
 from dispatcher_demo.samples import CACHE_ROOT, SECRET
 
 SCAN_SECONDS: Final = 1.0
+"""Seconds between two looks."""
 COMES_SECONDS: Final = 3.0
-"""A real node takes a minute."""
+"""Seconds until a node comes. A real node takes a minute."""
 MOST_NODES: Final = 4
+"""Nodes, at most."""
 CORES: Final = 1
-"""Of each node."""
+"""Cores of each node."""
 WAITING: Final = {"fieldSelector": "status.phase=Pending,spec.nodeName="}
 
 
@@ -116,25 +116,27 @@ def cores_of(pod: Json) -> float:
 
 NODES: Final = ("east", "west")
 NODE_SIZE: Final = ("--cpu", "1", "--memory", "2Gi", "--pods", "20")
-"""Small enough that the samples fill both nodes."""
+"""Options of a node, small enough that the samples fill both nodes."""
 MAX_JOBS: Final = 8
 GROWN_JOBS: Final = 40
-"""With nodes that come."""
+"""MAX_JOBS of a cluster that grows."""
 READY_SECONDS: Final = 60
+"""Seconds until the nodes must take Pods."""
 LOGS_SECONDS: Final = 60
-"""For so long `dispatcher logs` shows the output of a Job that has ended."""
+"""Seconds for which `dispatcher logs` shows the output of a Job that has ended."""
 LEAVE_SECONDS: Final = 10
+"""Seconds for the removal of Jobs from the user's cluster, at most."""
 LOOK_SECONDS: Final = 0.05
 PROGRAMS: Final = ("dispatcher", "janitor")
 SERVICE_FILE: Final = "psql.service"
-"""In the run folder, once the demo takes rows."""
+"""A file in the run folder, once the demo takes rows."""
 
 
 class DemoEnvironment:
     """`async with DemoEnvironment(templates, tell)`. `tell` receives a line for each process that was started again.
 
     keeper: keeps the servers and programs alive, and kills them.
-    has_nodes: the nodes are its own.
+    has_nodes: whether the nodes are the demo's own.
     """
 
     def __init__(
@@ -237,7 +239,7 @@ class DemoEnvironment:
         await self.keeper.keep(name, start)
 
     def _api_address(self) -> str:
-        """The address of the dispatcher's API. It stays: people have it in their commands."""
+        """The address of the dispatcher's API. It stays the same, because people have it in their commands."""
         if not self._api_port or not is_free(self._api_port):
             self._api_port = free_port()
         self.api_url = f"http://127.0.0.1:{self._api_port}"

@@ -1,10 +1,11 @@
-"""Collects a `DemoView`: rows from Postgres, nodes and Pods from the API server, reasons from the dispatcher's API.
+"""What a demo shows: the view of one moment, and the news between two views.
 
-A reason is told only while it is true: of the attempt that waits now, by a cycle that is at most FRESH_SECONDS old.
+`DemoView`, `DemoRow`: the state at one moment, and texts of its rows. Pure.
 
-What happens in a demo, as lines: the changes from one view to the next. Pure.
+`Observer`: collects rows from Postgres, nodes and Pods from the API server, reasons from the dispatcher's API. A reason
+is shown only while it is true: of the attempt that waits now, by a cycle that is at most FRESH_SECONDS old.
 
-The state that a demo shows at one moment, and texts of its rows. Pure.
+`News`: the changes from one view to the next, as lines. Pure.
 """
 
 import asyncio
@@ -61,9 +62,9 @@ class DemoRow(Struct, frozen=True):
     """A task as its submitter sees it.
 
     seconds: the duration of its last run.
-    progress, note: what its container says of its work.
+    progress, note: its container's words about its work.
     is_stopping: its submitter has cancelled it, and its container runs.
-    cause: why it waits, by the last cycle; None: it does not wait, or no cycle has judged it is now.
+    cause: why it waits, by the last cycle; None: it does not wait, or no cycle has judged its present state.
     """
 
     id: int
@@ -129,8 +130,8 @@ class DemoView(Struct, frozen=True):
 
     rows: all tasks.
     nodes: the nodes with their load.
-    queues: what the rows of each queue wait for, by the last cycle. None: it is not known at the moment.
-    in_flight, max_jobs: unfinished Jobs of all queues, and how many there may be.
+    queues: what the rows of each queue wait for, by the last cycle. None: not known at the moment.
+    in_flight, max_jobs: unfinished Jobs of all queues, and their cap.
     away: the servers that do not answer.
     passing: park reasons that end by themselves.
     """
@@ -205,14 +206,14 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class CycleReport(msgspec.Struct, frozen=True):
-    """What the dispatcher tells of its last cycle. `rows`: some of the waiting rows, by id."""
+    """The dispatcher's report of its last cycle. `rows`: some of the waiting rows, by id."""
 
     status: InstallationStatus
     rows: Mapping[int, Judged]
 
 
 class Observer:
-    """Makes views. A part that cannot be read now is shown as it was. `passing`: park reasons that the janitor ends."""
+    """Makes views. A part that cannot be read now stays as it was. `passing`: park reasons that the janitor ends."""
 
     def __init__(
         self, database_url: str, client: KubeClient, installation: str, passing: frozenset[HoldReason]
@@ -268,7 +269,7 @@ class Observer:
         return CycleReport(status, {**parked, **{id_: one for page in found for id_, one in judged_on(page)}})
 
     async def _rows(self, away: list[str]) -> tuple[Sequence[DemoRow], datetime | None]:
-        """The rows, and the time by the database's clock; None: they are older."""
+        """The rows, and the time by the database's clock; None: the rows are older."""
         try:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await asyncpg.connect(self._database_url, timeout=5)
@@ -307,7 +308,7 @@ def is_fresh(judged_at: datetime, seen_at: datetime) -> bool:
 
 
 def with_cause(row: DemoRow, told: CycleReport, passing: frozenset[HoldReason]) -> DemoRow:
-    """The row with the reason why it waits, if the dispatcher has judged it is now."""
+    """The row with the reason why it waits, if the dispatcher has judged its present state."""
     known = told.rows.get(row.id)
     if known is None or (known.status, known.attempt) != (row.status, row.attempt):
         return row
@@ -324,8 +325,8 @@ def judged_on(page: RowsPage) -> Iterator[tuple[int, Judged]]:
 def load_of(queue: QueueStatus, rows: Sequence[DemoRow]) -> QueueLoad:
     """What the rows of the queue wait for now.
 
-    The dispatcher's count may be half a minute old, but the rows are not. So if it has not told the reason of each row,
-    its count is made to fit: what most of the counted rows wait for, the others wait for as well.
+    The dispatcher's count may be half a minute old, but the rows are not. So if the reason of each row is not known,
+    the count is scaled: the rows without a reason wait for what most of the counted rows wait for.
     """
     waiting = [row for row in rows if row.status == "waiting"]
     reasons, unjudged = dict(Counter(row.cause.reason for row in waiting if row.cause)), 0
@@ -363,7 +364,7 @@ MOST_INSERTED: Final = 50
 
 
 class News:
-    """Takes views as they come. What it has told and what is still true, it does not tell again."""
+    """Takes views as they come. It does not repeat what is still true."""
 
     def __init__(self) -> None:
         self._before = DemoView()
@@ -385,7 +386,7 @@ class News:
         return lines
 
     def _servers(self, before: DemoView, view: DemoView) -> list[str]:
-        """One line for each server that has gone away, or is back. At the start the last ones still come up."""
+        """One line for each server that has gone away, or is back. At the start the last ones are still starting."""
         back = sorted(self._away - {*view.away})
         gone = sorted({*view.away} - {*before.away}) if before.rows else []
         self._away = (self._away | {*gone}) - {*back}

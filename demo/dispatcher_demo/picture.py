@@ -13,10 +13,11 @@ from dispatcher_demo.observe import DemoRow, DemoView, NodeLoad, RowState
 from dispatcher_demo.words import queue_in_words, row_in_words
 
 MOST_ROWS: Final = 12
+"""Rows of the picture, at most."""
 MOST_NEWS: Final = 10
 MOST_QUEUES: Final = 4
 TALL: Final = 30
-"""From this height on each part has a title, and each node a line."""
+"""From this height on, each part has a title, and each node a line."""
 BAR: Final = 10
 WIDEST_QUEUE: Final = 14
 COLORS: Final[Mapping[RowState, str]] = {
@@ -28,14 +29,14 @@ COLORS: Final[Mapping[RowState, str]] = {
 
 
 class Shown(Struct, frozen=True):
-    """All that a picture tells.
+    """Everything that a picture shows.
 
     seconds: since the start.
     news: what happened, oldest first.
     moves: when each row moved last, as a growing number; rows that never moved have none.
-    shows: what each sample is for.
-    left: seconds until the rows of a queue have ended, where there is a pace.
-    pinned: lines at the bottom that are always to be seen.
+    shows: the purpose of each sample.
+    left: seconds until the rows of a queue have ended, if there is a pace.
+    pinned: lines at the bottom that are always visible.
     """
 
     view: DemoView
@@ -78,7 +79,7 @@ def draw(shown: Shown, width: int, height: int) -> list[Text]:
 
 
 def follow(moves: Mapping[int, int], before: DemoView, after: DemoView) -> dict[int, int]:
-    """`moves`, with the rows that have changed between the two views as the newest."""
+    """`moves`, with the rows that differ between the two views as the newest."""
     was = {row.id: (row.state, row.attempt) for row in before.rows}
     newest = max(moves.values(), default=0) + 1
     changed = {row.id: newest for row in after.rows if row.id in was and was[row.id] != (row.state, row.attempt)}
@@ -148,7 +149,7 @@ def queues(shown: Shown) -> list[Text]:
 
 
 def nodes(loads: Sequence[NodeLoad], width: int) -> list[Text]:
-    """The nodes beside each other, as many as fit into `width`. With width 0 each has its own line."""
+    """The nodes side by side, as many as fit into `width`. With width 0 each has its own line."""
     told = [load(node) for node in loads]
     if not width or not told:
         return told
@@ -179,7 +180,7 @@ def title(words: str, width: int) -> Text:
 
 
 def fitting(told: str, width: int) -> str:
-    """A reason whose first part is left out if not all of it fits: the detail says more than the meaning."""
+    """A reason, without its first part if it is too long: the detail says more than the meaning."""
     _, _, detail = told.partition(": ")
     return detail if detail and cell_len(told) > width else told
 

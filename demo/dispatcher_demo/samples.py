@@ -1,6 +1,8 @@
-"""The default rows and templates of a demo.
+"""The default rows and templates of a demo, and its options.
 
-What a demo is asked for: its options, the user's files, and the command line that starts `dispatcher` again.
+`Options`: the options of the command, and the user's files.
+
+`own_command`: the command line that starts `dispatcher` again.
 """
 
 import shlex
@@ -28,11 +30,11 @@ QUEUES: Final[Mapping[str, tuple[int | None, str]]] = {
     "builds": (1, "one at a time: its tasks share a cache"),
     "reports": (None, "one row of it names a template that has a mistake"),
 }
-"""Name: most Jobs at once, and the note."""
+"""The queues by name: most Jobs at once, and the note."""
 CPU: Final = "450m"
-"""What most tasks request. Two of them and one build fill a node of the demo."""
+"""The request of most tasks. Two of them and one build fill a node of the demo."""
 BUILD_CPU: Final = "100m"
-"""So little that a build always fits on the node where its cache is warm."""
+"""The request of a build, so small that it always fits on the node where its cache is warm."""
 
 
 class SampleRow(Struct, frozen=True):
@@ -156,12 +158,12 @@ class Options(Struct, frozen=True):
 
     @property
     def has_samples(self) -> bool:
-        """Whether its rows are the samples for the cluster in memory."""
+        """Whether the rows are the samples for the cluster in memory."""
         return not (self.sql or self.template or self.kubeconfig)
 
 
 def read_templates(options: Options) -> dict[str, str]:
-    """The templates by name. DispatcherError: the user's file is not a usable template."""
+    """The templates by name. Raises DispatcherError if the user's file is not a usable template."""
     made = templates(is_real=bool(options.kubeconfig))
     if options.template is None:
         return made
@@ -178,7 +180,7 @@ def read_templates(options: Options) -> dict[str, str]:
 def find_passing(manifests: Mapping[str, str]) -> frozenset[HoldReason]:
     """Park reasons that end by themselves. With `report: exit-code` a row is parked until the janitor reports.
 
-    The template `default` tells for all samples.
+    The template `default` decides for all samples.
     """
     is_by_exit_code = parse_template("default", manifests["default"]).report == "exit-code"
     return frozenset({HoldReason.EXITED_WITHOUT_REPORT}) if is_by_exit_code else frozenset()

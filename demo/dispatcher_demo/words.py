@@ -1,7 +1,4 @@
-"""What rows and queues wait for, in words for people who know no code. Pure.
-
-The end of a demo: what became of each task, and the next steps. Pure.
-"""
+"""A demo in words for people who know no code: what rows and queues wait for, and the end with the next steps. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -19,7 +16,7 @@ NOT_JUDGED: Final = "not judged yet"
 SHORTEST_SECONDS: Final = 4.0
 FEWEST_ENDS: Final = 5
 STUCK: Final = ("Unschedulable", "ImagePull", "PodRefused", "Suspended")
-"""What keeps the container of a Job from its start for longer than a moment."""
+"""Stages that keep the container of a Job from its start for longer than a moment."""
 WAITS: Final[Mapping[HoldReason, str]] = {
     HoldReason.NOT_DUE: "until it is time",
     HoldReason.PAUSED: "because the queue is paused",
@@ -33,11 +30,11 @@ WAITS: Final[Mapping[HoldReason, str]] = {
     HoldReason.NEXT_CYCLE: "for the next look",
     HoldReason.IN_LINE: "in line",
 }
-"""What follows `3 wait`. The other reasons have numbers or words of their own."""
+"""Words after `3 wait`. The other reasons have numbers or words of their own."""
 
 
 class Moment(Struct, frozen=True):
-    """How many rows of each queue had ended at some second of the demo."""
+    """Number of ended rows of each queue at some second of the demo."""
 
     seconds: float
     ended: Mapping[str, int]
@@ -96,7 +93,7 @@ def reason_in_words(reason: HoldReason, n: int, load: QueueLoad, view: DemoView)
 
 
 def row_in_words(row: DemoRow, shows: str = "") -> str:
-    """Why the row waits, what it does, or what came of it. `shows`: what it is for."""
+    """Why the row waits, what it does, or what came of it. `shows`: its purpose."""
     if row.status == "waiting":
         told = cause_in_words(row.cause) if row.cause else NOT_JUDGED
         failed = error_line(row.error) if row.state is RowState.AGAIN else ""
@@ -129,7 +126,7 @@ class Demo(Struct, frozen=True):
     database_url: the URL for a submitter.
     templates: the folder of the templates.
     kubeconfig: the file for the cluster.
-    api_url: where the dispatcher answers.
+    api_url: the address of the dispatcher's API.
     statements: SQL to try.
     is_kept: the demo still runs.
     """
@@ -213,6 +210,6 @@ def next_steps(demo: Demo, example: int) -> list[str]:
 
 
 def pinned(demo: Demo) -> list[str]:
-    """The lines that are always to be seen."""
+    """The lines that are always visible."""
     lines = [f"In a browser: {demo.api_url}/"]
     return [*lines, f"SQL, in another terminal: {demo.command} demo psql"] if demo.is_kept else lines

@@ -1,19 +1,17 @@
-"""Claims: nodes that are kept for rows which would starve.
+"""Nodes that our Pods keep away from: claims for rows which would starve, and nodes whose kubelet rejects Pods. Pure.
 
-A large row beside a stream of small ones never finds a node with enough room, because each small one takes what becomes
-free. So a row that has waited for room for ten minutes claims the node that will fit it soonest. Nothing else of ours
-gets that node until the row has it (Slurm's backfill makes such reservations). Small rows go on elsewhere.
-
+`Claims`: a large row beside a stream of small ones never finds a node with enough room, because each small one takes
+what becomes free. So a row that has waited for room for ten minutes claims the node that will fit it soonest. No other
+row of ours gets that node until the row has it (Slurm's backfill makes such reservations). Small rows go on elsewhere.
 A queue has at most one claim, and there are at most five in all: a claim leaves room unused for a while.
 
-Where no extender enforces claims, a Pod that waits could take the claimed node. So none waits, unless nodes come for
-its shape. From time to time one of each shape may: an autoscaler must see that it is wanted. Each pause is twice as
-long as the one before, so in the end one is long enough for the claim.
+Where no extender enforces claims, a waiting Pod could take the claimed node. So none waits, unless nodes come for its
+shape. From time to time one Pod of each shape may wait: an autoscaler must see the demand. Each pause is twice as long
+as the one before, so in the end one is long enough for the claim.
 
-Nodes whose kubelet rejects Pods: a device plugin that failed, a broken runtime, too little of what it counts.
-
-Such a node is always empty, so kube-scheduler sends it every Pod. What we know of it comes from our own Pods, as long
-as they are there. So it is forgotten by itself, and tried again.
+`Rejections`: a kubelet rejects Pods if a device plugin failed, the runtime is broken, or it counts too little of a
+resource. Such a node is always empty, so kube-scheduler sends it every Pod. Our knowledge rests on our own Pods, as
+long as they exist. So a node is forgotten by itself, and tried again.
 """
 
 from collections import defaultdict
@@ -32,17 +30,19 @@ from dispatcher.model.needs import PodNeeds, is_selected, untolerated
 from dispatcher.model.resources import Amounts, added
 
 GUARD: Final = timedelta(minutes=10)
+"""A row claims a node after it has waited for room for this time."""
 MOST_CLAIMS: Final = 5
+"""Claims of all queues together, at most."""
 ROUND: Final = timedelta(seconds=5)
-"""Between two plans. A claim ends at once when its row waits no more."""
+"""Time between two plans. A claim ends at once when its row waits no more."""
 BETWEEN: Final = timedelta(minutes=1)
-"""A row waits on for so long after a look that did not find it: its Job is being made, or taken back."""
+"""A row missing from a plan keeps its waiting time during this time: its Job may just be created or taken back."""
 TURN: Final = timedelta(minutes=2)
-"""Pods may wait beside claims for so long, from time to time."""
+"""Length of one period in which demand may wait although nodes are claimed."""
 MOST_TURNS: Final = 64
-"""The longest pause between two such times, in their length."""
+"""Longest pause between two such periods, in periods."""
 SEARCHES: Final = 5
-"""Rows for which one plan looks for a node. A look takes some milliseconds in a large cluster."""
+"""Rows for which one plan searches a node, at most. A search takes some milliseconds in a large cluster."""
 
 
 class Pods(Protocol):
@@ -53,9 +53,9 @@ class Pods(Protocol):
 
 
 class PodsWithoutDoubt(Struct, frozen=True):
-    """Our Pods, but for those that kube-scheduler finds no node for where there is room. A claim would not help them.
+    """The picture without Pods for which kube-scheduler contradicts our room estimate: a claim would not help them.
 
-    shapes: those in doubt.
+    shapes: the shapes in doubt.
     """
 
     picture: Pods
@@ -71,7 +71,7 @@ class PodsWithoutDoubt(Struct, frozen=True):
 class Waiter(Struct, frozen=True):
     """A row that waits for room, in line or with a Job whose Pod has no node.
 
-    since: since when it is known to wait.
+    since: the time since which it is known to wait.
     """
 
     task_id: int
@@ -81,7 +81,7 @@ class Waiter(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """A node that is kept for a row. `lets_ask`: Pods that could take it may wait as demand now."""
+    """A node that is kept for a row. `lets_ask`: Pods that could take the node may wait as demand now."""
 
     task_id: int
     queue: str
@@ -91,7 +91,7 @@ class Claim(Struct, frozen=True):
 
 
 class Claims:
-    """The claims, from cycle to cycle. A restart begins the wait of a row in line anew; Jobs tell theirs themselves.
+    """The claims, from cycle to cycle. A restart begins the wait of a row in line anew; a waiting Pod has its own time.
 
     current: the claims of the next cycle.
     """
@@ -103,7 +103,7 @@ class Claims:
         self._since, self._last_at = LONG_AGO, LONG_AGO
         """Since when there are claims, and when there was one last."""
         self._waits: dict[int, tuple[datetime, datetime]] = {}
-        """By row: since when it waits, and when that was seen last."""
+        """Since when each row waits, and when that was seen last."""
         self._planned_at = LONG_AGO
 
     def nodes(self) -> dict[str, int]:
@@ -139,7 +139,7 @@ class Claims:
         self.current = tuple(replace(claim, lets_ask=lets_ask) for claim in kept)
 
     def _with_earlier_waits(self, waiters: Sequence[Waiter], now: datetime) -> list[Waiter]:
-        """A row waits on when its Pod asks, and when it is taken back."""
+        """The waiters with their earlier times. A wait goes on when a row gets a Pod, and when it loses the Pod."""
         known = {task_id: one for task_id, one in self._waits.items() if now - one[1] <= BETWEEN}
         found = [replace(one, since=min(one.since, known.get(one.task_id, (now,))[0])) for one in waiters]
         self._waits = known | {one.task_id: (one.since, now) for one in found}
@@ -147,7 +147,7 @@ class Claims:
 
 
 def is_turn_to_ask(age: timedelta) -> bool:
-    """Whether Pods may wait beside claims now. `age`: how long there have been claims."""
+    """Whether Pods may wait beside claims now. `age`: for how long there have been claims."""
     turn = age // TURN
     return turn > 0 and ((turn & (turn - 1)) == 0 or turn % MOST_TURNS == 0)
 
@@ -161,9 +161,11 @@ def plan_claims(
 ) -> tuple[Claim, ...]:
     """The claims after this cycle.
 
-    known: nodes of the claims before it, by task. A claim lasts while its row waits and the node will fit it. So a node
-        that other people's Pods take is claimed no longer.
-    waiters: the rows that wait for room. Of each queue, the one claims that has waited longest and can get a node.
+    A claim lasts while its row waits and the node will fit it. So a node that other people's Pods take is claimed no
+    longer. In each queue, the row claims that has waited longest and can get a node.
+
+    known: nodes of the claims before this cycle, by task.
+    waiters: the rows that wait for room.
     runs: our Pods on nodes.
     """
     starving = sorted(waiters, key=lambda one: (one.since, one.task_id))
@@ -184,13 +186,13 @@ def plan_claims(
 
 
 def in_turns(late: Sequence[Waiter], now: datetime) -> list[Waiter]:
-    """The rows of this plan: the first ones, or others each time if there are more than one plan looks for."""
+    """The rows of this plan: all, or other ones each time if there are more than one plan searches for."""
     begin = int(now.timestamp() / ROUND.total_seconds()) * SEARCHES % len(late) if len(late) > SEARCHES else 0
     return [*late[begin:], *late[:begin]][:SEARCHES]
 
 
 def runs_by_node(runs: Iterable[PodRun]) -> dict[str, list[PodRun]]:
-    """Our Pods on each node, those first that end first."""
+    """Our Pods on each node, in the order in which they end."""
     found: dict[str, list[PodRun]] = {}
     for run in sorted(runs, key=lambda run: run.ends_at):
         found.setdefault(run.node, []).append(run)
@@ -240,24 +242,27 @@ def is_free(claim: Claim, view: RoomView) -> bool:
 
 
 REJECTIONS: Final = 3
+"""Rejected Pods of ours after which a node is avoided."""
 WITHIN: Final = timedelta(minutes=10)
+"""Time within which these Pods were rejected."""
 LOOKED_AT_AGAIN: Final = timedelta(seconds=30)
+"""Time between two looks while no Pod changes."""
 MOST_AVOIDED: Final = 20
-"""A Pod's affinity names as many of them at most."""
+"""Avoided nodes, at most: a Pod's affinity names each of them."""
 
 
 class Rejections:
-    """What was found last.
+    """The rejecting nodes, as the last look found them.
 
     nodes: the nodes that reject Pods, with the kubelet's word.
-    told: the node of each Pod that was found rejected by the last look for the first time.
+    told: the node of each Pod that the last look found rejected for the first time.
     """
 
     def __init__(self) -> None:
         self.nodes: Mapping[str, str] = {}
         self.told: Sequence[str] = ()
         self._rejected: Set[str] | None = None
-        """UIDs of the rejected Pods. The process before this one has told those of the first look."""
+        """UIDs of the rejected Pods. The process before this one has reported those of the first look."""
         self._looked_at: tuple[Mapping[str, Pod], datetime] | None = None
 
     def look(self, pods: Mapping[str, Pod], jobs: Iterable[Job], now: datetime) -> Mapping[str, str]:

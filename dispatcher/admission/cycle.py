@@ -1,12 +1,12 @@
-"""The decision of one cycle: judges the candidates in their order, each after the admissions before it.
+"""The decision of one cycle: the order of launches, the plan, and the demand that is taken back. Pure.
 
-The order of launches: fair between queues, then by priority (lower first), then by id.
+`LaunchOrder`: fair between queues, then by priority (lower first), then by id. The queue with the least share of the
+cluster for its weight comes first (`Shares`). In a queue with `fair_submitters`, so does the submitter with the least
+share. Each admission changes the shares, so the order is decided anew after it (as in kueue's fair sharing).
 
-The queue with the least share of the cluster for its weight comes first (`Shares`). In a queue with `fair_submitters`,
-so does the submitter with the least share. Each admission changes the shares, so the order is decided anew after it (as
-in kueue's fair sharing).
+`plan_cycle`: judges the candidates in their order, each after the admissions before it.
 
-Jobs that are taken back while their Pods wait for a node: demand that is not wanted any more.
+`plan_taken_back`, `plan_yields`, `plan_outranked`: a Job whose Pod waits for a node is taken back if it is not wanted:
 
 * Its queue is paused, or has more Jobs than its cap.
 * It could take a node that is claimed for another row.
@@ -51,7 +51,7 @@ Rank = tuple[int, int]
 
 
 class RowLine(Protocol[T_co]):
-    """Rows of which only the first may move."""
+    """A line of rows, of which only the first one may be taken."""
 
     def first(self, shares: Shares) -> T_co | None: ...
     def pop(self, shares: Shares) -> T_co: ...
@@ -104,7 +104,7 @@ class LaunchOrder:
     """Candidates in their order. `pop` gives the next one, after the decision about the one before."""
 
     def __init__(self, candidates: Iterable[Candidate], snapshot: ClusterSnapshot) -> None:
-        """While one create at a time is sent, the row with the latest failed create comes last."""
+        """Builds the lines. While one create at a time is sent, the row with the latest failed create comes last."""
         rows = list(candidates)
         self._line: RowLine[Candidate]
         if snapshot.is_probing:
@@ -142,7 +142,7 @@ def split(rows: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
 
 
 def first_of(line: RowLine[T], pod_of: Callable[[T], PodKind], shares: Shares, most: int) -> list[T]:
-    """The rows that come first if every one of them is launched."""
+    """The first `most` rows, if each of them is launched."""
     growing, found = GrowingShares(shares), list[T]()
     while len(found) < most and line.first(growing.shares) is not None:
         found.append(line.pop(growing.shares))
@@ -211,7 +211,7 @@ class Planning:
         self._apart(self._take, candidate)
 
     def _apart(self, judge_one: Callable[[Candidate], None], candidate: Candidate) -> None:
-        """A candidate that cannot be judged is held. It ends no cycle, which launches the rows of all teams."""
+        """Judges a candidate, or holds it if it cannot be judged: one candidate must not end the cycle of all teams."""
         try:
             judge_one(candidate)
         except Exception as bug:  # noqa: BLE001  # whatever is wrong with one row
@@ -243,18 +243,18 @@ class Planning:
 
 
 PAUSE_GRACE: Final = timedelta(seconds=60)
-"""A pause that ends soon takes no probe back."""
+"""A pause that ends within this time takes no probe back."""
 PAUSED: Final = "its queue is paused"
 OVER_CAP: Final = "its queue has more Jobs than its max_jobs"
 YIELDS: Final = "a row that could run now needs its place"
 MOST_YIELDS: Final = 20
-"""Places that one cycle gives back for rows that could run."""
+"""Places that one cycle gives back for rows that could run, at most."""
 CAPS: Final = frozenset({HoldReason.SUBMITTER_CAP, HoldReason.QUEUE_CAP, HoldReason.JOB_CAP})
 CLAIMED: Final = "it could take a node that is kept for another row"
 
 
 def plan_pauses(known: Mapping[str, datetime], queues: Iterable[Queue], now: datetime) -> dict[str, datetime]:
-    """When the pause of each paused queue was first seen. `known`: the same, of the cycle before."""
+    """When the pause of each paused queue was first seen. `known`: the result of the cycle before."""
     return {
         queue.name: known.get(queue.name, now)
         for queue in queues
@@ -265,7 +265,7 @@ def plan_pauses(known: Mapping[str, datetime], queues: Iterable[Queue], now: dat
 def plan_taken_back(
     probes: Iterable[Probe], snapshot: ClusterSnapshot, paused_since: Mapping[str, datetime]
 ) -> list[End]:
-    """The next write for each probe that is not wanted, and for each that is marked already."""
+    """The next write for each probe that is not wanted, and for each that is already marked."""
     by_queue, room = defaultdict[str, list[Probe]](list), snapshot.room
     ends = []
     for probe in probes:
@@ -285,7 +285,7 @@ def plan_taken_back(
 
 
 def beyond_cap(queue: str, waiting: list[Probe], snapshot: ClusterSnapshot) -> list[Probe]:
-    """As many of the queue's probes as it has Jobs beyond its cap, the newest first."""
+    """The newest probes of the queue, as many as it has Jobs beyond its cap."""
     cap = snapshot.queue(queue).max_jobs
     excess = 0 if cap is None else max(0, snapshot.load.by_queue.get(queue, 0) - cap)
     return newest_first(waiting)[:excess]
@@ -294,12 +294,12 @@ def beyond_cap(queue: str, waiting: list[Probe], snapshot: ClusterSnapshot) -> l
 def plan_yields(
     capped: Iterable[tuple[PodKind, HoldReason]], probes: Iterable[Probe], snapshot: ClusterSnapshot
 ) -> list[End]:
-    """The marks of waiting Pods whose places in a cap rows need that could run now, the newest Pods first.
+    """The marks of waiting Pods whose places in a cap are needed by rows that could run now, the newest Pods first.
 
-    Without a look at room a row of any new shape could run. So whoever has most Pods that wait gives first: rows of
-    many shapes take no places of others for ever.
+    Without a look at room, a row of any new shape could run. So the submitter with most waiting Pods gives first: rows
+    of many shapes take no places of others for ever.
 
-    capped: the rows that a cap holds, with the cap. A Pod that is marked already makes place for one of them.
+    capped: the rows that a cap holds, with the cap. A Pod that is already marked makes place for one of them.
     """
     room, ends, left = snapshot.room, list[End](), newest_first(probes)
     if room is None:
@@ -320,7 +320,7 @@ def plan_yields(
 
 OUTRANKED: Final = "a row that comes before its own waits for its place"
 OUTRANKED_AFTER: Final = timedelta(seconds=5)
-"""kube-scheduler has found no node for it for so long."""
+"""Time for which kube-scheduler must have found no node for a Pod before it gives its place."""
 
 
 def plan_outranked(
@@ -330,10 +330,10 @@ def plan_outranked(
     snapshot: ClusterSnapshot,
     now: datetime,
 ) -> list[End]:
-    """The marks of waiting Pods whose places go to rows of their shape that come before theirs, one of each shape.
+    """The marks of waiting Pods whose places go to rows of their shape that come before theirs, one for each shape.
 
-    behind: rows for whose Pods enough Pods like them wait.
-    priorities: of the rows whose Pods wait, by task.
+    behind: first rows of submitters whose shape already has its allowed number of waiting Pods.
+    priorities: priorities of the rows whose Pods wait, by task.
     now: the API server's clock.
     """
     going, last = set[str](), dict[tuple[str, str, str], Probe]()
@@ -362,10 +362,10 @@ def rank_of_probe(probe: Probe, priorities: Mapping[int, int | None]) -> tuple[i
 
 
 class WaitingPlaces:
-    """Tells whose Pod of a shape should wait for a node: the same order as that of launches.
+    """Decides which rows of a shape have the Pods that wait for a node, in the order of launches.
 
-    A place moves only if the shares of both, with all Pods that wait, are nearer to each other then. So it never moves
-    back.
+    A place moves only if that brings the two shares closer together, so it never moves back. These shares count all
+    waiting Pods.
     """
 
     def __init__(self, snapshot: ClusterSnapshot, priorities: Mapping[int, int | None]) -> None:
@@ -391,9 +391,9 @@ class WaitingPlaces:
     def _share(
         self, shares: Shares, pod: PodKind, job: Job, more: Amounts = NOTHING, *, is_theirs: bool = False
     ) -> float:
-        """The share of the row's queue or submitter, or that of the Pod's, by which the two are in line.
+        """Share of the row's queue, or of its submitter if both are in one queue; with `is_theirs` that of the Pod.
 
-        more: what it asks for besides.
+        more: further requests that are added.
         """
         if pod.queue == job.queue:
             return shares.of_submitter(job.queue, job.submitted_by if is_theirs else pod.submitted_by, more)
@@ -402,7 +402,7 @@ class WaitingPlaces:
 
 
 def is_capped(pod: PodKind, job: Job, snapshot: ClusterSnapshot) -> bool:
-    """Whether a cap or a quota holds a row of this kind also when the Pod of this Job is taken back."""
+    """Whether a cap or a quota would still hold a row of this kind after the Pod of this Job is taken back."""
     if over_queue_cap(pod.queue, snapshot) and pod.queue != job.queue:
         return True
     is_same = (pod.queue, pod.submitted_by) == (job.queue, job.submitted_by)
@@ -412,14 +412,14 @@ def is_capped(pod: PodKind, job: Job, snapshot: ClusterSnapshot) -> bool:
 
 
 def is_at_max_pending(pod: PodKind, snapshot: ClusterSnapshot) -> bool:
-    """Whether the queue itself has as many Pods of the shape that wait as it may."""
+    """Whether the queue has its own allowed number of waiting Pods of the shape."""
     most, room = snapshot.queue(pod.queue).max_pending, snapshot.room
     count = room.waiting.by_queue.get((pod.queue, pod.shape), 0) if room is not None else 0
     return count >= (snapshot.max_pending if most is None else most)
 
 
 def makes_place(probe: Probe, pod: PodKind, cap: HoldReason) -> bool:
-    """Whether the cap has a place for the Pod when this one is taken back."""
+    """Whether the cap has a place for the Pod after this one is taken back."""
     of_queue = probe.job.queue == pod.queue
     if cap is HoldReason.SUBMITTER_CAP:
         return of_queue and probe.job.submitted_by == pod.submitted_by

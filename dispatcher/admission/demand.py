@@ -3,16 +3,16 @@
     Pods without room, nodes, answers ─▶ Demands.update ─▶ Demand: the rule of one moment
                                                             └─▶ why_not_ask(pod, waiting, bounds)
 
-Of each shape one Pod asks. Once that brought a node, or an announcement of one, the whole need of the shape goes out.
-When nothing more comes for QUIET, or the autoscaler refuses, it is one again.
+`Demand`: of each shape one Pod waits. If that brought a node, or an announcement of one, the whole need of the shape
+goes out. When nothing more comes for QUIET, or the autoscaler refuses, it is one Pod again.
 
-Shapes that nothing has come for share few places. A shape that has had its grace gives its place to one that has none,
-and asks again after a pause, which grows. So shapes that fit nowhere hide no other shape from the autoscaler.
+`in_turns`: shapes that nothing has come for share few places. A shape that has had its grace gives its place to one
+that has none, and asks again after a pause, which grows. So shapes that fit nowhere hide no other shape from the
+autoscaler.
 
-The first Pods of a shape show what the API server makes of them. Only a few go out before one is seen. Pure.
-
-A LimitRange, a webhook or a RuntimeClass changes what Pods ask for. Judged by its template, a burst of such rows would
-take all places within a second, and most of its Pods would wait.
+`FirstPods`: a LimitRange, a webhook or a RuntimeClass changes the requests of Pods. The first Pods of a shape show what
+the API server makes of them, so only a few go out before one is seen. Judged by its template, a burst of such rows
+would take all places within a second, and most of its Pods would wait.
 """
 
 from collections import Counter
@@ -32,29 +32,39 @@ from dispatcher.model.needs import PodNeeds
 
 K = TypeVar("K")
 QUIET: Final = timedelta(minutes=10)
-"""After the last node or announcement. A machine with devices may take so long to start."""
+"""Time after the last node or announcement, after which a shape falls back to one Pod. Some machines start as
+slowly.
+"""
 AFTER_START: Final = timedelta(minutes=1)
-"""By then a new process has read the nodes and the announcements that came before it."""
+"""Time in which a new process takes nothing back: it must first read the nodes and announcements before it."""
 LOOK: Final = timedelta(seconds=1)
+"""Time between two updates."""
 AHEAD: Final = timedelta(minutes=1)
-"""An Event whose time is later is a mistake or a forgery."""
+"""An Event whose time lies further in the future is a mistake or a forgery."""
 NEWS: Final = timedelta(minutes=1)
-"""A node is seen, and has its size, so long after it was created."""
+"""A new node is seen, and has its size, within this time."""
 MOST_NODES: Final = 200
-"""Nodes that one look compares with each shape. Each takes about a microsecond."""
+"""Nodes that one update compares with each shape, at most. Each takes about a microsecond."""
 LATE: Final = timedelta(minutes=15)
-"""A node that comes so long after the Pod came for somebody else (the default of `max-node-provision-time`)."""
+"""A node that comes later than this after the Pod came for somebody else (the default of `max-node-provision-time`)."""
 SEEN: Final = timedelta(minutes=1)
+"""`DemandRecord.seen_at` is written again after this time."""
 LATELY: Final = 2 * SEEN
+"""A shape whose Pod waited within this time counts as waiting."""
 FORGOTTEN: Final = timedelta(hours=2)
-"""So long after its last Pod, nothing is known of a shape. The longest pause is shorter."""
+"""A shape is forgotten this time after its last Pod. The longest pause is shorter."""
 FIRST_PAUSE_SECONDS: Final = 120
+"""Pause of a shape after it gave its place back for the first time. Each further one is twice as long."""
 LONGEST_PAUSE_SECONDS: Final = 1800
+"""The longest of these pauses."""
 MOST_ASKING: Final = 10
+"""Places of shapes that nothing has come for, at most."""
 MOST_OF_TEAMS: Final = 100
+"""Places of such shapes with one for each submitter, at most."""
 MOST_SHAPES: Final = 10_000
-"""Shapes of which something is known. Rows can ask for any amount, so there is no end of shapes."""
+"""Shapes that are remembered, at most. Rows can ask for any amount, so there is no end of shapes."""
 LONGEST_WORDS: Final = 300
+"""Characters of kube-scheduler's words that are kept, at most."""
 
 
 class DemandRecord(Struct, frozen=True):
@@ -62,11 +72,11 @@ class DemandRecord(Struct, frozen=True):
 
     known_at: when this process saw it first.
     seen_at: when a Pod of it waited last, about.
-    began_at: when the oldest Pod was created that asks, or asked last.
-    unanswered_since: since when the shape asks, with pauses, and nothing has come; None: it asks for nothing.
+    began_at: creation of the oldest Pod that asks, or that asked last.
     needs: what its Pods need of a node; None: not known.
     since: since when kube-scheduler finds no node for the Pods that ask; None: no Pod asks.
     came_at: when a node for it, or an announcement, came last; None: nothing came.
+    unanswered_since: since when the shape asks, with pauses, and nothing has come; None: it asks for nothing.
     words: why kube-scheduler finds no node for its oldest Pod, in its words of the last minute.
     refused: why the autoscaler adds no node; empty: it has not said so since.
     tries: how often it gave its place back.
@@ -93,7 +103,7 @@ class Demand(Struct, frozen=True):
     grown: shapes whose whole need goes out.
     resting: shapes that ask again later.
     asked: what is known of each shape.
-    contradicted: how many Pods of a shape may ask, where it is not one, and the shapes in doubt.
+    contradicted: windows of shapes, where they are not one, and the shapes in doubt.
     """
 
     mode: str = "auto"
@@ -110,15 +120,15 @@ class Demand(Struct, frozen=True):
         return self.has_grown(shape) or self.contradicted.sizes.get(shape, 1) > 1
 
     def most(self, shape: str, most: int) -> int:
-        """How many Pods of the shape may ask. `most`: MAX_PENDING."""
+        """How many Pods of the shape may wait. `most`: MAX_PENDING."""
         return most if self.has_grown(shape) else min(self.contradicted.sizes.get(shape, 1), most)
 
     def waited_lately(self, now: datetime) -> frozenset[str]:
-        """The shapes of which a Pod waits, or has waited a moment ago. One that is taken back waits for none."""
+        """The shapes of which a Pod waits, or waited a moment ago. Pods that are taken back do not wait."""
         return frozenset(shape for shape, one in self.asked.items() if now - one.seen_at <= LATELY)
 
     def unanswered_since(self) -> datetime | None:
-        """Since when the shape asks that has asked longest without an answer; None: there is none."""
+        """The time since which the longest unanswered shape asks; None: there is none."""
         if self.mode == "one":
             return None
         since = (one.unanswered_since for one in self.asked.values())
@@ -134,7 +144,7 @@ class Demand(Struct, frozen=True):
         return f"a node for it, or the announcement of one, came at {one.came_at:%H:%M:%S %Z}"
 
     def told(self, shape: str) -> str:
-        """Why no Pod of the shape has room, and what became of its demand. Empty: nothing is known."""
+        """Why no Pod of the shape has room, and what became of its demand. Empty: not known."""
         one, words = self.asked.get(shape), list[str]()
         if shape in self.contradicted.doubted:
             words.append(
@@ -162,9 +172,9 @@ class DemandPods(Struct, frozen=True):
 
     demand: the rule. Shapes without an answer share places.
     every: all, by kind.
-    by_shape: over all queues.
+    by_shape: by shape, over all queues.
     by_queue: by (queue, shape).
-    asking: by submitter, those of shapes without an answer.
+    asking: Pods of shapes without an answer, by submitter.
     """
 
     demand: Demand = AUTO
@@ -191,7 +201,7 @@ class DemandBounds(Struct, frozen=True):
     """The bounds of demand.
 
     most: MAX_PENDING.
-    of_queue: the same of the queue; None: it has none of its own.
+    of_queue: `max_pending` of the queue; None: it has none of its own.
     max_jobs: MAX_JOBS.
     """
 
@@ -206,7 +216,7 @@ class DemandBounds(Struct, frozen=True):
 
     @property
     def with_teams(self) -> int:
-        """The same, with one place for each submitter that has none."""
+        """The places, with one more for each submitter that has none."""
         return max(self.places, min(MOST_OF_TEAMS, self.max_jobs // 4))
 
 
@@ -239,6 +249,7 @@ class Demands:
     """Our knowledge of all shapes, from cycle to cycle. A restart asks again from the beginning."""
 
     def __init__(self, mode: str, grace_seconds: float) -> None:
+        """`grace_seconds`: time for which a shape keeps its place without an answer."""
         self.current = Demand(mode)
         self.asking: Sequence[Pod] = ()
         """The first and the newest Pod of each shape: what autoscalers say of them counts for the shape."""
@@ -249,7 +260,7 @@ class Demands:
         self, waiting: Sequence[Probe], young: Iterable[Node], answers: Mapping[str, ScaleAnswer], now: datetime,
         contradicted: Contradictions = AGREES,
     ) -> None:  # fmt: skip
-        """Learns what came since the last look.
+        """Learns what came since the last update.
 
         waiting: our Pods for which kube-scheduler found no node.
         young: the nodes that have come lately.
@@ -300,7 +311,9 @@ class Demands:
         return (each for each in self.current.asked.items() if now - each[1].seen_at <= FORGOTTEN)
 
     def _beyond(self, shape: str, probes: Sequence[Probe], now: datetime) -> Sequence[Probe]:
-        """Pods of a shape that fell back to one or whose window has halved, those of its window excepted."""
+        """Pods of the shape beyond its allowed number, the newest last. Empty while the shape may still get an
+        answer.
+        """
         one, window = self.current.asked[shape], self.current.contradicted.sizes.get(shape)
         waits = now - one.known_at < AFTER_START if one.came_at is None else now - one.came_at < QUIET
         if self.current.has_grown(shape) or (window is None and waits):
@@ -308,14 +321,14 @@ class Demands:
         return sorted(probes, key=lambda probe: (probe.job.created_at, probe.job.name))[window or 1 :]
 
     def _gives_up(self, shape: str, now: datetime) -> datetime | None:
-        """Since when a shape has asked that may give its place away; None: it keeps it."""
+        """If the shape may give its place away: since when it has asked. None: it keeps its place."""
         one = self.current.asked[shape]
         if self.current.is_answered(shape) or one.since is None:
             return None
         return one.since if one.refused or now - one.since >= self._grace else None
 
     def _keep(self, asked: Mapping[str, DemandRecord], now: datetime) -> None:
-        """The rule stays the same object while nothing has changed, so that what rests on it is not made anew."""
+        """Sets the rule. It stays the same object while nothing has changed, so that other values stay, too."""
         mode = self.current.mode
         grown = (
             frozenset(shape for shape, one in asked.items() if has_grown(one, now)) if mode == "auto" else frozenset()
@@ -335,10 +348,11 @@ def in_turns(
 ) -> list[str]:
     """The shapes that give their places away. The shapes of one submitter take turns among themselves.
 
-    A submitter that has no place takes one from the submitter that has most, of those that may give one.
+    A submitter without a place takes one from the submitter with the most, among those with a shape in `late`.
 
-    asking: the submitter of each shape of which a Pod asks, and that nothing came for.
+    asking: by shape of which a Pod asks and for which nothing came: its submitter.
     late: shapes that may give their places away, with the time since which they ask.
+    wanting: kinds of Pods that find no place.
     going: shapes whose Pods are being taken back. Their places are free in a moment.
     """
     places, given, freed = Counter(asking.values()), list[str](), Counter(asking[shape] for shape in going)
@@ -355,7 +369,7 @@ def in_turns(
 
 
 def asks_no_more(one: DemandRecord, now: datetime) -> DemandRecord:
-    """Our knowledge of a shape without a waiting Pod. While it rests, it still asks for something."""
+    """Our knowledge of a shape without a waiting Pod. While the shape rests, it still counts as asking."""
     rests = one.next_at is not None and now < one.next_at
     return replace(one, since=None, unanswered_since=one.unanswered_since if rests else None)
 
@@ -379,7 +393,7 @@ def words_of(probes: Sequence[Probe]) -> str:
 
 
 def heard(one: DemandRecord, nodes: Sequence[Node], answers: Sequence[ScaleAnswer]) -> DemandRecord:
-    """Our knowledge of a shape after these nodes and answers. Nodes come in waves if its need is large."""
+    """Our knowledge of a shape after these nodes and answers. If its need is large, nodes come in waves."""
     came = [answer.at for answer in answers if answer.comes]
     if one.needs is not None:
         after, until = one.came_at or one.began_at, max(one.began_at, one.came_at or one.began_at) + LATE
@@ -397,7 +411,7 @@ def has_grown(one: DemandRecord, now: datetime) -> bool:
 
 
 def rested(one: DemandRecord, now: datetime) -> DemandRecord:
-    """The shape after it gave its place back."""
+    """Our knowledge of a shape after it gave its place back."""
     pause = doubled(FIRST_PAUSE_SECONDS, one.tries, LONGEST_PAUSE_SECONDS)
     return replace(one, tries=one.tries + 1, next_at=now + timedelta(seconds=pause))
 
@@ -423,9 +437,9 @@ def times(number: int) -> str:
 
 
 FIRST: Final = 5
-"""So many launches of a shape go out before one of its Pods is seen."""
+"""Launches of a shape that go out before one of its Pods is seen, at most."""
 PATIENCE: Final = timedelta(seconds=3)
-"""A Job has its Pod within some tenths of a second, unless the Job controller is busy or away."""
+"""Time for which a first Pod is awaited. A Job has its Pod within tenths of a second, unless its controller is away."""
 
 
 class FirstPods(Struct, frozen=True):
@@ -441,7 +455,7 @@ class FirstPods(Struct, frozen=True):
     under_way: Mapping[str, int] = {}
 
     def must_wait(self, shape: str) -> bool:
-        """Whether enough launches of the shape are under way until one of its Pods is seen."""
+        """Whether the shape must wait for its first Pod, because enough launches of it are under way."""
         return self.under_way.get(shape, 0) >= FIRST
 
     def with_launch(self, shape: str) -> "FirstPods":
@@ -451,13 +465,13 @@ class FirstPods(Struct, frozen=True):
 
 
 class Patience:
-    """Since when Pods of shapes are awaited, from cycle to cycle."""
+    """Since when the first Pods of shapes are awaited, from cycle to cycle."""
 
     def __init__(self) -> None:
         self._since: Mapping[str, datetime] = {}
 
     def look(self, unplaced: Mapping[PodKind, int], made: Mapping[str, PodNeeds], now: datetime) -> FirstPods:
-        """`unplaced`: launches whose Pods have no node. `now`: the API server's clock."""
+        """What is known now. `unplaced`: launches whose Pods have no node. `now`: the API server's clock."""
         awaited = Counter[str]()
         for pod, count in unplaced.items():
             if pod.shape not in made:

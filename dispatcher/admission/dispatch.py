@@ -1,13 +1,11 @@
-"""One cycle: reads Jobs and rows, judges the rows, launches.
+"""One cycle: reads Jobs and rows, judges the rows, launches. Also the ports that it uses.
 
 The view of Jobs is fixed first, and rows are read second. So no Job is newer than the row that it is judged with. The
-other order would launch a task again that has just reported. All decisions are made against one immutable picture.
+other order would launch a task again that has just reported. All decisions use one immutable picture.
 
 Failure story: if the rows cannot be read (the database is away, is a standby or does not fit), the cycle ends with a
 fault and writes nothing. If the view of the cluster is too old, the cycle still judges rows, so that their reasons are
 known, but launches and deletes nothing.
-
-The ports of a cycle: the cluster, the rows, the Jobs stage, the lease.
 """
 
 import asyncio
@@ -129,7 +127,7 @@ class JobsStage(Protocol[P]):
 
 
 class Lead(Protocol):
-    """The lease, as far as a cycle uses it."""
+    """The lease, as a cycle uses it."""
 
     def term(self) -> int: ...
     def vacancy(self) -> str: ...
@@ -178,12 +176,16 @@ class DispatchPorts(Struct, frozen=True):
 log = structlog.get_logger(component="admission.dispatch")
 
 BATCH: Final = 100
+"""Launches of one cycle, at most. Deletes have the same bound."""
 RoomInputs = tuple[Mapping[PodKind, int], Sequence[Claim], Demand, Mapping[str, str]]
 SPARE: Final = 200
+"""Further rows that `_held_at_most` allows."""
 TAIL_SECONDS: Final = 0.05
-"""Pause after a cycle that found work. The notify for further rows may be delayed."""
+"""Seconds between cycles while they find work. The notify for further rows may be delayed."""
 TAIL_LOOKS: Final = 4
+"""Cycles without work after which the pause is no longer TAIL_SECONDS."""
 DEAF_SECONDS: Final = 0.25
+"""Seconds between polls while LISTEN is down."""
 
 
 class Decision(Struct, frozen=True):
@@ -226,7 +228,7 @@ class Dispatch(Generic[P]):
     """Runs cycles. The next cycle uses only sizes and counters of the last one, never its rows or Jobs.
 
     waits_for_room: whether the last cycle held a row that no node, or no ResourceQuota, had room for.
-    is_calm: whether the last cycle found no row that waits for its next Job. Then news of the cluster have time.
+    is_calm: whether the last cycle found no row that waits for its next Job. Then news of the cluster are not urgent.
     last: the last cycle, for those who ask why a row waits; None: there was none.
     """
 
@@ -250,7 +252,7 @@ class Dispatch(Generic[P]):
         self._numbers = count(1)
 
     async def run_once(self) -> float:
-        """One cycle. Returns the longest pause before the next cycle, in seconds."""
+        """Runs one cycle. Returns the longest pause before the next cycle, in seconds."""
         with structlog.contextvars.bound_contextvars(cycle=next(self._numbers)):
             term = self._ports.lead.term()
             view, room = self._ports.view(), self._ports.room()  # 1 Jobs first, and fixed
@@ -269,7 +271,7 @@ class Dispatch(Generic[P]):
             return self._pause(decision)  # 6 when to run again
 
     def _held_at_most(self, view: ClusterView) -> int:
-        """How many rows that a container holds or held are read. Rows with a Job must not hide rows without one."""
+        """Limit for rows that a container holds: Jobs + such rows without a Job + SPARE. None must hide another."""
         return len(view.jobs) + self._without_job + SPARE
 
     async def _act(self, picture: P, decision: Decision, *, leads: bool, deletes: bool) -> None:
@@ -327,7 +329,6 @@ class Dispatch(Generic[P]):
         plan: Plan,
         judged: tuple[Sequence[Candidate], ScanResult, Mapping[int, int | None]],
     ) -> Sequence[End]:
-        """What is written to take demand back."""
         self._paused_since = plan_pauses(self._paused_since, snapshot.queues.values(), snapshot.now)
         if not probes:
             return ()
@@ -394,7 +395,7 @@ class Dispatch(Generic[P]):
         return Room(replace(view, starting=()), closed=self._claims.nodes(), rejecting=self._rejections.nodes)
 
     def _room(self, view: RoomView, unplaced: Mapping[PodKind, int]) -> Room:
-        """The room that Pods without a node leave. It is the last one if nothing has changed."""
+        """The room that Pods without a node leave. It is the last object if nothing has changed."""
         given = unplaced, self._claims.current, self.demands.current, self._rejections.nodes
         last = self._last_room
         if last is None or last[0] is not view or last[1] != given:
@@ -439,7 +440,7 @@ class Dispatch(Generic[P]):
 
 
 async def still_waiting(rows: RowSnapshot, resting: Mapping[int, RestingRow], read: Set[int]) -> dict[int, str]:
-    """The queues of the resting rows that wait, by id. A row that was not read may have ended, or be tried again."""
+    """The queues of the resting rows that wait, by id. A row that was not read may have ended, or wait again."""
     attempts = await rows.still_waiting([id_ for id_, row in resting.items() if row.is_waiting and id_ not in read])
     return {id_: resting[id_].queue for id_, attempt in attempts.items() if attempt == resting[id_].attempt}
 
@@ -453,7 +454,7 @@ COMES_AGAIN: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
 
 
 def readable(candidates: Sequence[Candidate], requests: Mapping[int, Request]) -> list[Candidate]:
-    """The candidates. Those of which no Job can be made are held: what one row holds must stop no other row."""
+    """The candidates. Those of which no Job can be made are held, so that they stop no other row."""
     faults = {request.task_id: request.fault for request in requests.values() if request.fault}
     return [
         replace(one, offer=Hold(HoldReason.POLICY_DENIED, faults[one.task.id])) if one.task.id in faults else one
@@ -462,7 +463,6 @@ def readable(candidates: Sequence[Candidate], requests: Mapping[int, Request]) -
 
 
 def last_cycle(decision: Decision, picture: Picture, before: LastCycle | None, *, leads: bool) -> LastCycle:
-    """The cycle, as it is kept for those who ask."""
     plan, found = decision.plan, decision.found
     rows = {candidate.task.id: candidate.task for candidate in decision.candidates}
     holds = ((rows[id_], hold) for id_, hold in plan.holds.items() if not is_running(rows[id_], hold, plan.after.now))

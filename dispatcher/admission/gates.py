@@ -44,13 +44,13 @@ class Candidate(Struct, frozen=True):
 
     @property
     def pod(self) -> PodKind:
-        """The Pod of the launch, as long as it has no node."""
+        """The Pod of the launch, while it has no node."""
         offer = self.offer if isinstance(self.offer, Offer) else NO_OFFER
         return PodKind(self.task.queue, self.task.submitted_by, offer.shape, offer.needs)
 
 
 class RowBehind(Struct, frozen=True):
-    """The first row of a submitter in a queue for whose Pod enough Pods like it wait already."""
+    """The first row of a submitter in a queue whose shape already has its allowed number of waiting Pods."""
 
     pod: PodKind
     priority: int
@@ -76,14 +76,14 @@ def declared(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def undeclared_queue(name: str, snapshot: ClusterSnapshot) -> Hold | None:
-    """Only an owner who switches triggers off can write such a row. No scan reads it."""
+    """The hold of a row in an undeclared queue. Only an owner who disables the triggers can write such a row."""
     if name in snapshot.queues:
         return None
     return Hold(HoldReason.POLICY_DENIED, f"its queue {name[:63]!r} is not declared")
 
 
 def template(candidate: Candidate, _: ClusterSnapshot) -> Hold | None:
-    """UnknownTemplate, InvalidTemplate or PolicyDenied. Judged once for all rows of a kind."""
+    """UnknownTemplate, InvalidTemplate or PolicyDenied. All rows of a kind get one judgement."""
     return candidate.offer if isinstance(candidate.offer, Hold) else None
 
 
@@ -103,7 +103,7 @@ def paused_queue(queue: Queue, now: datetime) -> Hold | None:
 
 
 def blind(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    """If the view of Jobs is too old, no verdict by Jobs may become a row's reason."""
+    """Holds the row if the view of Jobs is too old: no verdict by Jobs may then become a row's reason."""
     return snapshot.not_ready if snapshot.is_blind else None
 
 
@@ -117,7 +117,7 @@ def template_failing(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | 
 
 
 def group_failing(group: LaunchGroup, snapshot: ClusterSnapshot) -> Hold | None:
-    """A failing group gets one launch at a time. One launch shows whether the image can start again."""
+    """The hold of a failing group. It gets one launch at a time, to show whether the image can start again."""
     if group in snapshot.failing_groups and group in snapshot.busy_groups:
         return Hold(HoldReason.TEMPLATE_FAILING, "the last three launches of this image never started; one at a time")
     return None
@@ -132,7 +132,7 @@ def submitter_cap(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | Non
 
 
 def over_submitter_cap(queue: str, submitter: str, snapshot: ClusterSnapshot, more: int = 0) -> Hold | None:
-    """The hold if a submitter's Jobs and `more` further rows use up its cap."""
+    """The hold if a submitter's Jobs, with `more` further rows, use up its cap."""
     cap = snapshot.queue(queue).max_jobs_per_submitter
     return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((queue, submitter), 0) + more, cap)
 
@@ -150,9 +150,9 @@ def held_jobs(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def too_many_held(queue: str, submitter: str, snapshot: ClusterSnapshot) -> Hold | None:
-    """Too many Jobs of the submitter are kept from running in this queue. More of them would only wait as well.
+    """The hold if others keep too many Jobs of the submitter in this queue from running. More Jobs would only wait.
 
-    MAX_JOBS does not count them. The more submitters and queues have such Jobs, the fewer each of them may have.
+    Limit: MAX_JOBS / max(10, pairs of queue and submitter with such Jobs), at least 1. MAX_JOBS ignores these Jobs.
     """
     every = snapshot.held.by_submitter
     most, held = max(1, snapshot.max_jobs // max(10, len(every))), every.get((queue, submitter), 0)
@@ -189,7 +189,7 @@ def pending(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def too_many_stuck(queue: str, shape: str, snapshot: ClusterSnapshot) -> Hold | None:
-    """Too many Pods of this shape are unschedulable. More of them would only lengthen the queue of kube-scheduler."""
+    """The hold if too many Pods of this shape are unschedulable. More would only lengthen kube-scheduler's queue."""
     if snapshot.is_strict:
         return None
     of_queue, most = snapshot.queue(queue).max_pending, snapshot.max_pending
@@ -213,7 +213,7 @@ def no_room(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 def without_room(task_id: int, pod: PodKind, snapshot: ClusterSnapshot) -> Hold | None:
     """The hold of a row for whose Pod no node has room, unless the Pod may wait as demand.
 
-    No Pod waits so that could take a claimed node.
+    A Pod that could take a claimed node may not wait.
     """
     room = snapshot.room
     if room is None or room.is_kept_for(task_id) or room.has_room_for(pod):
@@ -229,7 +229,7 @@ def without_room(task_id: int, pod: PodKind, snapshot: ClusterSnapshot) -> Hold 
 
 
 def no_node_for(pod: PodKind, room: Room, refusal: str = "") -> Hold:
-    """The hold of a Pod that no node has room for. `refusal`: why it may not wait as demand, if that is why."""
+    """The hold of a Pod that no node has room for. `refusal`: why it may not wait as demand; empty: not the cause."""
     demand, is_doubted = room.waiting.demand, pod.shape in room.waiting.demand.contradicted.doubted
     could_fit, why = (True, "") if is_doubted or pod.needs is None else room.view.why_not(pod.needs)
     told = refusal if refusal in {IN_TURN, NONE_ASKS} else demand.told(pod.shape)
@@ -243,26 +243,26 @@ def no_node_for(pod: PodKind, room: Room, refusal: str = "") -> Hold:
 
 AFTER_OTHERS: Final = "the next place goes to a row whose queue or submitter has less of the cluster"
 TURN_COMES: Final = timedelta(minutes=3)
-"""A submitter whose rows others keep from waiting as demand has one Pod that waits after this time."""
+"""A submitter whose Pods others keep from waiting as demand gets one waiting Pod after this time."""
 SIMILAR: Final = 2
-"""A Pod that asks for up to so many times as much can use what becomes free, or comes, as well."""
+"""A Pod that asks for up to this many times as much can use the same room."""
 
 
 def comes_later(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> bool:
     """Whether the next place should go to another row in line, for a while.
 
-    The other row may be one that never gets a node, for a cause that we do not see. So each submitter has its turn.
+    The other row may never get a node, for a cause that we do not see. So each submitter has its turn after TURN_COMES.
     """
     since = snapshot.in_line.since.get((pod.queue, pod.submitted_by), snapshot.now)
     return abs(snapshot.now - since) < TURN_COMES and is_behind_others(pod, room, snapshot)
 
 
 def is_behind_others(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> bool:
-    """Whether a row in line that could use the next place as well has less of the cluster.
+    """Whether a row that could use the same room belongs to a queue or submitter with a smaller share.
 
-    kube-scheduler gives a place to the Pod that waits longest, whatever its queue. So only Pods of those wait that have
-    least of the cluster, unless nodes come for the shape. A row that has room needs no Pod that waits. Pods that wait
-    for such a place count, too: they have it next. So a queue gets no more for rows of several shapes.
+    kube-scheduler gives free room to the Pod that waits longest, whatever its queue. So a Pod may wait as demand only
+    if no such row exists, or if nodes come for its shape. Waiting Pods count as if they ran, so a queue gains nothing
+    by rows of several shapes. A row that has room needs no Pod that waits.
     """
     demand = room.waiting.demand
     if pod.needs is None or demand.is_answered(pod.shape):
@@ -283,16 +283,16 @@ def is_behind_others(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> boo
 
 
 def is_rival(one: PodKind, pod: PodKind, demand: Demand) -> bool:
-    """Whether one Pod could take the place that the other one waits for. Nodes that come for one are of its own."""
+    """Whether one Pod could take the place that the other waits for. Nodes that come for its shape are its own."""
     if demand.is_answered(one.shape) or one.shape in demand.resting or one.shape in demand.contradicted.doubted:
         return False
     return one.needs is not None and pod.needs is not None and fits_wherever(one.needs, pod.needs)
 
 
 def has_less(one: PodKind, other: PodKind, shares: Shares, snapshot: ClusterSnapshot) -> bool:
-    """Whether a launch of the first one comes next by these shares.
+    """Whether a launch of the first Pod comes before a launch of the other one by these shares.
 
-    Half of each Pod counts as well, as in the rule of Webster for seats: the last place goes to neither side always.
+    Each side counts with half of its next Pod added (Webster's method for seats), so equal sides alternate.
     """
     pods, halves = (one, other), [halved(asks_of(pod.needs, 1)) for pod in (one, other)]
     if one.queue != other.queue:
@@ -312,7 +312,7 @@ def halved(asks: Amounts) -> Amounts:
 
 
 def wants_place(pod: PodKind, snapshot: ClusterSnapshot) -> bool:
-    """Whether a Pod of this kind would wait as demand, and finds no place among the shapes that ask."""
+    """Whether a Pod of this kind would wait as demand, but finds no place among the asking shapes."""
     room = snapshot.room
     if room is not None and snapshot.is_strict:  # the one that waits has the only place
         return pod.shape not in room.waiting.demand.resting
@@ -322,7 +322,7 @@ def wants_place(pod: PodKind, snapshot: ClusterSnapshot) -> bool:
 
 
 def is_behind(pod: PodKind, snapshot: ClusterSnapshot) -> bool:
-    """Whether a Pod of this kind would wait as demand, and enough Pods like it do."""
+    """Whether a Pod of this kind would wait as demand, but its shape already has its allowed number of waiting Pods."""
     room, bounds = snapshot.room, bounds_of(pod.queue, snapshot)
     return room is not None and not snapshot.is_strict and why_not_ask(pod, room.waiting, bounds) == ENOUGH
 
@@ -332,7 +332,7 @@ def bounds_of(queue: str, snapshot: ClusterSnapshot) -> DemandBounds:
 
 
 def first_pods(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    """Until a Pod of its shape is seen, only a few rows of it are launched."""
+    """Until a Pod of its shape is seen, only a few rows of the shape are launched."""
     if snapshot.first is None or not snapshot.first.must_wait(candidate.pod.shape):
         return None
     return Hold(HoldReason.NEXT_CYCLE, "the first Pods of its shape show what it needs")
@@ -381,13 +381,13 @@ def judge(candidate: Candidate, snapshot: ClusterSnapshot) -> Verdict:
 
 
 def every_hold(candidate: Candidate, snapshot: ClusterSnapshot) -> Iterator[Hold]:
-    """What holds the candidate, in the order of the gates. The first one is told as the row's reason."""
+    """All holds of the candidate, in the order of the gates. The first one is shown as the row's reason."""
     gates = (*BEFORE_CAPS, rate, batch) if candidate.is_repeat else GATES
     return (hold for gate in gates if (hold := gate(candidate, snapshot)) is not None)
 
 
 def holds_of_queue(name: str, snapshot: ClusterSnapshot) -> Iterator[Hold]:
-    """What holds all rows of a queue alike, in the order of the gates."""
+    """The holds that all rows of a queue share, in the order of the gates."""
     holds = (
         undeclared_queue(name, snapshot), paused_queue(snapshot.queue(name), snapshot.now), snapshot.not_ready,
         over_queue_cap(name, snapshot), over_job_cap(snapshot),

@@ -1,9 +1,9 @@
 """Judges waiting rows by the columns of the index, without reading the rows.
 
-The index has each row's kind, and all rows of a kind get the same verdict. So ten thousand bad rows cost ten thousand
-look-ups in a dictionary.
+`learn_kinds`: reads the kinds of rows that were never judged, and judges each kind once by the templates.
 
-Reads kinds of rows that were never judged, and judges each kind once by the templates.
+`Judge`: the index has each row's kind, and all rows of a kind get the same verdict. So ten thousand bad rows cost ten
+thousand look-ups in a dictionary.
 """
 
 from collections import Counter, defaultdict
@@ -39,7 +39,7 @@ class Kinds(Protocol):
 
 
 class KnownOffers(Protocol):
-    """The templates' offers to kinds. A kind is judged once, until a template changes."""
+    """The templates' offers to kinds. A kind is judged once, and again if a template changes."""
 
     def offer(self, kind: Kind) -> Offer | Hold: ...
     def known_offer(self, digest: bytes) -> Offer | Hold | None: ...
@@ -55,22 +55,27 @@ K = TypeVar("K")
 FIRST_WINDOW: Final = 200
 """First rows of a queue that every cycle reads."""
 FIRST_ROWS: Final = 5000
-"""First rows of all queues together. With more than 25 queues, their windows are smaller."""
+"""First rows of all queues together, at most. With more than 25 queues, their windows are smaller."""
 LEAST_WINDOW: Final = 20
+"""The smallest window of a queue, or of one submitter in a queue, in rows."""
 LEAST_TOLD: Final = 5
+"""Held rows of each queue whose holds are kept, at least."""
 WIDEST_WINDOW: Final = 50_000
+"""The largest window, in rows."""
 ROUNDS: Final = 4
+"""Times that one cycle widens windows, at most."""
 KINDS_A_LOOK: Final = 3000
 """New kinds that one cycle judges: about 20 ms of work. Rows of further kinds wait for the next cycle."""
 MOST_BEHIND: Final = 3
-"""Rows of one submitter in one queue that are compared with those of Pods that wait for a node."""
+"""Rows of one submitter in one queue that are compared with the rows of waiting Pods, at most."""
 MOST_ROOMLESS: Final = 50
-"""Kinds of Pods of one submitter in one queue for which one cycle searches in vain."""
+"""Kinds of Pods of one submitter in one queue for which one cycle searches room in vain, at most."""
 LEAST_ROOMLESS: Final = 5
+"""The same after MOST_NODES_SEARCHED."""
 MOST_NODES_SEARCHED: Final = 1_000_000
-"""After so many nodes were searched in vain in one cycle, all others get LEAST_ROOMLESS searches."""
+"""Nodes that one cycle searches in vain before submitters get fewer searches."""
 TOLD_ROWS: Final = 500
-"""Held rows of all queues together whose holds are kept for those who ask."""
+"""Held rows of all queues together whose holds are kept for questions, at most."""
 HeldRow = tuple[IndexedRow, Hold]
 QueueSubmitter = tuple[str, str]
 """(queue, submitter): key of the rows of one submitter in one queue."""
@@ -80,7 +85,7 @@ NOT_JUDGED: Final = Hold(HoldReason.NEXT_CYCLE, "its kind is not judged yet")
 
 
 class KnownRow(Protocol):
-    """A row that is judged in any case, or need not be judged. Nearly all of them have a Job."""
+    """A row that the scan must skip: it is judged from its Jobs, or is unchanged. Nearly all of them have a Job."""
 
     @property
     def attempt(self) -> int: ...
@@ -93,14 +98,14 @@ class KnownRow(Protocol):
 
 
 class KnownRows(Struct, frozen=True):
-    """The known rows. `attempts`: by id. `waiting`: how many of them wait, by (queue, submitter)."""
+    """The known rows. `attempts`: attempt of each, by id. `waiting`: count of waiting ones by (queue, submitter)."""
 
     attempts: Mapping[int, int] = {}
     waiting: Mapping[QueueSubmitter, int] = {}
 
 
 def known_rows(*every: Mapping[int, KnownRow]) -> KnownRows:
-    """`every`: rows by id. The last one of an id counts."""
+    """The known rows of several sources. `every`: rows by id. The last source that has an id counts."""
     rows: dict[int, KnownRow] = {id_: row for some in every for id_, row in some.items()}
     waiting = Counter((row.queue, row.submitted_by) for row in rows.values() if row.is_waiting)
     return KnownRows({id_: row.attempt for id_, row in rows.items()}, waiting)
@@ -126,7 +131,7 @@ class Head(Struct, frozen=True):
     read_count: number of rows that were read, without the known ones.
     launchable: the rows that may be launched, in their order.
     held: number of the other rows by reason.
-    told: the first of them, each with its hold.
+    told: the first held rows, each with its hold.
     roomless: the first row that waits for room, and for which a node is large enough; None: there is none.
     only_wait: rows that may be launched after all others, because their Pods would only wait.
     """
@@ -140,7 +145,7 @@ class Head(Struct, frozen=True):
 
 
 class Judge:
-    """Judges the rows of one cycle. `snapshot`: without the Pods that give their places to rows that could run."""
+    """Judges the rows of one cycle. `snapshot`: without waiting Pods that would give their places to other rows."""
 
     def __init__(self, offers: CycleOffers, whole: ClusterSnapshot, known: KnownRows) -> None:
         self.snapshot = snapshot = whole.without_demand()
@@ -193,7 +198,7 @@ class Judge:
         return Head(len(unknown), launchable, held, told, roomless, only_wait)
 
     def windows_of_queues(self, queues: Iterable[str], window: int) -> dict[str, int]:
-        """Windows for so many rows of each queue besides the known ones. These would hide the rows behind them."""
+        """A window for each queue: `window` rows besides the known ones, which would hide the rows behind them."""
         found = dict.fromkeys(queues, window)
         for (queue, _), count in self._known.waiting.items():
             if queue in found:
@@ -201,7 +206,7 @@ class Judge:
         return found
 
     def windows(self, windows: Mapping[QueueSubmitter, int]) -> dict[QueueSubmitter, int]:
-        """The same for each submitter."""
+        """A window for each submitter, larger by its known rows."""
         return {key: window + self._known.waiting.get(key, 0) for key, window in windows.items()}
 
     def pod_of(self, row: IndexedRow) -> PodKind:
@@ -214,7 +219,7 @@ class Judge:
         return room is None or needs is None or room.view.why_not(needs)[0]
 
     def _hold(self, row: IndexedRow, chosen: int) -> Hold | None:
-        """The first hold in the order of the gates. `chosen`: rows of its submitter that may be launched before it."""
+        """The first hold in the order of the gates. `chosen`: launchable rows of its submitter before it."""
         offer = self._offers.known_offer(row.kind)
         if isinstance(offer, Hold):
             return offer
@@ -227,7 +232,7 @@ class Judge:
         return hold and (self.snapshot.not_ready or hold)
 
     def _lack(self, row: IndexedRow, offer: Offer, chosen: int) -> Hold | None:
-        """The hold of a row for which a node is too small, a cap or a quota is used up, or the nodes are full."""
+        """The first hold of: NeverFits, submitter cap, queue (if the Pod would only wait), `shared_hold`, room."""
         room = self._without_room(row, offer)
         if room is not None and room.reason is HoldReason.NEVER_FITS:
             return room
@@ -240,8 +245,8 @@ class Judge:
     def _without_room(self, row: IndexedRow, offer: Offer) -> Hold | None:
         """The hold of a row that no node has room for.
 
-        A search takes up to some milliseconds, and rows can ask for any amount. So a submitter that has many kinds of
-        Pods without room gets no further search: its other rows stay in line. Many submitters get fewer searches each.
+        A search takes up to some milliseconds, and rows can ask for any amount. So a submitter with many kinds of Pods
+        without room gets no further search: its other rows stay in line. Many such submitters get fewer searches each.
         """
         room, needs = self.snapshot.room, offer.needs
         if room is None or room.is_kept_for(row.id):
@@ -260,7 +265,7 @@ class Judge:
         return without_room(row.id, pod_of(row, offer), self.snapshot)
 
     def _line_up(self, row: IndexedRow) -> None:
-        """Notes the first kinds of Pods that only room decides about."""
+        """Notes the first kinds of Pods that only room holds."""
         key, pod = queue_submitter(row), self.pod_of(row)
         has_room = pod.needs not in self._roomless[key]
         self._in_line[*key, pod.shape] += 1
@@ -270,7 +275,7 @@ class Judge:
                 first.append(pod)
 
     def _note(self, row: IndexedRow, pod: PodKind) -> None:
-        """Notes the first row of a shape without room. Shapes with equal needs ask each for itself."""
+        """Notes the first row of a shape without room. Shapes with equal needs are noted separately."""
         self._noted.add((*queue_submitter(row), pod.shape))
         if wants_place(pod, self.snapshot):
             self.wanting[pod.shape] = pod
@@ -279,7 +284,7 @@ class Judge:
 
 
 def first_window(queues: int) -> int:
-    """How many first rows of each of so many queues are read."""
+    """Number of first rows of each queue that are read, for this number of queues."""
     return max(LEAST_WINDOW, min(FIRST_WINDOW, FIRST_ROWS // max(queues, 1)))
 
 
@@ -312,7 +317,7 @@ def sort_key(row: IndexedRow) -> tuple[int, int]:
 
 
 def take_turns(groups: Iterable[Sequence[IndexedRow]]) -> list[IndexedRow]:
-    """The first row of every group, then the second row of every group, and so on. So no group hides another."""
+    """The first row of every group, then the second row of every group, and so on, so that no group hides another."""
     ranked = [(rank, sort_key(row), row) for group in groups for rank, row in enumerate(group)]
     return [row for _, _, row in sorted(ranked, key=lambda place: place[:2])]
 

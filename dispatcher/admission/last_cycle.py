@@ -1,4 +1,4 @@
-"""What the last cycle decided, for those who ask afterwards why a row waits."""
+"""The decision of the last cycle, for those who ask afterwards why a row waits."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timedelta
@@ -20,7 +20,9 @@ QueueReason = tuple[str, HoldReason]
 
 
 SCARCE: Final = timedelta(minutes=1)
-"""For so long after MAX_JOBS was used up, its places count in shares. The order would change to and fro otherwise."""
+"""MAX_JOBS counts as a resource in shares during this time after it was last used up, so that the order does
+not flap.
+"""
 
 
 class SeenPods(Protocol):
@@ -33,7 +35,7 @@ class SeenPods(Protocol):
 
 
 class AskedPicture(KnownOffers, Protocol):
-    """The Jobs stage's picture, as far as one row is judged by it, and its Jobs are shown."""
+    """The Jobs stage's picture, with what judging one row and showing its Jobs needs."""
 
     @property
     def cluster(self) -> SeenPods: ...
@@ -48,7 +50,7 @@ class RowReason(Struct, frozen=True):
     """Why one row waits, and since when for this reason.
 
     attempt: the attempt that was judged.
-    has_started: whether it has started, and waits to run again.
+    has_started: whether the row has started, and waits to run again.
     """
 
     queue: str
@@ -65,7 +67,7 @@ class LastCycle(Struct, frozen=True):
     picture: the Jobs stage's picture.
     told: the holds of the rows that were judged one by one, by task.
     launched: the rows that were launched.
-    held: number of waiting rows by queue and reason, as far as rows were judged. It has the launched ones.
+    held: number of judged waiting rows by queue and reason, with the launched ones.
     since: since when rows of a queue have been held for a reason, without a break.
     leads: whether this replica launched them.
     whole: queues of which every due row was judged.
@@ -84,17 +86,17 @@ class LastCycle(Struct, frozen=True):
 
     @property
     def tasks_refused(self) -> str:
-        """Why nothing is launched, if it is because the database would refuse what containers report."""
+        """Why nothing is launched because the database would refuse the reports of containers; empty: it would not."""
         hold = self.snapshot.not_ready
         return hold.detail if hold is not None and hold.detail.startswith(NotReady.TASKS_REFUSED) else ""
 
     @property
     def lacks_places(self) -> bool:
-        """Whether MAX_JOBS is used up, or was a moment ago: some Jobs end at any time."""
+        """Whether MAX_JOBS is used up, or was within SCARCE: some Jobs end at any time."""
         return self.capped_at is not None and abs(self.at - self.capped_at) <= SCARCE
 
     def after(self, before: "LastCycle | None") -> "LastCycle":
-        """The cycle, with what it knows by the one before it."""
+        """The cycle, with the values that it takes over from the cycle before it."""
         known = before.capped_at if before is not None else None
         return msgspec.structs.replace(self, capped_at=self.at if over_job_cap(self.snapshot) else known)
 
@@ -104,12 +106,12 @@ class LastCycle(Struct, frozen=True):
         return self.snapshot.now
 
     def holds(self, task: Task) -> Iterator[Hold]:
-        """What holds a row, by the state after the cycle. The first one is the reason."""
+        """The holds of a row, by the state after the cycle. The first one is the reason."""
         return every_hold(candidate_of(task, self.picture), self.snapshot)
 
 
 def candidate_of(task: Task, picture: AskedPicture) -> Candidate:
-    """The row with all that the gates judge it by."""
+    """The row with everything that the gates judge it by."""
     offer = picture.known_offer(task.kind) or NOT_JUDGED
     if isinstance(offer, Offer) and offer.template != task.template:  # an administrator has changed the row
         offer = Hold(HoldReason.POLICY_DENIED, "its kind is that of other rows: kind does not fit the other columns")
@@ -117,8 +119,9 @@ def candidate_of(task: Task, picture: AskedPicture) -> Candidate:
 
 
 UNHEARD: Final = timedelta(seconds=60)
-"""A container tells each 15 s that it is alive (view task_explain has the same bound)."""
+"""Time without a heartbeat after which a container counts as silent. It sends one each 15 s (as view task_explain)."""
 AT_WORK: Final = (Stage.RUNNING, Stage.EXITED, Stage.EXIT_CODE, Stage.ENDING)
+"""Stages in which a container runs, or has just ended."""
 
 
 def is_running(task: Task, hold: Hold, now: datetime) -> bool:
@@ -135,7 +138,7 @@ def is_running(task: Task, hold: Hold, now: datetime) -> bool:
 def tell(
     holds: Iterable[tuple[Task | IndexedRow, Hold]], before: Mapping[int, RowReason], now: datetime
 ) -> dict[int, RowReason]:
-    """The holds of a cycle by task. A reason that the last cycle told as well keeps its time."""
+    """The holds of a cycle by task. A reason that the last cycle had, too, keeps its time."""
     return {
         row.id: told_again(before.get(row.id), RowReason(row.queue, row.attempt, hold, now, has_started(row)))
         for row, hold in holds

@@ -1,13 +1,11 @@
-"""Makes an order for each launch: the inputs of its Job, with the history of its cache key.
+"""Makes an order for each launch: the inputs of its Job, with the history of its cache key and its nodes.
 
-The nodes to which the launches of one cycle are drawn: warm ones, and one more while these have no room. Pure.
+`Draw`: a launch with a cache key is drawn to warm nodes, and to one more node while these have no room. kube-scheduler
+chooses the node. Without a hint, each launch that finds no room on a warm node goes to a node of its own, and a busy
+key ends up on all nodes.
 
-kube-scheduler chooses the node. Without a hint, each launch that finds no room on a warm node goes to a node of its
-own, and a busy key ends up on all nodes.
-
-An order of all nodes for each cache key, so that launches that must go cold go to the same node.
-
-The order hardly changes when nodes come and go (consistent hashing: Karger et al., STOC 1997). Pure.
+`Drawing`: an order of all nodes for each cache key, so that launches that must go cold go to the same node. The order
+hardly changes when nodes come and go (consistent hashing: Karger et al., STOC 1997).
 """
 
 from bisect import bisect_left
@@ -31,18 +29,18 @@ from dispatcher.model.tasks import Request, Task
 Key = tuple[str, str]
 """Queue and cache key."""
 Order = Callable[[Key, Collection[str]], Iterator[str]]
-"""All nodes, in an order of the key."""
+"""Returns all nodes, in an order that the key gives."""
 MOST_WARM: Final = 20
-"""So many of its warm nodes are looked at. Each costs some microseconds for each key of a cycle."""
+"""Warm nodes of a key that are looked at, at most. Each costs some microseconds for each key of a cycle."""
 MOST_LOOKED_AT: Final = 200
-"""So many nodes are looked at for one more node with room."""
+"""Nodes that are looked at for one more node with room, at most."""
 
 
 class Draw:
-    """One cycle.
+    """Chooses nodes for launches with a cache key, within one cycle.
 
     room: the room at its beginning; None: it is not judged, so no node is added.
-    copies: to how many nodes a key is drawn at most.
+    copies: nodes to which a key is drawn, at most.
     """
 
     def __init__(self, room: Room | None, order: Order, copies: int) -> None:
@@ -63,7 +61,7 @@ class Draw:
 
 
 class DrawnKey:
-    """A key in one cycle: its nodes, and for how many more launches they have room."""
+    """A key in one cycle: its nodes, and the number of further launches that they have room for."""
 
     def __init__(self, room: Room, needs: PodNeeds, threshold: int, nodes: tuple[Sequence[str], Iterator[str]]) -> None:
         """`nodes`: the warm ones, and all others in the order of the key."""
@@ -95,7 +93,7 @@ class DrawnKey:
         return found[0]
 
     def _room_on(self, node: str) -> int:
-        """For how many of the Pods the node has room."""
+        """Number of Pods of the key that the node has room for."""
         if not self._room.is_usable(node) or not may_have(self._needs, node, self._room.view):
             return 0
         return max(0, pods_left(self._needs.asks, self._free.get(node, NOTHING), self._room.taken.get(node, NOTHING)))
@@ -119,10 +117,10 @@ class PlacementPlanner(Struct, frozen=True):
 
     plan: the placement of a row of a queue, by its cache history.
     uses: real use of earlier runs of a cache key.
-    warm: the warm nodes of a cache key, the best first. Given: the nodes where it succeeded, the newest first, as
-        containers reported them, with the seconds since then. A reported name alone is not believed.
+    warm: the warm nodes of a cache key, the best first. Its argument has the nodes where the key succeeded, as
+    containers reported them, newest first, with the seconds since then. A reported name alone is not believed.
     order: all nodes, in an order of the cache key.
-    copies: to how many nodes a cache key is drawn at most.
+    copies: nodes to which a cache key is drawn, at most.
     """
 
     plan: PlanPlacement
@@ -133,7 +131,7 @@ class PlacementPlanner(Struct, frozen=True):
 
 
 NO_ROW: Final = 0
-"""A task that no row has: Pods of every row avoid the node."""
+"""A task id that no row has: Pods of every row avoid the node."""
 
 
 class NodesNow(Struct, frozen=True):
@@ -169,7 +167,7 @@ async def make_orders(
     planner: PlacementPlanner,
     now: NodesNow,
 ) -> list[LaunchSpec]:
-    """The orders of the launches. One query reads missing requests, and one query reads all histories."""
+    """The orders of the launches. One query reads the missing requests, and one query reads all histories."""
     if not launches:
         return []
     missing = [one.task.id for one in launches if one.task.id not in requests]
@@ -187,7 +185,7 @@ async def make_orders(
 
 
 def history_of(drawn: tuple[str, ...], warm: Sequence[str], uses: tuple[Use, ...]) -> CacheHistory:
-    """The history of a launch. `drawn`: its nodes, the best first; `warm`: those that have the cache."""
+    """The history of a launch. `drawn`: its nodes, the best first; `warm`: the nodes that have the cache."""
     return CacheHistory(drawn, uses, tuple(node for node in drawn if node not in warm))
 
 
@@ -235,7 +233,7 @@ def avoiding(placement: Placement, task_id: int, claimed: Mapping[str, int]) -> 
 
 
 PLACES: Final = 8
-"""Places of each node on the ring. With more of them, nodes come first for more equal numbers of keys."""
+"""Positions of each node on the ring. More of them spread keys more evenly over the nodes."""
 
 
 class Drawing:

@@ -7,14 +7,13 @@
 kube-scheduler alone judges claims and volumes, affinity between Pods, topology spread, host ports, the defaults of a
 LimitRange, and the overhead of a RuntimeClass. Here they hold no row.
 
-NodeReservations, as far as they make nodes smaller for our Pods.
+`ReservedRoom`: NodeReservations, as far as they make nodes smaller for our Pods. A reservation begins when it is made.
+It ends when a Pod of its target gets a node (it has landed), when its time is over, or when it is deleted. The extender
+keeps all other Pods from the reserved amount. A row that is itself a target is not judged by room: it may use more than
+others see.
 
-A reservation begins when it is made. It ends when a Pod of its target gets a node (it has landed), when its time is
-over, or when it is deleted. The extender keeps all other Pods from the reserved amount.
-
-A row that is itself a target is not judged by room: what is reserved for it is more than others see.
-
-Free amounts of all nodes for Pods of each priority, updated with every change. A cycle gets an unchanging copy.
+`RoomIndex`: free amounts of all nodes for Pods of each priority, updated with every change. A cycle gets an unchanging
+copy.
 """
 
 from collections import defaultdict
@@ -44,6 +43,7 @@ from dispatcher.model.resources import NOTHING, Amounts, add_to, added, take_fro
 from dispatcher.model.verdicts import Hold
 
 ANY_NUMBER: Final = 2**31
+"""Number of Pods without requests that a node has room for: no bound."""
 
 
 class Room(Struct, frozen=True):
@@ -52,12 +52,12 @@ class Room(Struct, frozen=True):
     view: nodes and free amounts at the beginning of the cycle.
     taken: amounts that our Pods without a node will take, by node.
     waiting: our Pods for which there was no node: the demand.
-    turn: by needs, the place in the list of nodes with room from which the next node is taken.
-    witness: by needs, a node that has room; empty if there is none.
+    turn: by needs, the index in the list of nodes with room at which the next Pod is placed.
+    witness: by needs, a node that fits; "": no node does; "*": not judged.
     closed: claimed nodes, with the task of each. Nothing is counted on them.
-    guarded: those of them for which no Pod may wait that could take them.
+    guarded: claimed nodes for which no Pod may wait that could take them.
     ready: rows whose claimed node fits them now.
-    refusals: the hold of Pods that no node has room for, as far as it was asked; None: they may wait as demand.
+    refusals: answers that were asked for: the hold of a kind of Pod without room; None: it may wait as demand.
     rejecting: nodes whose kubelet rejects Pods, with its word. Nothing is counted on them, either.
     """
 
@@ -76,24 +76,25 @@ class Room(Struct, frozen=True):
         return node not in self.closed and node not in self.rejecting
 
     def is_kept_for(self, task_id: int) -> bool:
-        """Whether a node, or a part of one, is kept for the row. Then it is not held for room."""
+        """Whether a node, or a part of one, is kept for the row. Then room does not hold it."""
         return task_id in self.ready or task_id in self.view.targets
 
     def could_take_claimed(self, task_id: int, shape: str, needs: PodNeeds | None) -> bool:
         """Whether the Pod may not wait, because kube-scheduler could give it a node that is claimed for another row.
 
-        A row with a claim of its own asks on: otherwise two of them would take each other's Pods back for ever.
+        The Pod of a row with a claim of its own may wait: otherwise two such rows would take each other's Pods back for
+        ever.
         """
         if needs is None or task_id in self.closed.values() or self.waiting.demand.has_grown(shape):
             return False
         return any(may_have(needs, node, self.view) for node in self.guarded)
 
     def has_room_for(self, pod: PodKind) -> bool:
-        """Whether a node has room for the Pod, as far as kube-scheduler agrees."""
+        """Whether a node has room for the Pod. False for a shape in doubt."""
         return pod.shape not in self.waiting.demand.contradicted.doubted and self.has_room(pod.needs)
 
     def has_room(self, needs: PodNeeds | None) -> bool:
-        """Whether a node has room now, or will when it has started. True for a Pod of which nothing can be said."""
+        """Whether a node has room now, or will when it has started. True for a Pod that cannot be judged."""
         if needs is None:
             return True
         if needs not in self.witness:
@@ -113,7 +114,7 @@ class Room(Struct, frozen=True):
         )  # fmt: skip
 
     def with_launches(self, pod: PodKind, count: int = 1) -> "Room":
-        """The room after launches whose Pods are alike. Pods for which no node is left wait, and those in doubt."""
+        """The room after launches of equal Pods. Pods without a node, or of a shape in doubt, wait as demand."""
         if pod.shape in self.waiting.demand.contradicted.doubted:
             return replace(self, waiting=self.waiting.with_pods(pod, count), refusals={})
         threshold = self.view.threshold(pod.needs) if pod.needs is not None else None
@@ -142,14 +143,14 @@ class Charging:
         self._found = room.view.nodes_with_room(needs, level)
 
     def place(self, count: int) -> int:
-        """Returns for how many Pods there was room, at most `count`."""
+        """Places up to `count` Pods on nodes with room. Returns their number."""
         left = count
         while left and (placed := self._round(left)):
             left -= placed
         return count - left
 
     def place_on(self, names: Iterable[str], count: int) -> int:
-        """Fills these nodes one by one. Returns for how many Pods there was room."""
+        """Fills these nodes one by one with up to `count` Pods. Returns their number."""
         left = count
         for name in names:
             if left and (placed := min(left, self._left(name))) > 0:
@@ -163,10 +164,7 @@ class Charging:
         self.nodes.add(name)
 
     def _round(self, most: int) -> int:
-        """The same number of Pods for each node that has room for so many, at most `most` in all.
-
-        The number is that of the rounds in which each node would get one Pod.
-        """
+        """Gives each node with room `most // nodes` Pods, at least one, while Pods are left. Returns their number."""
         placed, each = 0, max(1, most // len(self._found.names)) if self._found.names else 1
         for at in self._found.places(self.turn):
             name = self._found.names[at]
@@ -179,7 +177,7 @@ class Charging:
         return placed
 
     def _left(self, name: str) -> int:
-        """For how many of the Pods the node has room."""
+        """Number of these Pods that the node has room for."""
         if not self._is_usable(name):
             return 0
         return pods_left(self._asks.items(), self._free[name], self.taken.get(name, NOTHING))
@@ -191,7 +189,7 @@ def room_of(
 ) -> Room:  # fmt: skip
     """The room that Pods without a node, and claims, leave.
 
-    unplaced: how many there are of each.
+    unplaced: number of Pods without a node, by kind.
     rejecting: nodes that reject Pods.
     """
     ready = frozenset(claim.task_id for claim in claims if is_free(claim, view))
@@ -204,12 +202,12 @@ def room_of(
 
 
 def is_left(asks: Iterable[tuple[str, int]], free: Amounts, taken: Amounts) -> bool:
-    """Whether a node with room has room beside what is taken of it."""
+    """Whether the node still has room for the Pod after `taken`."""
     return not taken or all(free.get(name, 0) - taken.get(name, 0) >= amount for name, amount in asks)
 
 
 def pods_left(asks: Iterable[tuple[str, int]], free: Amounts, taken: Amounts) -> int:
-    """For how many Pods of these requests a node has room beside what is taken of it. Below 0: too much is taken."""
+    """Number of Pods with these requests that a node has room for after `taken`. Below 0: too much is taken."""
     left = ANY_NUMBER
     for name, amount in asks:
         left = min(left, (free.get(name, 0) - taken.get(name, 0)) // amount)
@@ -217,14 +215,16 @@ def pods_left(asks: Iterable[tuple[str, int]], free: Amounts, taken: Amounts) ->
 
 
 CRITICAL: Final = 2_000_000_000
-"""Pods of this priority or a higher one may use what is reserved, as with the extender."""
+"""Pods of this priority or a higher one may use reserved room, as with the extender."""
 
 
 class ReservedRoom:
-    """The active reservations of all nodes. Each method for a change returns the nodes where it changes the amounts."""
+    """The active reservations of all nodes. Each method for a change returns the nodes whose reserved amounts
+    change.
+    """
 
     def __init__(self, namespace: str, installation: str) -> None:
-        """`namespace`, `installation`: of our Jobs."""
+        """`namespace`, `installation`: those of our Jobs."""
         self._jobs = key_of("jobName", namespace, f"{installation}-")
         self._tasks = key_of("taskId", namespace, "")
         self._claims = f"{namespace}/{installation}-claim-"
@@ -246,7 +246,7 @@ class ReservedRoom:
         return nodes
 
     def hear_bound(self, pod: BoundPod) -> set[str]:
-        """Ends the reservations for this Pod, which has a node."""
+        """Ends the reservations for this Pod, because it has a node."""
         if not self._by_target:
             return set()
         names = set(chain.from_iterable(self._by_target.get(key, ()) for key in pod.keys))
@@ -274,11 +274,11 @@ class ReservedRoom:
         return found
 
     def tasks(self) -> Set[int]:
-        """Our tasks for which something is reserved: as a task, or as a Job by its name."""
+        """Our tasks that are targets of a reservation, by task or by the name of a Job."""
         return frozenset(chain(numbers(self._by_target, self._tasks), numbers(self._by_target, self._jobs)))
 
     def _counts(self, one: Reservation) -> bool:
-        """Whether it takes room. The room gate knows our own claims already."""
+        """Whether the reservation takes room. Our own claims do not: the room gate knows them already."""
         return not (one.has_landed or one.uid in self._landed or one.name.startswith(self._claims))
 
     def _end(self, name: str) -> set[str]:
@@ -300,8 +300,9 @@ def numbers(targets: Iterable[str], prefix: str) -> Iterable[int]:
 
 
 MOST_THRESHOLDS: Final = 20
+"""Thresholds whose free amounts are kept, at most."""
 YOUNG_SECONDS: Final = 900
-"""A node that has not started so long after it came will not (the default of `max-node-provision-time`)."""
+"""A node that has not started after this time will not (the default of `max-node-provision-time`)."""
 Asked = Mapping[int, Amounts]
 """Requested amounts on one node, by priority."""
 
@@ -314,7 +315,7 @@ class RoomIndex:
     ) -> None:  # fmt: skip
         """`schedulers`: names of further kube-schedulers. `percentage`: their percentageOfNodesToScore; 0: default.
 
-        `reserved`: NodeReservations; None: nobody enforces them.
+        reserved: NodeReservations; None: nobody enforces them.
         """
         self._schedulers = frozenset(schedulers)
         self._percentage = percentage
@@ -346,7 +347,7 @@ class RoomIndex:
             self._sizes = KnownSizes()
 
     def hear_pod(self, before: BoundPod | None, after: BoundPod | None) -> None:
-        """A Pod that preempts others uses the room of its nominated node already."""
+        """Takes over a change of a Pod. A Pod that preempts others already uses the room of its nominated node."""
         if before is not None and (node := before.node or before.nominated):
             self._changed.add(node)
             take_from(self._sums_of(node, before.priority), before.asks)
@@ -369,7 +370,7 @@ class RoomIndex:
     def view(self, now: float = 0) -> RoomView:
         """The room at this moment. It is the same object as before if nothing has changed.
 
-        `now`: seconds of the API server's clock, by which reservations end.
+        now: seconds of the API server's clock, by which reservations end.
         """
         self._changed |= self._reserved.pass_time(now)
         self._changed |= self._grown_old(now)
@@ -379,7 +380,7 @@ class RoomIndex:
         return self._last
 
     def _grown_old(self, now: float) -> set[str]:
-        """The nodes that are young no more. All other nodes of a large cluster are so after the first look."""
+        """The nodes that are no longer young. After the first look, most nodes of a large cluster are not young."""
         old = {name for name, created_at in self._young.items() if created_at < now - YOUNG_SECONDS}
         for name in old:
             del self._young[name]
@@ -438,7 +439,7 @@ class RoomIndex:
             del self._sums[node]
 
     def _measure(self, name: str) -> None:
-        """Copies the sums for the next views, as far as the node has the resources."""
+        """Copies the sums of a node for the next views, for the resources that the node has."""
         self._asked.pop(name, None)
         if (node := self._nodes.get(name)) is not None and name in self._sums:
             sums = self._sums[name].items()

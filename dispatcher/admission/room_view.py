@@ -1,13 +1,13 @@
 """The nodes and their free amounts at one moment, and the search for nodes with room.
 
-Free is what a node has, less the requests of every Pod that is bound to it, or nominated for it, and that our Pod may
-not preempt. A threshold is the lowest priority whose Pods count.
+`free_for`: free is what a node has, less the requests of every Pod that is bound to it, or nominated for it, and that
+our Pod may not preempt. A threshold is the lowest priority whose Pods count.
 
-The search is the one of kube-scheduler (`numFeasibleNodesToFind`): it begins at another node each time, and stops when
-it has found enough nodes. Each resource has its nodes in the order of the free amount, so only nodes with enough of the
-scarcest one are looked at.
+`RoomView.fitting`: the search is the one of kube-scheduler (`numFeasibleNodesToFind`). It begins at another node each
+time, and stops when it has found enough nodes. Each resource has its nodes in the order of the free amount, so only
+nodes with enough of the scarcest one are looked at.
 
-Node names in the order of an amount. All names below a limit are found without a look at the others.
+`SortedAmounts`: node names in the order of an amount. All names below a limit are found without a look at the others.
 """
 
 from bisect import bisect_left, insort
@@ -35,14 +35,16 @@ KUBE_SCHEDULER: Final = frozenset({"", "default-scheduler"})
 EVERY_POD: Final = -(2**31)
 """The threshold of a Pod that preempts none: priorities are 32-bit numbers."""
 LEAST_NODES: Final = 100
+"""Nodes with room that a search finds, at least (kube-scheduler's minFeasibleNodesToFind)."""
 LEAST_PERCENTAGE: Final = 5
+"""Percent of all nodes that a search finds, at least (kube-scheduler's minFeasibleNodesPercentageToFind)."""
 MOST_NEEDS: Final = 10_000
-"""Needs whose sizes are remembered. Rows can ask for any amount, so there is no end of needs."""
+"""Needs whose sizes are remembered, at most. Rows can ask for any amount, so there is no end of needs."""
 NO_CLASS: Final = PriorityClass("", 0)
 
 
 def nodes_to_find(nodes: int, percentage: int = 0) -> int:
-    """How many nodes with room are enough (`numFeasibleNodesToFind` of kube-scheduler)."""
+    """Number of nodes with room after which a search stops (`numFeasibleNodesToFind` of kube-scheduler)."""
     if nodes < LEAST_NODES:
         return nodes
     share = percentage or max(50 - nodes // 125, LEAST_PERCENTAGE)
@@ -70,14 +72,18 @@ class LevelOfRoom(Struct, frozen=True):
 
 
 class Sizes(Struct, frozen=True):
-    """Whether a node that a Pod may have is large enough when it is empty; and the one that comes closest, if any."""
+    """The sizes of the nodes that a Pod may have.
+
+    is_enough: whether one of them is large enough when it is empty.
+    largest: the one that comes closest; None: the Pod may have no node.
+    """
 
     is_enough: bool
     largest: Node | None
 
 
 class KnownSizes:
-    """Answers about the sizes of nodes, as long as no node's size, labels or lasting taints change."""
+    """Answers about the sizes of nodes, while no node's size, labels or lasting taints change."""
 
     def __init__(self, most: int = MOST_NEEDS) -> None:
         """`most`: needs that are remembered."""
@@ -111,14 +117,15 @@ class RoomView(Struct, frozen=True):
     asked: requested amounts by node and priority.
     classes: PriorityClasses by name.
     schedulers: further schedulers that work as kube-scheduler does.
-    most: how many nodes with room one search finds.
-    start: where a search begins.
+    most: nodes with room that one search finds.
+    start: the node at which a search begins, as an index.
     sizes: what is known of the nodes' sizes. It outlives the moment, because sizes seldom change.
     targets: tasks for which something is reserved. Room does not hold them.
     reservations: NodeReservations whose amounts are in `asked`; None: they are not watched.
     young: nodes that have come lately.
-    starting: those of them that have not started.
+    starting: young nodes that have not started.
     levels: by threshold.
+    come: answers of `coming`.
     found: nodes with room, by needs.
     reasons: answers of `why_not`.
     """
@@ -179,7 +186,7 @@ class RoomView(Struct, frozen=True):
             yield sorted(group, key=lambda name: (score(level.free[name], self.nodes[name].size), name), reverse=True)
 
     def fitting(self, needs: PodNeeds, level: LevelOfRoom) -> Iterator[str]:
-        """Nodes with room, found one by one. The search begins at another node for each view."""
+        """Nodes with room, found one by one. Each view begins the search at another node."""
         names = names_with_most_of_it(needs, level)
         begin = self.start % len(names) if names else 0
         taints: dict[tuple[Taint, ...], bool] = {}
@@ -200,7 +207,7 @@ class RoomView(Struct, frozen=True):
         return (self.nodes[name] for name in self.young)
 
     def coming(self, needs: PodNeeds) -> Sequence[str]:
-        """The young nodes that the Pod may have as soon as they have started. They have not yet."""
+        """The young nodes that the Pod may have as soon as they have started."""
         if not self.starting:
             return ()
         if needs not in self.come:
@@ -234,7 +241,7 @@ class RoomView(Struct, frozen=True):
         return self.sizes.of[needs]
 
     def _sizes_for(self, needs: PodNeeds) -> "Sizes":
-        """Looks at the sizes that come closest first. Many nodes have one size, so few nodes are looked at."""
+        """Looks at the sizes that come closest first. Many nodes have the same size, so few nodes are looked at."""
         groups = sorted(self.sizes.groups(self.nodes), key=lambda group: covered(needs.asks, group[0]), reverse=True)
         for size, nodes in groups:
             allowed = next((node for node in nodes if may_have_one_day(needs, node)), None)
@@ -244,14 +251,14 @@ class RoomView(Struct, frozen=True):
 
 
 class NodeMatches:
-    """Nodes with room for one kind of Pod. Further nodes are looked for when they are needed."""
+    """Nodes with room for one kind of Pod. The search goes on when further nodes are needed."""
 
     def __init__(self, groups: Iterator[list[str]]) -> None:
         self.names: list[str] = []
         self._groups = groups
 
     def places(self, begin: int) -> Iterator[int]:
-        """Places in `names`: from `begin` on, then those before it. After them, further names are added."""
+        """Indexes in `names`: from `begin` on, then those before it, then those of further nodes that are found."""
         known = len(self.names)
         yield from range(begin, known)
         yield from range(min(begin, known))
@@ -261,7 +268,7 @@ class NodeMatches:
 
 
 def names_with_most_of_it(needs: PodNeeds, level: LevelOfRoom) -> Sequence[tuple[int, str]]:
-    """The nodes with enough of one resource: of the one that the fewest nodes have enough of."""
+    """Nodes with enough of the scarcest requested resource, with their amounts."""
     orders = [(level.order.get(resource, ()), amount) for resource, amount in needs.asks]
     if not orders:
         return [(0, name) for name in level.free]
@@ -293,18 +300,18 @@ def may_come(needs: PodNeeds, node: Node) -> bool:
 
 
 def is_coming(needs: PodNeeds, node: Node) -> bool:
-    """Whether the Pod may have the node when it has started, and not yet."""
+    """Whether the Pod may have the node when it has started, but not yet."""
     is_kept_away = untolerated(node.taints, needs.tolerations) is not None
     return is_kept_away and may_come(needs, node)
 
 
 def is_lasting(taint: Taint) -> bool:
-    """Cordons and taints of the moment or of the start go by themselves, or when somebody has done their work."""
+    """Whether the taint lasts. Cordons, and taints of the moment or of the start, go after a while."""
     return not (taint.key.startswith(OF_THE_MOMENT) or is_of_the_start(taint))
 
 
 def covered(asks: Iterable[tuple[str, int]], size: Amounts) -> float:
-    """The smallest part of what is asked that the node has."""
+    """How much of the requests the node has: the smallest part over all resources."""
     return min((size.get(resource, 0) / amount for resource, amount in asks), default=1)
 
 

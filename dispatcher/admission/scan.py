@@ -1,25 +1,21 @@
-"""Finds the waiting rows to read in this cycle: the launchable rows near the head of each queue.
+"""The scan: finds the waiting rows to read in this cycle, which are the launchable rows near the head of each queue.
 
-A queue is read in its order. If its first rows are all held, the queue is read by submitter, in the
-same cycle and in the next ones, until held rows no longer hide other rows. A queue with `fair_submitters` is always
-read by submitter.
+A queue is read in its order. If its first rows are all held, the queue is read by submitter, in the same cycle and in
+the next ones, until held rows no longer hide other rows. A queue with `fair_submitters` is always read by submitter.
 
-Reads a queue by submitter, if its first rows are all held. So the held rows of one submitter never hide the rows of
-another submitter, whatever their number.
+`ReadPace`: a held row that is read costs about 7 microseconds, and gives the same hold as before. So the held rows of
+one submitter are read at a limited rate, those of all submitters at another, and one cycle reads few of them. The reads
+of four seconds may be made at once: a good row behind ten thousand bad rows is found in the next cycles. The submitter
+whose last such read is the oldest comes first: ten thousand held rows of one team delay no other team.
+
+`SubmitterScan`: the held rows of one submitter never hide the rows of another submitter, whatever their number.
 
 * Each cycle reads the first rows of every submitter.
 * If a submitter's first rows are held, its window becomes wider. The size is remembered, so that the next cycle reads
   as many rows at once. No position is remembered, because ids commit out of order.
 * All wide windows of a cycle share a budget of rows. Submitters that get nothing come first in the next cycle.
-* Windows that are full of held rows have a smaller budget, and rests in between. Otherwise ten thousand
-  held rows of one submitter would slow down the cycles of all.
-
-How often held rows are read again, beyond the first rows of their submitter in a queue.
-
-A held row that is read costs about 7 microseconds, and says again what it said before. So the held rows of one
-submitter are read at a limited rate, those of all submitters at another, and one cycle reads few of them. What the rate
-allows in four seconds may be read at once: a good row behind ten thousand bad rows is found in the next cycles. The
-submitter whose last such read is the oldest comes first: ten thousand held rows of one team delay no other team.
+* Windows that are full of held rows have a smaller budget, and rests in between. Otherwise ten thousand held rows of
+  one submitter would slow down the cycles of all.
 """
 
 from collections import Counter, defaultdict
@@ -59,12 +55,14 @@ from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import HoldReason
 
 HELD_ROWS_A_SECOND: Final = 5_000
-"""Of one submitter, over all queues."""
+"""Held rows of one submitter that are read again in a second, over all queues."""
 HELD_ROWS_OF_ALL_A_SECOND: Final = 10_000
+"""Held rows of all submitters together that are read again in a second."""
 BURST_SECONDS: Final = 4
-"""As much as the rate allows in this time may be read at once."""
+"""The reads that the rate allows in this time may be made at once."""
 
 OF_USE: Final = frozenset({HoldReason.SUBMITTER_CAP, HoldReason.NEXT_CYCLE})
+"""Holds of rows whose read was not in vain."""
 
 
 class WideRead(NamedTuple):
@@ -81,10 +79,10 @@ class WideRead(NamedTuple):
 
     @property
     def bad(self) -> int:
-        """Number of rows that are read in vain.
+        """Number of rows that were read in vain.
 
-        Rows that wait for their submitter's cap do not count: the next row to launch comes after them. Nor do rows of
-        new kinds, which the next cycle judges. Rows with a Job under way are not in `held`.
+        Rows that wait for their submitter's cap do not count: the next row to launch comes after them. Rows of new
+        kinds do not count either: the next cycle judges them. Rows with a Job under way are not in `held`.
         """
         return sum(count for reason, count in self.held.items() if reason not in OF_USE)
 
@@ -95,13 +93,13 @@ class WideRead(NamedTuple):
 
 
 class Debt(NamedTuple):
-    """Reads that the rate has not paid yet. `at`: time of the last read. `paid_at`: when the rate has paid for all."""
+    """A rate limiter of reads. `at`: time of the last read. `paid_at`: when the rate has paid for all reads."""
 
     at: datetime
     paid_at: datetime
 
     def seconds(self, now: datetime) -> float:
-        """How much is left. Nothing is left before `at`: the database's clock was set back."""
+        """Seconds until the rate has paid. 0 before `at`: then the database's clock was set back."""
         return max(0.0, (self.paid_at - now).total_seconds()) if self.at <= now else 0.0
 
 
@@ -115,7 +113,7 @@ class ReadPace:
     def in_turn(
         self, keys: Iterable[QueueSubmitter], last: Mapping[QueueSubmitter, WideRead], now: datetime
     ) -> list[QueueSubmitter]:
-        """The keys that may be read now. The submitter that was not read for longest is first.
+        """The keys that may be read now. The submitter whose last wide read is the oldest comes first.
 
         last: the last wide reads.
         """
@@ -144,15 +142,16 @@ def left(debt: Debt | None, now: datetime) -> float:
 
 
 def longer(debt: Debt | None, now: datetime, seconds: float) -> Debt:
-    """The debt with so many seconds more."""
+    """The debt with `seconds` more."""
     return Debt(now, now + timedelta(seconds=left(debt, now) + seconds))
 
 
 WIDE_ROWS_A_LOOK: Final = 100_000
+"""Rows of all wide windows of one cycle, at most."""
 HELD_ROWS_A_LOOK: Final = 10_000
-"""In windows that are full of held rows, or were not read yet. One of them may be wider."""
+"""Rows of windows that are full of held rows or were not read yet, in one cycle. One of them may be wider."""
 TOLD_OF_A_QUEUE: Final = 100
-"""Held rows of a queue whose holds are kept, in equal parts for its submitters."""
+"""Held rows of a queue whose holds are kept, at most. Its submitters have equal parts."""
 
 
 class SubmitterScan:
@@ -170,7 +169,7 @@ class SubmitterScan:
     ) -> dict[str, tuple[Head, bool]]:
         """The head of each queue, and whether held rows may still hide other rows of the queue.
 
-        window: how many first rows of a queue are read.
+        window: number of first rows of a queue that are read.
         """
         first = first_windows(await index.submitters(queues), window)
         below_cap = [key for key in first if over_submitter_cap(*key, judge.snapshot) is None]
@@ -256,7 +255,7 @@ class Budget:
     def __init__(
         self, useful: Iterable[QueueSubmitter], paced: Sequence[QueueSubmitter], urgent: Container[QueueSubmitter]
     ) -> None:
-        """Keys whose windows are worth a read, and the other keys in their order.
+        """`useful`: keys whose last wide read was not in vain. `paced`: the other keys, in their order.
 
         urgent: keys that the last cycle denied. They come first among the useful ones.
         """
@@ -282,7 +281,7 @@ class Budget:
         return True
 
     def _takes_held(self, key: QueueSubmitter, width: int) -> bool:
-        """The first key of all may be as wide as it likes. The keys after the first one that does not fit wait."""
+        """The first key may exceed the budget. After the first key that does not fit, no other key is granted."""
         if self._widest is None:
             self._widest = key
         if key != self._widest and width > self._left_held:
@@ -293,7 +292,7 @@ class Budget:
 
 
 def merged(queue: str, read: Mapping[QueueSubmitter, Head], first: Mapping[QueueSubmitter, int]) -> tuple[Head, bool]:
-    """The head of a queue from the heads of its submitters, and whether held rows fill the first window of one."""
+    """The head of a queue from those of its submitters, and whether held rows fill the first window of one of them."""
     own = {key: head for key, head in read.items() if key[0] == queue}
     launchable = sorted((row for head in own.values() for row in head.launchable), key=sort_key)
     held: Counter[HoldReason] = Counter()
@@ -308,7 +307,7 @@ def merged(queue: str, read: Mapping[QueueSubmitter, Head], first: Mapping[Queue
 
 
 def held_count(head: Head) -> int:
-    """Number of rows that were read and are not launchable."""
+    """Number of rows that were read and are held."""
     return head.read_count - len(head.launchable)
 
 
@@ -326,9 +325,9 @@ class ScanResult(Struct, frozen=True):
     told: the first held rows of each queue, each with its hold.
     roomless: the first row of each queue that waits for room, with its Pod.
     wanting: kinds of Pods that find no place to wait as demand.
-    behind: rows for whose Pods enough Pods like them wait, the first of each submitter.
     unread: queues that were not read, because they are paused or at their cap.
     whole: queues of which all due rows were read, and are held or in `ids`.
+    behind: the first row of each submitter whose shape already has its allowed number of waiting Pods.
     """
 
     ids: Sequence[int]
@@ -379,7 +378,7 @@ class Scan:
         return ScanResult(ids, Counter(held), told, roomless, list(judge.wanting.values()), unread, whole, behind)
 
     def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:
-        """Half of the rows by fair shares, the other half in turns: rows that cannot be launched hide no queue."""
+        """Half of the rows by fair shares, the other half in turns, so that no queue hides another."""
         lines = {queue: Sorted(rows) for queue, rows in fitting.items()}
         line = between_queues(lines, judge.snapshot.queue, sort_key)
         fair = first_of(line, judge.pod_of, judge.snapshot.shares, self._wanted)
@@ -392,7 +391,7 @@ class Scan:
         return {queue: judge.head(rows.get(queue, ())) for queue in queues}
 
     def _fitting(self, name: str, launchable: Sequence[IndexedRow], judge: Judge) -> Sequence[IndexedRow]:
-        """At most as many rows as the queue's cap allows. More would take the places of other queues' rows."""
+        """As many rows as the queue's cap allows, at most. More of them would take the places of other queues' rows."""
         snapshot = judge.snapshot
         queue = snapshot.queue(name)
         left = self._wanted if queue.max_jobs is None else queue.max_jobs - snapshot.load.by_queue.get(name, 0)
@@ -428,7 +427,7 @@ def rows_in_line(
 
 
 def is_chosen(head: Head, ids: Set[int]) -> bool:
-    """Whether all rows that may be launched are among those to read."""
+    """Whether all launchable rows are among those to read."""
     return all(row.id in ids for row in (*head.launchable, *head.only_wait))
 
 

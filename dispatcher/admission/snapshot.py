@@ -1,15 +1,14 @@
 """The immutable snapshot by which a cycle judges rows. Each admitted launch makes a new snapshot for the next row.
 
-No counter follows events. Each cycle counts Jobs in flight again, from the observed Jobs and from our own creates that
-the watch has not shown yet. So a lost event can delay a launch, but never leak a slot (as in kueue's snapshot; airflow
-#36998 and buildkite #302 show leaks by counting on events).
+`Shares`: a share is the largest part of any one resource of all nodes that a queue or a submitter has in flight
+(Dominant Resource Fairness, Ghodsi et al. 2011). So a queue of large Pods cannot take more than a queue of many small
+ones. The number of Pods is a resource, too: otherwise Pods without requests would have no share. So are the places in
+MAX_JOBS where it is used up: a queue of tiny Pods would have almost all of them. If the size of the cluster is not
+known, a share is a number of Jobs.
 
-Shares of the cluster that queues and submitters have in flight, by dominant resource.
-
-A share is the largest part of any one resource of all nodes (Dominant Resource Fairness, Ghodsi et al. 2011). So a
-queue of large Pods cannot take more than a queue of many small ones. The number of Pods is a resource, too: otherwise
-Pods without requests would have no share. So are the places in MAX_JOBS where it is used up: a queue of tiny Pods would
-have almost all of them. If the size of the cluster is not known, a share is a number of Jobs.
+`Load`, `Pending`: no counter follows events. Each cycle counts Jobs in flight again, from the observed Jobs and from
+our own creates that the watch has not shown yet. So a lost event can delay a launch, but never leak a slot (as in
+kueue's snapshot; airflow #36998 and buildkite #302 show leaks by counting on events).
 """
 
 from collections import Counter
@@ -50,7 +49,7 @@ class Shares(Struct, frozen=True):
     by_submitter: Mapping[tuple[str, str], Amounts] = {}
 
     def of_queue(self, queue: str, more: Amounts = NOTHING) -> float:
-        """`more`: what it would ask for besides."""
+        """The share of a queue. `more`: further requests that are added."""
         asked = self.by_queue.get(queue, NOTHING)
         return dominant(added(asked, more) if more else asked, self.size)
 
@@ -59,7 +58,7 @@ class Shares(Struct, frozen=True):
         return dominant(added(asked, more) if more else asked, self.size)
 
     def with_launches(self, pods: Mapping[PodKind, int]) -> "Shares":
-        """The shares with so many more Pods of each kind."""
+        """The shares with further Pods, by kind."""
         growing = GrowingShares(self)
         for pod, count in pods.items():
             growing.add(pod, count)
@@ -67,7 +66,7 @@ class Shares(Struct, frozen=True):
 
 
 class GrowingShares:
-    """One copy of shares that changes with each launch, for hundreds of them. `shares` shows the changes."""
+    """One copy of shares that changes with each launch, to add hundreds of them. `shares` shows the changes."""
 
     def __init__(self, begin: Shares) -> None:
         self._by_queue, self._by_submitter = dict(begin.by_queue), dict(begin.by_submitter)
@@ -84,7 +83,7 @@ def plan_shares(
 ) -> Shares:
     """The shares at the beginning of a cycle. `size`: what all nodes have; empty: not known.
 
-    waiting: those of them that wait as demand. They use nothing.
+    waiting: the part of `in_flight` that waits as demand. It uses nothing.
     places: MAX_JOBS, where it is used up; 0: its places do not count.
     """
     growing = GrowingShares(Shares({**size, PLACES: places * 1000} if size and places else size or ONE_JOB))
@@ -95,7 +94,7 @@ def plan_shares(
 
 
 def holders(in_flight: Mapping[PodKind, int]) -> Mapping[tuple[str, str], int]:
-    """How many Jobs each (queue, submitter) has."""
+    """Number of Jobs of each (queue, submitter)."""
     found: Counter[tuple[str, str]] = Counter()
     for pod, count in in_flight.items():
         found[pod.queue, pod.submitted_by] += count
@@ -128,9 +127,9 @@ class Load(Struct, frozen=True):
     by_submitter: Mapping[tuple[str, str], int] = {}
 
     def sparing(self, held: "Load") -> "Load":
-        """The load, without the Jobs in its total that somebody else holds.
+        """The load with `held` removed from the total only: MAX_JOBS ignores Jobs that others hold.
 
-        A queue and a submitter count them nevertheless: with a cap of one, two of their rows never run together.
+        The caps of queues and submitters count them: with a cap of one, two rows never run together.
         """
         return Load(self.total - held.total, self.by_queue, self.by_submitter)
 
@@ -156,8 +155,8 @@ class Pending(Struct, frozen=True):
     """Numbers of our Pods that do not run yet.
 
     total: in all, with Jobs that have no Pod yet and unseen creates.
-    stuck_by_shape: Pods that are unschedulable for longer than the grace, by shape.
-    stuck_of_queue: the same by (queue, shape).
+    stuck_by_shape: Pods that have been unschedulable for longer than the grace, by shape.
+    stuck_of_queue: these Pods by (queue, shape).
     """
 
     total: int = 0
@@ -177,7 +176,7 @@ class Allowance(Struct, frozen=True):
 
 
 class RowInLine(Struct, frozen=True):
-    """A kind of Pod that waits for room. `size`: what one such Pod asks for, as a share."""
+    """A kind of Pod that waits for room. `size`: the requests of one such Pod, as a share."""
 
     pod: PodKind
     size: float
@@ -187,8 +186,8 @@ class InLine(Struct, frozen=True):
     """The rows that wait for room.
 
     rows: the first kinds of Pods of each submitter for which the last cycle had no room, or not for all of their rows.
-    since: by (queue, submitter), since when others keep its Pods from waiting as demand.
-    asking: the shapes of which its Pods wait, as far as nothing has come for them.
+    since: by (queue, submitter): when others began to keep its Pods from waiting as demand.
+    asking: by (queue, submitter): the shapes of its waiting Pods for which no node has come.
     """
 
     rows: Sequence[RowInLine] = ()
@@ -258,7 +257,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         return self.stuck if self.room is None else self.room.waiting
 
     def without_demand(self) -> "ClusterSnapshot":
-        """The snapshot for the scan: demand hides no row that could run. Its place is given back when one is found."""
+        """The snapshot for the scan, in which demand hides no row that could run. The plan takes such demand back."""
         every = self.waiting.every
         return msgspec.structs.replace(self, load=self.load.without(every)) if every else self
 
@@ -305,13 +304,13 @@ def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -
 
 
 def plan_stuck(probes: Iterable[Probe], demand: Demand) -> DemandPods:
-    """The Pods that wait, where room is not judged."""
+    """The Pods that wait. It is used where room is not judged."""
     kinds = (PodKind(one.job.queue, one.job.submitted_by, one.job.shape, one.needs) for one in probes)
     return DemandPods(demand, Counter(kinds))
 
 
 def plan_quotas(every: tuple[Quota, ...], to_come: ToCome) -> Quotas:
-    """The ResourceQuotas, less what Jobs and Pods will use that they may not count yet."""
+    """The ResourceQuotas, less what Jobs and Pods will use that the quotas may not count yet."""
     quotas = Quotas(every)
     for pod, number in to_come.pods.items():
         quotas = quotas.with_launches(pod.needs, number, with_job=False)

@@ -2,12 +2,12 @@
 
     Pods, RoomView ─▶ Windows.look ─▶ sizes by shape ─▶ demand.why_not_ask
 
-The estimate can be wrong: a device driver (DRA), an extender or the settings of kube-scheduler may give a Pod a node
-that it could not have by our count. Such a Pod contradicts the estimate, and the window of its shape doubles. It halves
-when kube-scheduler finds no node any more. Where the estimate is right, every window stays one.
+The estimate can be too low: a device driver (DRA), an extender or the settings of kube-scheduler may give a Pod a node
+that it could not have by our count. Such a Pod contradicts the estimate, and the window of its shape doubles. The
+window halves when kube-scheduler finds no node any more. Where the estimate is right, every window stays one.
 
-The other way round, the estimate does not know ports, volumes, spread or affinity between Pods. A Pod for which it has
-room, and kube-scheduler has none, puts its shape in doubt: then the window alone counts, and its Pods take no room.
+The estimate can be too high: it does not know ports, volumes, spread or affinity between Pods. If it has room for a Pod
+and kube-scheduler has none, the shape is in doubt: then the window alone counts, and the shape's Pods take no room.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -23,15 +23,19 @@ from dispatcher.model.cluster import LONG_AGO, Pod
 from dispatcher.model.needs import PodNeeds
 
 PATIENCE: Final = timedelta(seconds=5)
-"""kube-scheduler has found no node for so long, and has bound no Pod of the shape meanwhile."""
+"""A window halves if kube-scheduler has found no node within this time, and has bound no Pod of the shape meanwhile."""
 AGREED: Final = timedelta(minutes=1)
-"""kube-scheduler has not contradicted the estimate for so long. In a busy cluster it binds Pods all the time."""
+"""A window also halves if kube-scheduler has not contradicted the estimate within this time, as in a busy cluster."""
 REMEMBERED: Final = timedelta(minutes=10)
-"""A window that nobody uses closes after this time."""
+"""An unused window closes after this time."""
 DOUBT: Final = timedelta(seconds=12)
-"""The estimate has had room for a Pod for so long. kube-scheduler tries a Pod again within 10 s."""
+"""A shape is in doubt after the estimate has had room for its Pod during this time. kube-scheduler retries
+within 10 s.
+"""
 LARGEST: Final = 2**20
+"""The largest window, in Pods."""
 LOOK: Final = timedelta(seconds=1)
+"""Time between two looks while no Pod changes."""
 
 
 HasRoom = Callable[[PodNeeds | None], bool]
@@ -40,7 +44,8 @@ HasRoom = Callable[[PodNeeds | None], bool]
 class Contradictions(Struct, frozen=True):
     """What kube-scheduler did against the estimate, by shape.
 
-    sizes: of windows of shapes whose Pods had nodes against our count, and of shapes in doubt. All others are one.
+    sizes: the windows of shapes whose Pods got nodes against our count, and of shapes in doubt. All other windows are
+    one.
     doubted: shapes for which the estimate does not count, with the words of kube-scheduler.
     """
 
@@ -62,7 +67,7 @@ class Window(Struct, frozen=True):
     used_at: when a Pod was without a node last.
     fits_since: since when the estimate has room for a Pod that kube-scheduler finds no node for; None: it has none.
     doubted_at: when kube-scheduler contradicted such room last; None: the estimate counts.
-    words: those of kube-scheduler then.
+    words: kube-scheduler's words at `doubted_at`.
     """
 
     size: int
@@ -80,7 +85,7 @@ class PodsOfShape(Struct, frozen=True):
     """Pods of one shape.
 
     waiting: those without a node.
-    bound: those of `Window.out` that have a node; of a new window, all that have one.
+    bound: those of `Window.out` that have a node; for a new window, all that have one.
     every: our Pods of all shapes.
     """
 
@@ -90,7 +95,7 @@ class PodsOfShape(Struct, frozen=True):
     every: Mapping[str, Pod]
 
     def bound_at(self) -> datetime:
-        """When the newest Pod with a node got it. A look at every Pod: ask only where the estimate is contradicted."""
+        """When the newest Pod with a node got it. It looks at every Pod, so call it only after a contradiction."""
         shape = self.shape
         return max(
             (pod.scheduled_at or LONG_AGO for pod in self.every.values() if pod.shape == shape), default=LONG_AGO
@@ -102,7 +107,7 @@ class PodsInView(Struct, frozen=True):
 
     pods: by name.
     made: what Pods of each shape need.
-    asking: names of those of our Jobs that kube-scheduler found no node for; None: all of them.
+    asking: names of our Jobs for which kube-scheduler found no node; None: all of our Jobs.
     """
 
     pods: Mapping[str, Pod]
@@ -115,7 +120,7 @@ class PodsInView(Struct, frozen=True):
 
 
 class Windows:
-    """The windows, from cycle to cycle. A restart makes one as large as its Pods need. `found`: what was found last."""
+    """The windows, from cycle to cycle. A restart makes a window as large as its Pods need. `found`: last result."""
 
     def __init__(self) -> None:
         self.found = AGREES
@@ -167,7 +172,10 @@ def pods_of_shapes(seen: PodsInView, windows: Mapping[str, Window]) -> Iterator[
 
 
 def moved_window(one: Window | None, pods: PodsOfShape, is_wrong: bool, now: datetime) -> Window | None:
-    """The window after this moment; None: it is one, and nothing waits. `is_wrong`: the estimate was contradicted."""
+    """The window after this moment; None: the limit is 1 and no Pod waits, so nothing is remembered.
+
+    is_wrong: the estimate was contradicted.
+    """
     waiting = frozenset(pod.name for pod in pods.waiting)
     if one is None:
         size = 1 << (len(waiting) - 1).bit_length() if is_wrong else 1  # a restart takes nothing back
@@ -189,7 +197,7 @@ def moved_window(one: Window | None, pods: PodsOfShape, is_wrong: bool, now: dat
 def with_doubt(one: Window, pods: PodsOfShape, fits: Callable[[], bool], now: datetime) -> Window:
     """The window, in doubt if the estimate has had room for DOUBT, and kube-scheduler none. `fits`: it has room now.
 
-    A Pod for which others are being preempted has its node.
+    A Pod for which others are being preempted counts as placed.
     """
     stuck = [pod for pod in pods.waiting if pod.unschedulable_since is not None and not pod.nominated_node]
     if one.doubted_at is not None:

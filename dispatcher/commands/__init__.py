@@ -1,1 +1,1 @@
-"""Commands that people type: `explain`, `status`, `logs`, `render`."""
+"""Commands that people type: `explain`, `status`, `logs`, `try`, `render`, `adopt`, `submit`, `wait`."""

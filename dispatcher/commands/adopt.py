@@ -1,4 +1,4 @@
-"""`dispatcher adopt FILE…`: templates of manifests of other systems, and a list of what became of each field."""
+"""`dispatcher adopt FILE…`: makes templates of manifests of other systems, and lists what became of each field."""
 
 import os
 import re
@@ -31,15 +31,16 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 OUT: Final = Path("templates")
 INPUT: Final = Path("-")
 MOST_BYTES: Final = 4 << 20
-"""Of a file. It may hold hundreds of manifests."""
+"""Bytes of a file, at most. It may hold hundreds of manifests."""
 MOST_PARTS: Final = 1000
-"""Documents of a file that are read one by one. Each is read behind the empty lines before it."""
+"""Documents of a file that are read one by one, at most. Each is read behind the empty lines before it."""
 READERS: Final[Mapping[str, Callable[[Json], Iterator[Adoption]]]] = {
     "Job": of_job, "CronJob": of_cron_job, "ScaledJob": of_scaled_job, "Pod": of_pod, "Workflow": of_workflow,
     "WorkflowTemplate": of_workflow, "ClusterWorkflowTemplate": of_workflow, "CronWorkflow": of_workflow,
 }  # fmt: skip
+"""The reader of each kind of work."""
 GROUPS: Final = frozenset({"batch", "", "argoproj.io", "keda.sh"})
-"""Of those kinds. Others have Jobs and Workflows of their own, such as Volcano and Cloud Run."""
+"""Groups of those kinds. Other groups have Jobs and Workflows, too, such as Volcano and Cloud Run."""
 BESIDE: Final = "is no work: kubectl apply it, in the namespace of the dispatcher's Jobs"
 OF_TRIGGERS: Final = (
     "is no work: an insert of a row is the trigger. Leave it out if only adopted work uses it, and give its login to"
@@ -63,6 +64,7 @@ NO_WORK: Final[Mapping[str, str]] = {
         "ClusterIssuer", "Event", "Endpoints",
     ), BESIDE),
 }  # fmt: skip
+"""Kinds that are no work, and what to do with them."""
 SOURCES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("Kustomization", "Component"), "names other files: `kubectl kustomize DIR | dispatcher adopt -` adopts them"
@@ -75,12 +77,12 @@ OF_SOURCES: Final = frozenset({
     "", "template.openshift.io", "kustomize.config.k8s.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io",
     "helm.cattle.io", "argoproj.io",
 })  # fmt: skip
-"""Groups of those kinds. Others have a Template and a Component, too, such as Backstage."""
+"""Groups of those kinds. Other groups have a Template and a Component, too, such as Backstage."""
 UNKNOWN_KIND: Final = "is a kind that is not known here: if it is work, write its Pod as a Job, and adopt that"
 
 
 def adopt(document: Json) -> list[Adoption] | tuple[Did, str]:
-    """The templates of one document, or why there is none. Of whatever shape it is, this raises nothing."""
+    """The templates of one document, or why there is none. It never raises, whatever the document is."""
     if not is_work(document):
         return adopt_inner(document) or word_of_kind(document)
     head, *others = READERS[document["kind"]](document)
@@ -99,14 +101,14 @@ def is_source(document: Json) -> bool:
 
 
 def is_work(document: Json) -> bool:
-    """Whether a reader knows its kind, and the kind is of the group that the reader knows."""
+    """Whether a reader knows the document's kind, and its group is one of the reader's."""
     kind = document.get("kind")
     is_known = group_of(document) in GROUPS or "apiVersion" not in document
     return isinstance(kind, str) and kind in READERS and is_known
 
 
 def adopt_inner(document: Json) -> list[Adoption]:
-    """The templates of work that stands inside an object of another kind, such as in a trigger of a Sensor."""
+    """The templates of work inside an object of another kind, such as in a trigger of a Sensor."""
     found = list[Adoption]()
     for path, inner in () if is_source(document) else inner_work(document, ()):
         made = adopt(inner)
@@ -120,7 +122,7 @@ def adopt_inner(document: Json) -> list[Adoption]:
 
 
 def inner_work(part: object, path: Place) -> Iterator[tuple[Place, Json]]:
-    """Objects that a reader knows, with their places. A reference to an object has no spec."""
+    """Objects that a reader knows, with their places. A reference to an object has no spec, and is none."""
     if isinstance(part, dict) and part.get("apiVersion") and isinstance(part.get("spec"), dict) and is_work(part):
         yield path, part
         return
@@ -154,13 +156,13 @@ def word_of_kind(document: Json) -> tuple[Did, str]:
 HELD_WORK: Final = re.compile(
     rf"""(?:^|[{{,])[ \t-]*["']?kind["']?[ ]*:[ ]*["']?(?:{"|".join(READERS)})["']?[ ]*(?:$|[,}}#\r])""", re.MULTILINE
 )
-"""Of a text: the kind of a manifest, in YAML or JSON."""
+"""The kind of a manifest inside a text, in YAML or JSON."""
 FILLED_IN: Final = re.compile(r"\{\{.{0,200}?\}\}|\{\{|\{%.{0,200}?%\}|<%.{0,200}?%>|\$\{\w{1,200}\}", re.DOTALL)
-"""What Helm, Jinja, ERB and envsubst fill in. Bounded, so that a text without an end takes no time."""
+"""Parts that Helm, Jinja, ERB and envsubst fill in. Bounded, so that an endless text takes no time."""
 
 
 def words_of_unfilled(document: Json) -> Iterator[AdoptedField]:
-    """Texts that nobody fills in here. What Argo fills into its steps, its reader tells."""
+    """The texts that nobody fills in here. The reader of Argo's workflows reports those that Argo fills in."""
     is_argo = group_of(document) == "argoproj.io"
     read = {field: document[field] for field in ("metadata", "spec") if field in document}
     for path, text in texts_at(read, (), FILLED_IN):
@@ -173,7 +175,7 @@ def words_of_unfilled(document: Json) -> Iterator[AdoptedField]:
 
 
 def is_script(document: Json, path: Place) -> bool:
-    """Whether a shell or another interpreter reads the text: `${NAME}` is its own there."""
+    """Whether a shell or another interpreter reads the text: there `${NAME}` has its usual meaning."""
     owner: Any = document
     for step in path:
         if step in {"command", "args"}:
@@ -192,9 +194,9 @@ class AdoptedFile(Struct, frozen=True):
     file, line: where it begins.
     what: its kind and name.
     to: the template's file; empty: there is none.
-    fields: what became of each field: its fate, its place, words.
+    fields: what became of each field: fate, place, words.
     sql: statements to paste.
-    cron_job: a CronJob to paste, which inserts the rows; empty: it had no schedule.
+    cron_job: a CronJob to paste, which inserts the rows; empty: the document has no schedule.
     faults: why there is no template, or why the dispatcher would refuse it.
     """
 
@@ -209,12 +211,12 @@ class AdoptedFile(Struct, frozen=True):
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to a person."""
+        """Whether no decision is left to a person."""
         return not self.faults and not any(did == Did.OPEN for did, _, _ in self.fields)
 
 
 def adopt_files(paths: Sequence[Path], out: Path | None, *, check: bool, as_json: bool) -> int:
-    """Writes the templates, and tells what it did. Returns the exit status: 1 if something is left to a person."""
+    """Writes the templates, and prints what it did. Returns the exit status: 1 if something is left to a person."""
     out, found, taken = out or OUT, list[AdoptedFile](), set[str]()
     for path in files_of(paths, out):
         found += list(adopt_file(path, out, taken, check=check))
@@ -229,7 +231,7 @@ def adopt_files(paths: Sequence[Path], out: Path | None, *, check: bool, as_json
 
 
 def files_of(paths: Sequence[Path], out: Path) -> Iterator[Path]:
-    """The files, and those of folders, also of inner ones that are not hidden. Of the folder `out`, itself alone."""
+    """The files, and those in folders and their visible subfolders. For an inner folder `out`, only its own path."""
     for path in paths:
         if not path.is_dir():
             yield path
@@ -252,7 +254,7 @@ def unreadable(fault: OSError) -> None:
 
 
 def adopt_file(path: Path, out: Path, taken: set[str], *, check: bool) -> Iterator[AdoptedFile]:
-    """`taken`: names of templates that this call has made; a second one of a name gets a number."""
+    """The result of each document of a file. `taken`: names of templates made so far; a repeated name gets a number."""
     if path.is_dir():
         words = "templates are written there, so it is not read. If it has manifests, give another --out"
         left = (Did.LEFT_OUT.value, "", words)
@@ -270,7 +272,7 @@ def adopt_file(path: Path, out: Path, taken: set[str], *, check: bool) -> Iterat
 
 
 def adopt_text(path: Path, text: str, out: Path, taken: set[str], *, check: bool) -> Iterator[AdoptedFile]:
-    """If one of the documents is none, each is read for itself: it spoils no other."""
+    """The result of each document of a text. If one is unreadable, each is read alone, so that it spoils no other."""
     try:
         documents = read_documents(text, MOST_BYTES)
     except TemplateError as fault:
@@ -294,7 +296,7 @@ def adopt_text(path: Path, text: str, out: Path, taken: set[str], *, check: bool
 
 
 def parts_of(text: str) -> list[str]:
-    """The documents of a text, each behind as many empty lines as were before it, so that it keeps its lines."""
+    """The documents of a text, each behind as many empty lines as were before it, so that line numbers stay."""
     before, found = 0, list[str]()
     for part in re.split(r"^(?=---(?:\s|$))", text, flags=re.MULTILINE):
         if not all(line.startswith("%") or not line.strip() for line in part.splitlines()):  # directives stand alone
@@ -325,7 +327,7 @@ def unique(name: str, taken: set[str]) -> str:
 
 
 def write(adoption: Adoption, source: AdoptedFile, to: Path, *, check: bool) -> AdoptedFile:
-    """Writes one template, unless the dispatcher would refuse it. A file that is there stays as it is."""
+    """Writes one template, unless the dispatcher would refuse it. An existing file stays as it is."""
     fields = [(one.did.value, one.field, one.words) for one in adoption.fields]
     told: dict[str, Any] = {"fields": fields, "sql": [written(one, to.stem) for one in adoption.statements]}
     if not adoption.manifest:
@@ -339,7 +341,7 @@ def write(adoption: Adoption, source: AdoptedFile, to: Path, *, check: bool) -> 
 
 
 def written_to(to: Path, text: str, *, check: bool) -> list[str]:
-    """Writes a new file. Returns why it cannot. `check`: writes nothing."""
+    """Writes a new file. Returns why it cannot. With `check` it writes nothing."""
     try:
         if check:
             return (
@@ -386,7 +388,7 @@ VARIABLE: Final = re.compile(r"(?<!:):(?:'(?P<quoted>\w+)'|(?P<plain>\w+))")
 
 
 def in_words(one: AdoptedFile, *, check: bool) -> str:
-    """One block for a document. Names in it are those of the file, so they may hold control characters."""
+    """One block of text for a document. Names in it are those of the file, so they may hold control characters."""
     head = f"{one.file}:{one.line}: {one.what}{f' → {one.to}' if one.to and not check else ''}"
     fields = [f"  {did:11} {field}{f': {words}' if words and field else words}" for did, field, words in one.fields]
     faults = [f"  refused     {words}" for words in one.faults]

@@ -1,7 +1,7 @@
-"""Makes a template of a Job's or Pod's spec of another system, and tells what became of each field. Pure.
+"""Makes a template of a Job's or Pod's spec of another system, and says what became of each field. Pure.
 
-Nothing is lost without a word: a field is kept, moved, translated, left out because the dispatcher decides it, or left
-to a person. What the API server would refuse in the manifest, the check of the template tells afterwards.
+Nothing is lost silently: a field is kept, moved, translated, left out because the dispatcher decides it, or left to a
+person. Afterwards the check of the template finds what the API server would refuse in the manifest.
 """
 
 import re
@@ -22,12 +22,12 @@ from dispatcher.model.jobs import Manifest
 Json = Mapping[str, Any]
 EXIT_CODE: Final = "exit-code"
 RETRIES_OF_A_JOB: Final = 6
-"""What the API server sets where a Job has no backoffLimit."""
+"""The API server's default of backoffLimit."""
 USUAL_NAMES: Final = ("base", "main")
-"""How Airflow and Argo call the container that works."""
+"""Names of the working container in Airflow and Argo."""
 INDEX: Final = "JOB_COMPLETION_INDEX"
 INDEX_NOTE: Final = "job-completion-index"
-"""The annotation of a Pod that has the same number."""
+"""The annotation of a Pod with the same number."""
 UNLIKELY: Final = re.compile(r"[^a-z0-9]+")
 OF_CONTROLLERS: Final = re.compile(
     r"(batch\.kubernetes\.io/)?(controller-uid|job-name)|batch\.kubernetes\.io/.*|app\.kubernetes\.io/managed-by"
@@ -38,7 +38,7 @@ OF_TIMES: Final = {
     re.compile(r"helm\.sh/hook.*|argocd\.argoproj\.io/(hook.*|sync-wave)"): "a release ran it: insert its row then",
     re.compile(r"autoscaling\.keda\.sh/paused.*"): "it was paused: queues.paused_until",
 }
-"""Annotations that say when work runs. In a template they say nothing."""
+"""Annotations that say when work runs. In a template they have no meaning."""
 DECIDED: Final[Mapping[str, str]] = {
     "ttlSecondsAfterFinished": "the dispatcher removes finished Jobs",
     "selector": "it belongs to one Job",
@@ -71,7 +71,7 @@ class Did(StrEnum):
 
 
 class AdoptedField(Struct, frozen=True):
-    """One field of the manifest, and what became of it. `words`: empty where the field says it."""
+    """One field of the manifest, and what became of it. `words`: empty if the field itself says it."""
 
     did: Did
     field: str
@@ -91,9 +91,9 @@ class Adoption(Struct, frozen=True):
     name: name of the template.
     manifest: the template.
     fields: what became of each field.
-    statements: what to paste into psql.
-    schedule: of a CronJob that inserts the rows, those fields of its spec that say when; empty: there is none.
-    in_time: its statement; None: there is none.
+    statements: statements to paste into psql.
+    schedule: fields of the spec of a CronJob that inserts the rows, with the times; empty: there is none.
+    in_time: the statement of that CronJob; None: there is none.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Adoption(Struct, frozen=True):
 
 
 class WorkSource(Struct):
-    """Where a manifest has its parts. `at`: the place of the Job's spec, for the words."""
+    """Where a manifest has its parts. `at`: the place of the Job's spec, for messages."""
 
     name: str
     spec: Json
@@ -131,7 +131,7 @@ class Adopter:
 
     @property
     def own(self) -> Json:
-        """Annotations that the manifest has. What it says of the dispatcher wins."""
+        """Annotations of the manifest itself. Its words about the dispatcher win."""
         return {} if self.source.is_pod else object_at(self.source.meta, "annotations")
 
     def annotate(self, path: Path, annotation: str, value: str, why: str = "") -> None:
@@ -186,14 +186,14 @@ class Adopter:
                 self.tell(Did.OPEN, (*path, field), "it is not known here")
 
     def read_job(self, spec: Json, at: Path) -> None:
-        """The fields of the Job's spec that are no retries and no limits."""
+        """The fields of the Job's spec except retries and limits."""
         for field, value in spec.items():
             if value is not None and (found := word_of_job(field, value)):
                 self.tell(found[0], (*at, field), found[1])
         self.read_count(spec, at)
 
     def read_count(self, spec: Json, at: Path) -> None:
-        """Several Pods of one Job become several rows."""
+        """Turns several Pods of one Job into several rows."""
         parallel, count = spec.get("parallelism"), spec.get("completions") or spec.get("parallelism") or 1
         if parallel == 0 and parallel is not False:
             self.tell(Did.OPEN, (*at, "parallelism"), "it was paused: insert no row, or pause the queue")
@@ -278,7 +278,7 @@ class Adopter:
             yield field, value
 
     def kept_meta(self, meta: Json, path: Path) -> dict[str, dict[str, Any]]:
-        """Labels and annotations but for those of controllers."""
+        """Labels and annotations without those of controllers."""
         kept = dict[str, dict[str, Any]]()
         for field in meta:
             if field not in {"labels", "annotations"}:
@@ -321,7 +321,7 @@ class Adopter:
             self.annotate((*path, "containers", index), ids.REPORT, EXIT_CODE, "the image calls no function of ours")
 
     def without_restarts(self, container: dict[str, Any], path: Path) -> dict[str, Any]:
-        """Each try is a Pod of its own. An init container that restarts always is a sidecar, and stays one."""
+        """The container without a restart: each try is a Pod. An init container that always restarts is a sidecar."""
         left = {key: value for key, value in container.items() if key != "restartPolicyRules"}
         if left.get("restartPolicy") not in RESTARTS[str(path[-2])]:
             self.tell(Did.TRANSLATED, (*path, "restartPolicy"), f"a new Pod each time: {left.pop('restartPolicy')}")
@@ -330,7 +330,7 @@ class Adopter:
         return left
 
     def with_clean_env(self, container: dict[str, Any], path: Path) -> dict[str, Any]:
-        """Without variables that are the dispatcher's. Of a name that stands twice the last counts, as for kubelet."""
+        """The container without the dispatcher's variables. Of a repeated name the last one counts, as for kubelet."""
         env = objects(container.get("env"))
         kept = list[Json]()
         for number, one in enumerate(env):
@@ -350,7 +350,7 @@ class Adopter:
 
 
 def word_of_repeated(env: Sequence[Json], number: int) -> tuple[Did, str] | None:
-    """What becomes of a variable whose name stands again below. None: it does not."""
+    """What becomes of a variable whose name is repeated below. None: the name is not repeated."""
     name = env[number].get("name")
     again = [at for at in range(number + 1, len(env)) if env[at].get("name") == name]
     if not again:
@@ -368,7 +368,7 @@ def longest(annotations: Json) -> int:
 
 
 def without_index(pod: Json, task_container: str) -> Iterator[tuple[str, int]]:
-    """The parts of a Pod that read the index of an Indexed Job, where no variable of the row comes."""
+    """The parts of a Pod that read the index of an Indexed Job, where a variable of the row does not arrive."""
     for field, part in pod.items():
         for number, one in enumerate(part if isinstance(part, list) else ()):
             is_task = field == "containers" and isinstance(one, dict) and one.get("name") == task_container
@@ -377,7 +377,7 @@ def without_index(pod: Json, task_container: str) -> Iterator[tuple[str, int]]:
 
 
 def unlike_ours(part: object, path: Path) -> Iterator[tuple[Path, str]]:
-    """Where the Pod selects Pods by a label of the Job controller. Those of our Jobs have another value of it."""
+    """Parts where the Pod selects Pods by a label of the Job controller. Our Jobs' Pods have another value of it."""
     for key, value in entries(part):
         at = (*path, key)
         if key == "labelSelector" and isinstance(value, dict):
@@ -410,7 +410,7 @@ def unfilled(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def word_of_job(field: str, value: object) -> tuple[Did, str] | None:
-    """What becomes of a field of a Job's spec. None: somebody else tells it."""
+    """What becomes of a field of a Job's spec. None: another function reports it."""
     if field in READ_ELSEWHERE or (field, value) == ("completionMode", "Indexed"):
         return None
     if field in DECIDED:
@@ -424,7 +424,7 @@ def word_of_job(field: str, value: object) -> tuple[Did, str] | None:
 
 
 def read_policy(spec: Json, container: str, *, is_by_code: bool) -> tuple[list[tuple[int, Did, str]], list[int]]:
-    """What a person reads of the rules, by their places, and the statuses that fail the Job.
+    """What a person must decide about the rules, by their index, and the statuses that fail the Job.
 
     The first rule that fits a status counts.
     """
@@ -446,7 +446,7 @@ def read_policy(spec: Json, container: str, *, is_by_code: bool) -> tuple[list[t
 
 
 def codes_of(rule: Json) -> Sequence[int] | None:
-    """The exit statuses of a rule, without 0; None: it is of another kind."""
+    """The exit statuses of a rule, without 0; None: the rule is of another kind."""
     given = object_at(rule, "onExitCodes")
     values = given.get("values")
     if not isinstance(values, list) or not all(type(one) is int for one in values):
@@ -476,7 +476,7 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 
 def with_objects(value: object, found: Sequence[Json]) -> object:
-    """The value with these objects in place of its own. Whatever else it has stays: the check of the template tells."""
+    """The value with these objects in place of its own. Other items stay: the check of the template finds them."""
     left = iter(found)
     return [next(left) if isinstance(one, dict) else one for one in value] if isinstance(value, list) else value
 
@@ -490,6 +490,6 @@ def texts(part: object) -> Iterator[str]:
 
 
 def template_name(name: str) -> str:
-    """A name that the dispatcher reads. Rows without a template run `default`, so no manifest becomes that."""
+    """A name that the dispatcher accepts. Rows without a template run `default`, so no manifest gets that name."""
     found = UNLIKELY.sub("-", str(name).lower()).strip("-")[:63].strip("-") or "template"
     return found if found != "default" else "default-work"

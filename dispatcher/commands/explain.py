@@ -1,7 +1,4 @@
-"""`dispatcher explain ID…`: asks a running dispatcher why rows wait, and prints its answers.
-
-`dispatcher status`: one screen for who is on call.
-"""
+"""`dispatcher explain ID…` and `dispatcher status`: ask a running dispatcher, and print its answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -21,7 +18,9 @@ from dispatcher.views.nodes import NodeGroup
 from dispatcher.views.status import InstallationStatus, ParkedRow, QueueStatus, ShapeDemand
 
 LOOK_SECONDS: Final = 2
+"""Seconds between two questions of `--watch`."""
 ABOUT_NODES: Final = frozenset({HoldReason.NEVER_FITS, HoldReason.NO_ROOM_NOW, HoldReason.PENDING_PODS})
+"""Reasons whose explanation lists nodes."""
 Echo = Callable[[str], None]
 
 
@@ -59,12 +58,12 @@ async def changes(ids: Sequence[int], api: DispatcherApi) -> AsyncIterator[Expla
 
 
 def what_matters(found: Explanation) -> tuple[Any, ...]:
-    """Times and places change all the time."""
+    """The part of an explanation whose change is printed. Times and places change all the time."""
     return found.status, found.attempt, found.reason, found.message if found.reason != "InLine" else ""
 
 
 async def ask_row(api: DispatcherApi, task_id: int) -> Explanation:
-    """Raises Unknown, and DispatcherError if there is no answer."""
+    """The explanation. Raises Unknown, and DispatcherError if there is no answer."""
     try:
         return await api.ask(f"tasks/{task_id}/explain", Explanation)
     except Unknown as fault:
@@ -109,7 +108,7 @@ COLUMNS: Final = ("QUEUE", "WAITING", "JOBS", "SHARE", "START/END", "OLDEST", "W
 
 
 async def ask_status(api: DispatcherApi) -> InstallationStatus:
-    """Raises DispatcherError if there is no answer."""
+    """The status. Raises DispatcherError if there is no answer."""
     return await api.ask("status", InstallationStatus)
 
 

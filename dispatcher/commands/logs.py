@@ -1,7 +1,7 @@
 """`dispatcher logs ID`: the output of a row's container, with the caller's own rights; what is known without it.
 
-The dispatcher says which Pods are the row's. If it cannot be asked, and DISPATCHER_NAMESPACE is set, the Pods are found
-by their labels: enough for a person who may read the namespace of Jobs alone, but whoever may create Pods there can
+The dispatcher names the Pods of the row. If it does not answer, and DISPATCHER_NAMESPACE is set, the Pods are found by
+their labels: enough for a person who may read only the namespace of Jobs, but anybody who may create Pods there can
 forge labels.
 """
 
@@ -33,8 +33,9 @@ from dispatcher.views import launches
 from dispatcher.views.explanation import Explanation
 
 LOOK_SECONDS: Final = 2
+"""Seconds between two looks for a container that is to start."""
 LONGEST_PIECE: Final = 1 << 16
-"""Characters without a line end that are held back."""
+"""Characters without a line end that are held back, at most."""
 COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -42,7 +43,7 @@ class LogSelection(Struct, frozen=True):
     """Which output: of the newest launch, or of the newest one with these numbers.
 
     follow: wait until the container starts, and go on until it ends.
-    tail: the last lines alone; None: all.
+    tail: number of last lines; None: all.
     """
 
     task: int
@@ -92,7 +93,7 @@ async def by_explanation(wanted: LogSelection, api: DispatcherApi, client: KubeC
 
 
 def is_to_come(found: Explanation, wanted: LogSelection) -> bool:
-    """Whether a container may still start whose output is wanted."""
+    """Whether a container with wanted output may still start."""
     meant = [one for one in found.launches if wanted.means(one)]
     has_log = any(one.logs and one.ended_at is None for one in meant)
     is_over = found.status in TERMINAL or (wanted.attempt or found.attempt) < found.attempt
@@ -151,7 +152,7 @@ async def has_shown(wanted: LogSelection, client: KubeClient, namespace: str, po
 
 
 async def texts_of(pieces: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
-    """The output in whole lines, as far as it has line ends, without colours and without other control characters.
+    """The output in whole lines, where it has line ends, without colours and other control characters.
 
     A carriage return ends a line: progress bars write one for each step.
     """
@@ -171,7 +172,7 @@ def plain(text: str) -> str:
 
 
 def tell_end(wanted: LogSelection, found: Explanation) -> int:
-    """Prints what the database and the Job know of a launch whose Pod is gone, or why there was no launch."""
+    """Prints what database and Job know of a launch whose Pod is gone, or why there was no launch."""
     known = [one for one in found.launches if wanted.means(one)]
     if not known:
         click.echo(one_line(f"task {wanted.task} has no such launch; {found.reason or found.status}: {found.message}"))

@@ -1,6 +1,6 @@
 """Reads Jobs, CronJobs, ScaledJobs and Pods. Each becomes one template. Pure.
 
-A schedule becomes a CronJob that inserts the row.
+`in_time`: a schedule becomes a CronJob that inserts the row.
 """
 
 import json
@@ -69,7 +69,7 @@ SEVERAL: Final = frozenset({"rows", "indexed_rows"})
 
 
 def in_time(made: Adoption, spec: Json, statement: Statement) -> Adoption:
-    """The template with a CronJob that runs the statement, if the spec says when."""
+    """The template with a CronJob that runs the statement, if the spec has a schedule."""
     times = times_of(spec)
     return replace(made, schedule=times, in_time=statement) if times.get("schedule") else made
 
@@ -78,11 +78,11 @@ TIMES: Final = {
     "schedule": "schedule", "timeZone": "timeZone", "timezone": "timeZone", "suspend": "suspend",
     "startingDeadlineSeconds": "startingDeadlineSeconds",
 }  # fmt: skip
-"""The fields of a CronJob and of a CronWorkflow that say when, and their names in a CronJob."""
+"""The fields of a CronJob and of a CronWorkflow with the times, and their names in a CronJob."""
 
 
 def times_of(spec: Json) -> Json:
-    """When a row is inserted, by the names of a CronJob. A CronWorkflow may have a list: one alone is a schedule."""
+    """The times at which a row is inserted, by the names of a CronJob. A CronWorkflow's list counts with one item."""
     found = {TIMES[field]: value for field, value in spec.items() if field in TIMES and value is not None}
     several = spec.get("schedules")
     if isinstance(several, list) and len(several) == 1:
@@ -93,11 +93,11 @@ def times_of(spec: Json) -> Json:
 
 
 ZONE: Final = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.*\S)\s*")
-"""A time zone in front of a schedule. The API server refuses it there."""
+"""A time zone in front of a schedule, where the API server refuses it."""
 
 
 def row_in_time(spec: Json, template: str, env: Mapping[str, str] = {}) -> Statement:
-    """`env`: what the row gives."""
+    """The statement that inserts a row. `env`: the variables of the row."""
     is_alone = spec.get("concurrencyPolicy") in ("Forbid", "Replace")
     file = "one_at_a_time" if is_alone else "again"
     if not env:
@@ -106,7 +106,7 @@ def row_in_time(spec: Json, template: str, env: Mapping[str, str] = {}) -> State
 
 
 def word_of_schedule(spec: Json, kind: str) -> str:
-    """`kind`: of what ran the work until now."""
+    """What a person does with a schedule. `kind`: the kind of object that has run the work."""
     times = times_of(spec)
     if not times.get("schedule"):
         return "it says no time"
@@ -116,7 +116,7 @@ def word_of_schedule(spec: Json, kind: str) -> str:
 
 
 def word_of_time(field: str, value: object) -> tuple[Did, str] | None:
-    """What becomes of the other fields of a schedule. None: it is none of them."""
+    """What becomes of the other fields of a schedule. None: the field is none of them."""
     if field not in {*TIMES, "concurrencyPolicy"} or field == "schedule":
         return None
     if value in (False, "Allow"):
@@ -127,18 +127,18 @@ def word_of_time(field: str, value: object) -> tuple[Did, str] | None:
 
 PSQL_IMAGE: Final = "postgres:18"
 LONGEST_NAME: Final = 52
-"""Of a CronJob: the names of its Jobs are longer."""
+"""Characters of a CronJob's name, at most: the names of its Jobs are longer."""
 
 
 def escaped(text: str) -> str:
-    """A text of a command that kubelet leaves as it is."""
+    """A text of a command that kubelet does not change."""
     return text.replace("$", "$$")
 
 
 def inserting_cron_job(name: str, schedule: Json, statement: str) -> Manifest:
-    """The CronJob that inserts a row. Its login stands in the Secret `dispatcher-submitter`, as `url`.
+    """The CronJob that inserts a row. Its login is in the Secret `dispatcher-submitter`, as `url`.
 
-    Its name is not that of the old CronJob: an apply over that one would keep the old container, and run both.
+    Its name differs from that of the old CronJob: an apply over the old one would keep the old container, and run both.
     """
     secret = {"secretKeyRef": {"name": "dispatcher-submitter", "key": "url"}}
     container = {
@@ -160,11 +160,11 @@ OF_SCALING: Final = frozenset({
     "pollingInterval", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "envSourceContainerName", "rollout",
     "rolloutStrategy", "scalingStrategy", "fallback", "advanced",
 })  # fmt: skip
-"""Fields that say how KEDA looks at the triggers and makes Jobs."""
+"""Fields about how KEDA reads the triggers and makes Jobs."""
 
 
 MOST_JOBS: Final = 100
-"""What KEDA takes where a ScaledJob has no maxReplicaCount."""
+"""KEDA's default of maxReplicaCount."""
 
 
 def of_scaled_job(document: Json) -> Iterator[Adoption]:

@@ -29,7 +29,7 @@ PROGRAMS: Final = frozenset({"run", "janitor", "extender", "cache-keeper"})
 
 
 def load_settings(log_level: str | None = None) -> Loaded:
-    """log_level: instead of the setting, for a command whose words are its output."""
+    """Loads the settings. `log_level`: in place of the setting, for a command whose output is its result."""
     from dispatcher.runtime.logs import configure_logs
     from dispatcher.startup import read_text
 
@@ -39,14 +39,14 @@ def load_settings(log_level: str | None = None) -> Loaded:
 
 
 def level_here(log_level: str) -> str:
-    """The setting for a program. Any other command logs no `info`: a pipe and a person want its findings alone."""
+    """The setting for a program. Other commands do not log `info`: a pipe and a person want only their findings."""
     context = click.get_current_context(silent=True)
     is_program = context is None or context.info_name in PROGRAMS
     return "warning" if log_level == "info" and not is_program else log_level
 
 
 def begin() -> None:
-    """Tells the caller of `main` that the command has imported what it needs."""
+    """Calls back when the command has imported what it needs."""
     context = click.get_current_context(silent=True)
     if context is not None and context.obj is not None:
         context.obj()
@@ -60,7 +60,7 @@ def turn(work: Coroutine[Any, Any, T]) -> T:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Makes event loops that try the addresses of a name side by side: as a name may have a dead one, and psql does."""
+    """Makes event loops that try the addresses of a name side by side, as psql does: one of them may be dead."""
     try:
         import uvloop  # saves a fifth of the CPU time of a create; the event loop of asyncio works, too
     except ImportError:
@@ -86,9 +86,11 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 LAST_ATTEMPT: Final = 32_000
+"""The highest attempt that can be tried."""
 
 
 LONGEST_SECONDS: Final = 604_800
+"""The highest run limit, in seconds."""
 
 
 class Seconds(click.FloatRange):
@@ -187,12 +189,12 @@ TURNS: Final = re.compile(rf"^ *({'|'.join(Turn)})'s turn\b", re.MULTILINE)
 
 
 def coloured(told: str) -> str:
-    """The text with a colour for whose turn it is. click takes the colours away where nobody would see them."""
+    """The text with a colour for whose turn it is. click removes the colours where nobody would see them."""
     return TURNS.sub(lambda found: click.style(found[0], fg=COLOURS[Turn(found[1])], bold=True), told)
 
 
 def as_document(shown: object, as_json: bool) -> str:
-    """As JSON, or as YAML that kubectl reads as it was."""
+    """The value as JSON, or as YAML that kubectl reads unchanged."""
     if as_json:
         return msgspec.json.format(msgspec.json.encode(shown)).decode().rstrip()
     from dispatcher.jobs.template_text import write_document

@@ -1,11 +1,10 @@
-"""Finds a running dispatcher for a command: at a given address, in this Pod, or by a port-forward of our own.
+"""Reaches a running dispatcher for a command: at a given address, in this Pod, or by a port-forward of our own.
 
-Asks the API of a running dispatcher (DISPATCHER_DASHBOARD_ADDRESS) and reads its answers.
+`PortForward`: connections to a port of a Pod through the API server, as `kubectl port-forward` makes them. Each
+connection is one web socket to `pods/NAME/portforward`. Each message begins with the number of its channel. The first
+message of a channel holds the port, in two bytes. Source: `streaming/portforward/websocket.go` of Kubernetes.
 
-Connections to a port of a Pod through the API server, as `kubectl port-forward` makes them.
-
-Each connection is one web socket to `pods/NAME/portforward`. Each message begins with the number of its channel. The
-first message of a channel holds the port, in two bytes. Source: `streaming/portforward/websocket.go` of Kubernetes.
+`DispatcherApi`: asks the API of a running dispatcher (DISPATCHER_DASHBOARD_ADDRESS) and reads its answers.
 """
 
 import asyncio
@@ -100,7 +99,7 @@ async def send(reader: asyncio.StreamReader, channels: aiohttp.ClientWebSocketRe
 
 
 async def receive(channels: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> None:
-    """Writes what comes, until one end closes. Raises ClusterAway if nobody listens at the port in the Pod."""
+    """Writes what arrives, until one end closes. Raises ClusterAway if nobody listens at the port in the Pod."""
     begun: set[bytes] = set()
     async for message in channels:
         if message.type is not aiohttp.WSMsgType.BINARY:
@@ -116,9 +115,11 @@ async def receive(channels: aiohttp.ClientWebSocketResponse, writer: asyncio.Str
 
 
 ANSWER_SECONDS: Final = 10
+"""Limit of an answer, in seconds."""
 
 
 MOST_BYTES: Final = 4 << 20
+"""Bytes of an answer, at most."""
 
 
 T = TypeVar("T")
@@ -133,14 +134,14 @@ class NoAnswer(DispatcherError):
 
 
 class DispatcherApi:
-    """The API of one dispatcher. `name`: what faults call it."""
+    """The API of one dispatcher. `name`: its name in faults."""
 
     def __init__(self, session: aiohttp.ClientSession, name: str) -> None:
         self._session = session
         self.name = name
 
     async def ask(self, path: str, what: type[T]) -> T:
-        """The answer of GET /api/v1/`path`. Raises Unknown, NoAnswer, and DispatcherError for an answer of others."""
+        """The answer of GET /api/v1/`path`. Raises Unknown, NoAnswer, or DispatcherError if another program answers."""
         try:
             async with self._session.get(f"api/v1/{path}") as reply:
                 body = await whole(reply)
@@ -224,7 +225,7 @@ HOW_TO_REACH: Final = (
 
 
 class Where(Struct, frozen=True):
-    """What the caller says about the place of the dispatcher. `namespace`: of its Deployment. At most one is set."""
+    """The caller's words about the place of the dispatcher. `namespace`: of its Deployment. At most one is set."""
 
     url: str | None = None
     namespace: str | None = None
@@ -235,7 +236,7 @@ class Where(Struct, frozen=True):
 
 
 class Replica(Struct, frozen=True):
-    """The part of a status that says who answers. Other versions have it, too."""
+    """The part of a status that names the replica. Other versions have it, too."""
 
     installation: str
     jobs_namespace: str
@@ -244,9 +245,9 @@ class Replica(Struct, frozen=True):
 
 @asynccontextmanager
 async def reached(where: Where, settings: Settings) -> AsyncIterator[DispatcherApi]:
-    """The API of a running dispatcher. What the caller says comes before the settings.
+    """The API of a running dispatcher. The caller's words come before the settings.
 
-    Raises DispatcherError if none can be reached, and SettingsError for an address that none can have.
+    Raises DispatcherError if none can be reached, and SettingsError for an impossible address.
     """
     url = where.url or ("" if where.is_said else settings.service.api_url)
     check_url(url, "--url" if where.url else "DISPATCHER_API_URL")
@@ -265,7 +266,7 @@ async def reached(where: Where, settings: Settings) -> AsyncIterator[DispatcherA
 
 
 def check_url(url: str, named: str) -> None:
-    """Raises SettingsError for what is no address of an API. `named`: where it was given."""
+    """Raises SettingsError if the URL is no address of an API. `named`: where it was given."""
     try:
         URL(http_url(url) if url else "")
     except ValueError as fault:
@@ -286,7 +287,7 @@ def own_address(port: int, trusted: Set[int] = frozenset({os.getuid(), 0})) -> s
 
 
 def listeners(port: int, folder: Path = Path("/proc/net")) -> set[int]:
-    """The accounts that listen on a port of this machine. -1: nothing tells who."""
+    """The accounts that listen on a port of this machine. -1: not known."""
     found, tables = set[int](), [folder / name for name in ("tcp", "tcp6")]
     if not any(table.exists() for table in tables):
         return {-1}
@@ -299,7 +300,7 @@ def listeners(port: int, folder: Path = Path("/proc/net")) -> set[int]:
 
 
 def is_a_cluster_asked(where: Where, settings: Settings) -> bool:
-    """False: the dispatcher is expected in this Pod, or on this machine, where no cluster is named."""
+    """Whether the dispatcher is in a cluster. False: it is in this Pod, or on this machine if no cluster is named."""
     return where.namespace is not None or (in_cluster() is None and is_cluster_named(settings.kube))
 
 
@@ -319,7 +320,7 @@ def port_of(settings: Settings) -> int:
 
 @asynccontextmanager
 async def forwarded(where: Where, settings: Settings) -> AsyncIterator[DispatcherApi]:
-    """The API of the replica that leads, otherwise of one that answers, with the caller's own rights."""
+    """The API of the leading replica, otherwise of one that answers, with the caller's own rights."""
     client = KubeClient(await log_in(settings.kube))
     try:
         namespace = where.namespace or client.namespace
@@ -331,7 +332,7 @@ async def forwarded(where: Where, settings: Settings) -> AsyncIterator[Dispatche
 
 
 async def leading(client: KubeClient, namespace: str, settings: Settings) -> str:
-    """Name of the Pod of our installation that leads, otherwise of one that answers. Raises NoAnswer."""
+    """Name of the leading Pod of our installation, otherwise of one that answers. Raises NoAnswer."""
     found, faults = dict[str, Replica](), []
     for name in await ready_pods(client, namespace):
         try:
@@ -348,7 +349,7 @@ async def leading(client: KubeClient, namespace: str, settings: Settings) -> str
 
 
 async def ready_pods(client: KubeClient, namespace: str) -> list[str]:
-    """Raises ClusterError."""
+    """Names of the ready Pods. Raises ClusterError."""
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
     found = await list_all(client, Resource("pods", path, read_pod, selector=OF_RUN))
     return sorted(pod.metadata.name for pod in found.items if is_ready(pod))
@@ -364,7 +365,7 @@ def is_ready(pod: WirePod) -> bool:
 
 @asynccontextmanager
 async def through(client: KubeClient, namespace: str, pod: str, port: int) -> AsyncIterator[DispatcherApi]:
-    """The API in this Pod. A failed port-forward is told in place of a lost connection."""
+    """The API in this Pod. A failed port-forward is reported in place of a lost connection."""
     async with PortForward(client, namespace, pod, port).opened() as forward:
         try:
             async with opened("http://localhost", f"Pod {pod} in namespace {namespace}", forward.socket) as api:
@@ -386,18 +387,19 @@ PREFIX: Final = "dispatcher-demo-"
 
 
 ALIVE: Final = "alive"
-"""A file in the run folder that is locked as long as the process that made the folder lives."""
+"""A file in the run folder that is locked while the process that made the folder lives."""
 
 
 API_FILE: Final = "api"
-"""In the run folder: the URL of the dispatcher's API."""
+"""A file in the run folder with the URL of the dispatcher's API."""
 
 
 KUBECONFIG_FILE: Final = "kubeconfig"
+"""A file in the run folder with the kubeconfig of its cluster."""
 
 
 def living_folders() -> list[Path]:
-    """The run folders of this account whose processes live. Other accounts may make folders of such names, too."""
+    """The run folders of this account whose processes live. Other accounts may make folders with such names, too."""
     return [folder for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")) if is_ours_and_lives(folder)]
 
 

@@ -1,15 +1,14 @@
-"""`dispatcher render`: shows the Job of a row, or of a template. It reads rows and templates, but no Jobs.
+"""`dispatcher render`: shows the Job of a row, of a template, or of a template's file, and the room for it.
 
-So it knows no Jobs of the row, and cannot say whether the row would be launched now (`JobsPicture.judge_row`).
+`preview_row`: reads rows and templates, but no Jobs. So it cannot say whether the row would be launched now
+(`JobsPicture.judge_row`).
 
-`dispatcher render --file`: the Job that a template's file and a row would become, or every fault of both.
+`show_file`: the Job that a template's file and a row would become, or every fault of both. It reads no database and no
+cluster. The code of the dispatcher judges: the checks of templates, the bounds of rows, the builder of Jobs and the
+check of the finished Job.
 
-It reads no database and no cluster. The code of the dispatcher judges: the checks of templates, the bounds of rows, the
-builder of Jobs and the check of the finished Job.
-
-The room that the Pod of a Job would find now, for `dispatcher render`. It is a look from outside.
-
-Pods of ours that wait for a node are not counted, and claims are not known: the running dispatcher knows them.
+`tell_room`: a look from outside. Waiting Pods of ours are not counted, and claims are not known: only the running
+dispatcher knows them.
 """
 
 import asyncio
@@ -108,7 +107,7 @@ def preview(
 def previews_of(
     settings: Settings, templates: Callable[[], Mapping[str, Template | str]], site: JobSite
 ) -> Callable[[Task, tuple[Request, CacheHistory], Offer, str], Manifest]:
-    """Shows Jobs of rows as a running dispatcher would make them. `templates`: those of now."""
+    """Returns a function that shows Jobs as a running dispatcher would make them. `templates`: the present ones."""
 
     def preview_of(task: Task, asked: tuple[Request, CacheHistory], offer: Offer, database_id: str) -> Manifest:
         template = templates().get(task.template)
@@ -122,7 +121,7 @@ def previews_of(
 def preview_order(
     task: Task, asked: tuple[Request, CacheHistory], offer: Offer, database_id: str, settings: Settings
 ) -> LaunchSpec:
-    """The order of the next launch, without its key."""
+    """The order of the next launch, without its start key."""
     request, history = asked
     inputs = OrderInputs(database_id, None, placing_of(settings).plan)
     order = make_order(task, request, (Launch(task.launch + 1), offer), history, inputs)
@@ -184,7 +183,7 @@ def show_file(path: Path, row: str | None, settings: Settings, as_json: bool) ->
 
 
 def doubts_of(path: Path, settings: Settings) -> Iterator[str]:
-    """What the author of a template without faults may not have meant."""
+    """What the author of a faultless template may not have intended."""
     template = read_template(path)
     yield from template.doubts(site_of(settings, "").passed, settings.placement.scheduler_name)
     secrets = {one.secret for one in beside_variables(template.pod_spec) if one.key != LOGIN}
@@ -194,7 +193,7 @@ def doubts_of(path: Path, settings: Settings) -> Iterator[str]:
 
 
 def render_file(path: Path, row: str | None, settings: Settings) -> Manifest | list[Located]:
-    """The Job, or all faults. OSError: the file cannot be read."""
+    """The Job, or all faults. Raises OSError if the file cannot be read."""
     written, row_faults = read_row(row)
     try:
         template = read_template(path)
@@ -227,13 +226,13 @@ def read_template(path: Path) -> Template:
 
 
 def read_bounded(path: Path) -> str:
-    """The text of a file, of which no more is read than a template may have. TemplateError: it is no text."""
+    """The text of a file, of at most as many bytes as a template may have. Raises TemplateError if it is no text."""
     with path.open("rb") as file:
         return text_of(file.read(MOST_BYTES + 1))
 
 
 def text_of(content: bytes, most: int = MOST_BYTES) -> str:
-    """The text of a file of at most so many bytes. TemplateError: it has more, or is no text."""
+    """The text of a file of at most `most` bytes. Raises TemplateError if it has more, or is no text."""
     if len(content) > most:
         raise TemplateError(TemplateFault((), f"the text has more than {most >> 10} KiB", 1))
     try:
@@ -278,7 +277,7 @@ def built(template: Template, written: dict[str, Any], settings: Settings) -> Ma
 
 
 def row_of(template: Template, written: dict[str, Any]) -> tuple[Task, Kind, Request]:
-    """The row as the dispatcher reads it. Columns that its Job does not show are left out."""
+    """The row as the dispatcher reads it. Columns that do not change its Job are left out."""
     spec, env = written.get("spec", {}), written.get("env", {})
     chosen = {name: written[name] for name in ("queue", "timeout_seconds") if name in written}
     task = msgspec.structs.replace(a_row(template.name), **chosen)
@@ -288,7 +287,7 @@ def row_of(template: Template, written: dict[str, Any]) -> tuple[Task, Kind, Req
 
 
 LONGEST_SECONDS: Final = 20
-"""Limit of the whole look. The Job is shown in any case."""
+"""Limit of the whole look at room, in seconds. The Job is shown in any case."""
 
 
 async def tell_room(job: Manifest, settings: Settings) -> str:
@@ -322,7 +321,7 @@ def describe_room(needs: PodNeeds | None, view: RoomView) -> str:
 
 
 async def read_room(settings: Settings) -> RoomView:
-    """The nodes and what is free on them. Raises ClusterError."""
+    """The nodes and their free amounts. Raises ClusterError."""
     client = KubeClient(await log_in(settings.kube))
     try:
         return await room_of(client, settings)
@@ -331,7 +330,7 @@ async def read_room(settings: Settings) -> RoomView:
 
 
 async def room_of(client: KubeClient, settings: Settings) -> RoomView:
-    """The same, with the client of the caller."""
+    """As `read_room`, with the client of the caller."""
     scheduler = settings.placement.scheduler_name
     index = RoomIndex([scheduler] if scheduler else [])
     pods = pods_of_all(settings.kube.namespace or client.namespace, settings.kube.installation, scheduler)

@@ -1,17 +1,17 @@
 """`dispatcher try -- CMD…`: runs CMD as `dispatcher exec` does in a container, without a database and a cluster.
 
-`exec` itself runs CMD, judges its end and writes its files. Only the row and the kubelet are ours: the row is in memory
-(`TriedRow`), and `RunStopper` sends SIGTERM at the run limit and SIGKILL after the grace.
+`exec` itself runs CMD, judges its end and writes its files. Only the row and the kubelet are ours.
 
 Not guaranteed: that a container has what this machine has: programs, variables, rights, memory.
 
-The options of `dispatcher try`, as they are read. A wrong one is named with its value, the rule and the place.
-
-The row of `dispatcher try`: it is in memory, and answers the three calls as the functions of sql/ do.
-
+`TriedRow`: the row in memory answers the three calls as the functions of sql/ do.
 `tests/integration/test_try_agrees.py` runs the same commands with this row and with a row of Postgres.
 
-What `dispatcher try` tells at the end: the report, and what becomes of the row. In words, or as one JSON object.
+`TryResult`: the report, and what becomes of the row, in words or as one JSON object.
+
+`asked_of`: the options. A wrong one is reported with its value, the rule and the place.
+
+`RunStopper`: sends SIGTERM at the run limit, and SIGKILL after the grace.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ tell: Final = partial(say, "dispatcher try")
 
 
 def closed_by_default(env: Mapping[str, str]) -> list[str]:
-    """What a template has to open by name, so that rows may set these variables."""
+    """The variables that a template has to open by name before rows may set them."""
     return [told for name in env if (told := check_env_names([name], frozenset({"env"}), frozenset()))]
 
 
@@ -79,10 +79,10 @@ class TriedRow:
     """One row, from its start to its report.
 
     status: as the column.
-    progress: what the heartbeats brought, as the columns `progress` and `note` keep it.
-    heartbeats: how many were sent.
-    report: what was reported; None: nothing.
-    result, error: what the row keeps of the report.
+    progress: of the heartbeats, as the columns `progress` and `note` keep it.
+    heartbeats: number of heartbeats that were sent.
+    report: the report; None: there was none.
+    result, error: the parts of the report that the row keeps.
     """
 
     def __init__(self, payload: str, cancel_after: float | None, tell: Tell) -> None:
@@ -120,7 +120,7 @@ class TriedRow:
 
 
 def kept(new: Progress, old: Progress) -> Progress:
-    """What the row has after a heartbeat. A heartbeat without a value changes none."""
+    """The progress of the row after a heartbeat. A heartbeat without a value changes none."""
     note = old.note if new.note is None else plain_note(new.note)
     return Progress(old.done if new.done is None else new.done, note)
 
@@ -133,7 +133,7 @@ def told(progress: Progress) -> str:
 
 
 def stored(result: str) -> str:
-    """The result as jsonb. NotStorable: the database would refuse it, in these words."""
+    """The result as jsonb. Raises NotStorable with the message of the database that would refuse it."""
     try:
         found = stored_json(result)
     except NotStoredJson as fault:
@@ -148,7 +148,7 @@ def clip(error: str) -> str:
 
 
 def status_after(outcome: str, *, is_cancelled: bool) -> str:
-    """The status that a report leads to, of a row that may fail again."""
+    """The status of a row that may fail again, after a report."""
     if outcome == "succeeded":
         return outcome
     if is_cancelled:
@@ -157,12 +157,12 @@ def status_after(outcome: str, *, is_cancelled: bool) -> str:
 
 
 def pause_seconds(attempt: int) -> float:
-    """How long a row waits after a failure, if each earlier attempt failed."""
+    """Seconds that a row waits after a failure, if each earlier attempt failed."""
     return doubled(RETRY_SECONDS, attempt - 1, LONGEST_RETRY_SECONDS)
 
 
 def shortened(text: str, most: int = 1000) -> str:
-    """For a terminal: the end of a long text, which has the cause."""
+    """The end of a long text, which has the cause, for a terminal."""
     words = printable(text).rstrip()
     return words if len(words) <= most else f"… {words[-most:]}"
 
@@ -199,7 +199,7 @@ class Ended(Struct, frozen=True):
 
 
 class RowAfter(Struct, frozen=True):
-    """The row: its status, and after how many seconds it runs again by itself; None: it does not, or at once."""
+    """The row: its status, and the seconds until it runs again by itself; None: it does not, or at once."""
 
     status: str
     runs_again_after_seconds: float | None
@@ -259,6 +259,7 @@ def cut(result: str, most: int = 1000) -> str:
 
 
 HEARTBEAT_SECONDS: Final = 1
+"""Seconds between two heartbeats."""
 KILLED: Final = 128 + signal.SIGKILL
 STDERR: Final = 2
 
@@ -273,7 +274,7 @@ class TryOptions(NamedTuple):
     limit_seconds: the run limit.
     attempt: the attempt of the row.
     cancel_after: seconds after which a heartbeat answers `cancel`; None: none does.
-    as_json: whether the end is told as JSON.
+    as_json: whether the end is printed as JSON.
     """
 
     cmd: Sequence[str]
@@ -287,7 +288,7 @@ class TryOptions(NamedTuple):
 
 
 def asked_of(cmd: Sequence[str], final: Sequence[str], retry: Sequence[str], **given: Any) -> TryOptions:
-    """What the options of the command line ask for. UsageError names what is wrong with them."""
+    """The options of the command line. UsageError says what is wrong with them."""
     if not cmd:
         raise click.UsageError("CMD is missing: dispatcher try [OPTIONS] -- CMD [ARG…]")
     options = [*(f"--final={one}" for one in final), *(f"--retry={one}" for one in retry)]
@@ -341,7 +342,7 @@ class RunStopper:
 
 
 def try_command(asked: TryOptions) -> int:
-    """Runs CMD, and tells what would be reported. Returns the exit status."""
+    """Runs CMD, and prints what would be reported. Returns the exit status."""
     for closed in closed_by_default(asked.env):
         tell(f"note: {closed}")
     try:

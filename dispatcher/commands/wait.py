@@ -1,7 +1,7 @@
 """`dispatcher wait` and `dispatcher submit`: rows from a shell, with a submitter's own database URL.
 
 Waiting needs no cluster. A notification says that rows have ended, and each look asks for those that have not. Without
-notifications, or if one is lost, a look comes by itself. While the database is away, waiting goes on.
+notifications, or after a lost one, a look comes by itself. While the database is away, waiting goes on.
 """
 
 import asyncio
@@ -22,22 +22,24 @@ from dispatcher.pg.questions import BatchNow, OwnRows, Reason, RowNow
 from dispatcher.runtime.clock import elapsed
 
 QUIET_SECONDS: Final = 30
-"""Between looks without a notification."""
+"""Seconds between looks without a notification."""
 BUSY_SECONDS: Final = 1
-"""Between looks, however many rows of others end; a slow look is repeated less often."""
+"""Seconds between looks, at least, however many rows of others end. A slow look is repeated less often."""
 SHARE_OF_LOOKS: Final = 0.1
+"""Part of the time that looks may take."""
 FAILED_SHOWN: Final = 10
+"""Failed rows that are named, at most."""
 LIVE: Final = (Status.WAITING, Status.PROCESSING)
 
 
 class Exit(IntEnum):
-    """UNKNOWN: the database could not be asked, so nobody knows."""
+    """Exit statuses. UNKNOWN: the database did not answer, so nobody knows."""
 
     SUCCEEDED, NOT_SUCCEEDED, TIME_IS_OVER, UNKNOWN = 0, 1, 3, 4
 
 
 class Tally(Struct, frozen=True):
-    """How far the rows are. gone: deleted while we waited, so nobody knows how they ended."""
+    """How far the rows are. `gone`: deleted while we waited, so nobody knows how they ended."""
 
     rows: int
     succeeded: int = 0
@@ -72,17 +74,17 @@ class Awaited(Protocol):
     """Rows whose end somebody waits for."""
 
     async def look(self, tell: Callable[[str], None]) -> Tally:
-        """Asks for those that have not ended, and tells of each that has."""
+        """Asks for the rows that have not ended, and reports each that has."""
 
     async def live(self) -> Sequence[int]:
-        """Ids of rows that have not ended; the first of many."""
+        """Ids of rows that have not ended; of many rows, the first ones."""
 
     async def failed(self) -> Sequence[RowNow]:
         """The first rows that have failed or were cancelled."""
 
 
 class AwaitedIds:
-    """Rows by their ids. A row that has ended is not asked for again, also if somebody runs it once more."""
+    """Rows by their ids. A row that has ended is not asked for again, even if somebody runs it once more."""
 
     def __init__(self, rows: OwnRows, ids: Sequence[int]) -> None:
         self._rows = rows
@@ -120,9 +122,9 @@ class AwaitedIds:
 
 
 class AwaitedBatch:
-    """Rows of this login's batch, also those that are inserted while we wait. queue: of this one alone.
+    """Rows of this login's batch, also those that are inserted while we wait. `queue`: only this one.
 
-    The counts are of rows that are there. How a row ended that is deleted since, the last look knew.
+    The counts are of existing rows. The last look knew how a row ended that was deleted since.
     """
 
     def __init__(self, rows: OwnRows, queue: str | None, batch: str) -> None:
@@ -152,7 +154,7 @@ class AwaitedBatch:
         return (await self._of((Status.FAILED, Status.CANCELLED)))[:FAILED_SHOWN]
 
     def _note_deleted(self, now: BatchNow) -> None:
-        """Rows that vanished had ended as their counts fell; the others were live."""
+        """Counts rows that vanished. They had ended as their counts fell; the others were live."""
         vanished = max(0, self._seen.tasks - now.tasks)
         for how in ("succeeded", "failed", "cancelled"):
             fell = min(vanished, max(0, getattr(self._seen, how) - getattr(now, how)))
@@ -252,7 +254,7 @@ async def notified_or_late(notified: asyncio.Event) -> None:
 
 
 async def look_again(awaited: Awaited, display: Display, last: Tally) -> Tally:
-    """Rows do not end because their database is away for a while."""
+    """Asks once more. Rows do not end because their database is away for a while."""
     try:
         return await awaited.look(display.tell)
     except (DatabaseAway, DatabaseNotPrimary) as fault:
@@ -270,7 +272,7 @@ async def details(awaited: Awaited, rows: OwnRows, tally: Tally) -> tuple[Sequen
 
 
 async def wait(ids: Sequence[int], batch: str | None, queue: str | None, options: "WaitOptions") -> int:
-    """Waits for rows by their ids, or for a batch: of this queue, otherwise of all queues. Returns the exit status."""
+    """Waits for rows by their ids, or for a batch of this queue or of all queues. Returns the exit status."""
     rows = OwnRows(options.url)
     awaited = AwaitedIds(rows, ids) if batch is None else AwaitedBatch(rows, queue, batch)
     try:
@@ -283,7 +285,7 @@ async def wait(ids: Sequence[int], batch: str | None, queue: str | None, options
 
 
 class WaitOptions(Struct, frozen=True):
-    """limit: seconds; None: as long as it takes."""
+    """How to wait. `limit`: seconds; None: as long as it takes."""
 
     url: Url
     limit: float | None = None
@@ -291,7 +293,7 @@ class WaitOptions(Struct, frozen=True):
 
 
 def columns_of(env: Sequence[str], label: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a row that the options of `submit` set. UsageError names what is wrong with them."""
+    """The columns of a row that the options of `submit` set. UsageError says what is wrong with them."""
     columns = {name: value for name, value in given.items() if value is not None}
     if env:
         columns["env"] = read_env(env)

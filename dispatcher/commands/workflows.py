@@ -3,8 +3,8 @@
     step ─▶ Variables: its parameters as variables of the row ─▶ the Pod of the step ─▶ Adopter
 
 Argo writes the values of `{{…}}` into a step before it makes the Pod. Here nobody does. A parameter in command, args or
-a variable becomes `$(NAME)`, which kubelet expands, and a variable that is nothing but a parameter is given by the row.
-Whatever else has `{{` is left to a person.
+a variable becomes `$(NAME)`, which kubelet expands. A variable that consists of one parameter is given by the row.
+Every other text with `{{` is left to a person.
 """
 
 import json
@@ -44,13 +44,13 @@ from dispatcher.model import launches as ids
 PARAMETER: Final = re.compile(r"\{\{\s*((?:inputs|workflow)\.parameters\.([A-Za-z0-9_-]+))\s*\}\}")
 PLACEHOLDER: Final = re.compile(r"\{\{")
 LONGEST_NAME: Final = 200
-"""Of a variable, without what tells it from another one."""
+"""Characters of a variable, at most, without the part that distinguishes it from others."""
 
 
 class Variables:
     """The variables of a row by which a step gets its parameters.
 
-    names: of each parameter, such as `inputs.parameters.day`.
+    names: the variable of each parameter, such as `inputs.parameters.day`.
     env: the variables of the container that stay in the template.
     """
 
@@ -69,11 +69,11 @@ class Variables:
         self.env = [{**one, "value": self.in_text(one["value"])} if "value" in one else one for one in self.env]
 
     def in_text(self, text: Any) -> Any:
-        """A text of command, args or a variable. Anything else stays."""
+        """A text of command, args or a variable, with variables in place of parameters. Other values stay."""
         return PARAMETER.sub(lambda match: f"$({self._name(match)})", text) if isinstance(text, str) else text
 
     def _name(self, match: re.Match[str]) -> str:
-        """A name that is no other variable, and that no program trusts."""
+        """A name that no other variable has, and that no program trusts."""
         if match[1] not in self.names:
             plain = re.sub(r"[^A-Z0-9_]", "_", match[2].upper())[:LONGEST_NAME]
             others = (f"PARAMETER_{plain}{number}" for number in chain([""], count(2)))
@@ -110,7 +110,7 @@ def of_workflow(document: Json) -> Iterator[Adoption]:
 
 
 def steps_of(whole: Json, at: Path) -> Iterator[tuple[Path, Json]]:
-    """The steps, also those inside a graph, with their places. Each has what templateDefaults give it."""
+    """The steps, also those inside a graph, with their places. Each has the values of templateDefaults."""
     defaults = object_at(whole, "templateDefaults")
 
     def filled(step: Json) -> Json:
@@ -133,11 +133,11 @@ def steps_of(whole: Json, at: Path) -> Iterator[tuple[Path, Json]]:
 OF_WHAT_RUNS: Final = frozenset({
     "container", "script", "dag", "steps", "resource", "suspend", "http", "plugin", "data", "containerSet",
 })  # fmt: skip
-"""The fields of a step that say what it runs. It has one of them, and no default for another one."""
+"""The fields of a step that say what it runs. A step has one of them, and takes no default for another one."""
 
 
 def with_defaults(own: Any, theirs: Any) -> Any:
-    """A part of a step with the defaults of its workflow. Of a list, items of another name are added, as Argo does."""
+    """A part of a step with the defaults of its workflow. To a list, items with new names are added, as Argo does."""
     if isinstance(own, dict) and isinstance(theirs, dict):
         return {**theirs, **{key: with_defaults(one, theirs.get(key)) for key, one in own.items()}}
     if isinstance(own, list) and isinstance(theirs, list):
@@ -197,7 +197,7 @@ def given_by(step: Json, whole: Json) -> dict[str, str]:
 
 
 def as_text(value: object) -> str:
-    """The value of a parameter as Argo writes it: a text as it is, and everything else as JSON."""
+    """The value of a parameter as Argo writes it: a text unchanged, and every other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -270,7 +270,7 @@ SCRIPTS: Final = {
 
 
 def container_of(step: Json) -> Json:
-    """The container that a step runs, or its script as one; empty: it runs none."""
+    """The container that a step runs, or its script as a container; empty: it runs neither."""
     if isinstance(step.get("container"), dict):
         return object_at(step, "container")
     script = object_at(step, "script")
@@ -297,7 +297,7 @@ def as_container(step: Json, variables: Variables) -> dict[str, Any]:
 
 
 def step_of_workflow(step: Json, whole: Json, path: Path) -> Adoption:
-    """The template of one step. `whole`: the workflow, whose fields are those of a step that has none of its own."""
+    """The template of one step. `whole`: the workflow, whose fields replace missing fields of the step."""
     variables = Variables(container_of(step))
     container = as_container(step, variables)
     strategy = inherited("retryStrategy", step, whole)
@@ -328,7 +328,7 @@ LIMIT: Final = re.compile(r"[0-9]{1,9}")
 
 
 def texts_at(part: object, path: Path, pattern: re.Pattern[str]) -> Iterator[tuple[Path, str]]:
-    """The texts of a part, and its keys, in which the pattern stands, with their places."""
+    """The texts of a part, and its keys, that contain the pattern, with their places."""
     if isinstance(part, str) and pattern.search(part):
         yield path, part
     elif isinstance(part, Mapping):
@@ -348,13 +348,13 @@ def word_of(path: Path, text: str) -> str:
 
 
 def merged(theirs: Json, own: Json) -> Json:
-    """Labels and annotations of both. Of a key that stands twice, the step's own value counts."""
+    """Labels and annotations of both. For a repeated key, the step's own value counts."""
     both = {field: {**object_at(theirs, field), **object_at(own, field)} for field in ("labels", "annotations")}
     return {**theirs, **own, **{field: values for field, values in both.items() if values}}
 
 
 def pod_of_step(step: Json, whole: Json, container: Json) -> Json:
-    """The Pod's spec. Of the workflow's volumes it has those that a container of the step mounts."""
+    """The Pod's spec. It has those of the workflow's volumes that a container of the step mounts."""
     containers = [container, *objects(step.get("sidecars")), *objects(step.get("initContainers"))]
     mounted = {str(one.get("name")) for each in containers for one in objects(each.get("volumeMounts"))}
     own = objects(step.get("volumes"))
@@ -371,17 +371,17 @@ def pod_of_step(step: Json, whole: Json, container: Json) -> Json:
 
 
 def inherited(field: str, step: Json, whole: Json) -> object:
-    """The field of the step. Where it is blank, that of the workflow."""
+    """The field of the step; if it is blank, that of the workflow."""
     return whole.get(field) if step.get(field) is None else step[field]
 
 
 def whole_number(value: object) -> object:
-    """Argo takes numbers as texts, too."""
+    """A number, also from a text: Argo accepts both."""
     return int(value) if isinstance(value, str) and LIMIT.fullmatch(value) else value
 
 
 def as_of_step(told: AdoptedField, path: Path) -> AdoptedField:
-    """The word with the place where the step has the field, not where a Job has it."""
+    """The word with the place of the field in the step, not in a Job."""
     step = re.escape(dotted(path))
     field = re.sub(rf"^{step}\.template\.spec\.containers(\[0\]|$)", f"{dotted(path)}.container", told.field)
     field = re.sub(
@@ -420,7 +420,7 @@ OF_PARAMETER: Final = frozenset({"name", "value", "default", "description", "glo
 
 
 def words_of_parameters(step: Json, path: Path, variables: Variables, lost: str) -> Iterator[tuple[Did, Path, str]]:
-    """`lost`: the texts that nobody fills in."""
+    """What becomes of the parameters. `lost`: the texts that nobody fills in."""
     listed = enumerate(objects(object_at(step, "inputs").get("parameters")))
     parameters = {f"inputs.parameters.{one.get('name')}": (number, one) for number, one in listed}
     for parameter, (number, one) in parameters.items():

@@ -1,4 +1,4 @@
-"""How the calls of a container are repeated, and what is said meanwhile. For exec, the library and `try`."""
+"""How the calls of a container are repeated, and its messages meanwhile. For exec, the library and `try`."""
 
 import contextlib
 import os
@@ -10,8 +10,9 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 LONGEST_PAUSE_SECONDS: Final = 10
+"""The longest pause before a call is repeated."""
 NEXT_ADDRESS_SECONDS: Final = 0.25
-"""After it the next address of a name is tried, too."""
+"""Seconds after which the next address of a name is tried, too."""
 
 
 def pauses() -> Iterator[float]:
@@ -23,6 +24,7 @@ def pauses() -> Iterator[float]:
 
 
 HEARD_SECONDS: Final = 0.5
+"""Seconds for which a message waits for a slow stderr."""
 
 
 def say(who: str, words: str) -> None:
@@ -40,7 +42,7 @@ def write_line(line: bytes) -> None:
 
 
 def in_thread(work: Callable[[], T]) -> Future[T]:
-    """The work in a new thread, which does not keep the process alive. RuntimeError: no thread can be started."""
+    """Runs the work in a new thread, which keeps no process alive. Raises RuntimeError if none can be started."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # whoever gives up waiting must not cancel what is under way
 

@@ -1,9 +1,7 @@
-"""The contract of a container: its environment, its calls, its limits, and what an exit status means.
-
-What the sessions of its calls set, which servers they trust, and which faults of theirs are final.
+"""The contract of a container: its environment, its calls, its limits, and the meaning of an exit status.
 
 `dispatcher exec`, `dispatcher.task` and `dispatcher try` share this file. It runs in the container of a task, so it
-needs the standard library alone.
+needs only the standard library.
 """
 
 import re
@@ -21,10 +19,10 @@ PINNED: Final = {
     "idle_session_timeout": "0",
     "statement_timeout": "8000",  # a call that is given up here ends there, and leaves no session that waits for a lock
 }
-"""What the session of a call sets for itself."""
+"""Settings that the session of a call sets for itself."""
 
 START_SECONDS: Final = 300
-"""For so long a start is asked for. A container that waits longer would only keep its room from others."""
+"""Seconds for which a start is asked for. A container that waits longer would only keep its room from others."""
 PUT_OFF: Final = 75
 """EX_TEMPFAIL of sysexits.h: the database took no start. The dispatcher does not count such a launch as one that failed
 to start."""
@@ -41,11 +39,11 @@ SERVER: Final = (
     "SELECT (SELECT system_identifier::text FROM pg_catalog.pg_control_system()), "  # house: asked before any query
     "('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::integer"
 )
-"""What the server is: its system and its timeline, also before the first checkpoint after a promotion."""
+"""The query for the server's identity: its system and its timeline, also before its first checkpoint as primary."""
 
 
 class OldPrimary(Exception):
-    """The server was the primary once. Another one was promoted behind its back."""
+    """The server was the primary once. Another server was promoted without its knowledge."""
 
 
 class NewestServer:
@@ -55,7 +53,9 @@ class NewestServer:
         self._server, self._number = "", 0
 
     def learn(self, server: str, number: int) -> None:
-        """OldPrimary: the server, or a former standby of it, was seen with a higher number."""
+        """Learns a server's number. Raises OldPrimary if the server, or a former standby of it, was seen with a higher
+        one.
+        """
         if server == self._server and number < self._number:
             raise OldPrimary(
                 f"this server is on timeline {number}, and another one has been on {self._number}: it is an old "
@@ -65,18 +65,19 @@ class NewestServer:
 
 
 def is_of_values(sqlstate: str | None) -> bool:
-    """Whether the database refuses what the call says, so that the same call is refused again.
+    """Whether the database refuses the values of the call, so that the same call is refused again.
 
     Every other fault passes, or a person mends it: a lock, a maintenance, a login, a disk, a fault of a trigger.
-    `sqlstate`: None or empty if there was no answer.
+
+    sqlstate: None or empty if there was no answer.
     """
     return (sqlstate or "").startswith(OF_VALUES)
 
 
 def is_final(call: str, sqlstate: str | None) -> bool:
-    """Whether this call is not repeated: `start`, `heartbeat` or `finish`.
+    """Whether this call is not repeated. `call`: `start`, `heartbeat` or `finish`.
 
-    A start is asked for again after LOGIN_REFUSED: the new password may be on its way to the server.
+    A start is repeated after LOGIN_REFUSED: the new password may be on its way to the server.
     """
     return is_of_values(sqlstate) or (call == "finish" and sqlstate == LOGIN_REFUSED)
 
@@ -88,7 +89,7 @@ def described(fault: BaseException) -> str:
 
 @lru_cache(maxsize=1000)
 def read_statuses(written: str) -> frozenset[int]:
-    """The statuses of a text such as `2,64-68`. ValueError: it is none."""
+    """The statuses of a text such as `2,64-68`. Raises ValueError for any other text."""
     found = frozenset(code for part in written.split(",") for code in span(part))
     if not found or min(found) < 1 or max(found) > LAST_STATUS:
         raise ValueError(CODES_RULE)
@@ -96,7 +97,7 @@ def read_statuses(written: str) -> frozenset[int]:
 
 
 def statuses_as_text(codes: Sequence[int]) -> str:
-    """The text of such statuses, which are in their order."""
+    """The text of such statuses, which are sorted."""
     spans = list[list[int]]()
     for code in codes:
         if spans and spans[-1][-1] == code - 1:
@@ -113,7 +114,7 @@ def span(part: str) -> Iterator[int]:
 
 
 def number(text: str) -> int:
-    """ValueError: not up to three digits."""
+    """The number. Raises ValueError unless it has one to three digits."""
     if len(text.strip()) > len(str(LAST_STATUS)):
         raise ValueError(text)
     return int(text)
@@ -144,7 +145,7 @@ class LaunchContract(NamedTuple):
 
 
 def read_contract(env: Mapping[str, str]) -> LaunchContract:
-    """WrongEnvironment names all faults at once, and no value."""
+    """The launch. WrongEnvironment names all faults at once, and no value."""
     env = {**env, "TASK_DATABASE_URL": env.get("TASK_DATABASE_URL", "").strip()}  # `echo` made a Secret with a newline
     numbers = [int(text) if (text := env.get(name, "")[:18]).isdecimal() else 0 for name in NUMBERS]
     faults = [f"{name} is not a number above 0" for name, one in zip(NUMBERS, numbers, strict=True) if not one]
@@ -163,12 +164,16 @@ def read_contract(env: Mapping[str, str]) -> LaunchContract:
 
 
 RESULT_BYTES: Final = 65536
+"""Bytes of a result, at most."""
 WORDS_BYTES: Final = 8192
+"""Bytes of an error, at most."""
 TAIL_BYTES: Final = 4096
+"""Bytes of the end of stderr that are kept."""
 CONTROLS: Final = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
 FINAL: Final = frozenset({64, 65, 66, 67, 68, 70, 72, 73, 76, 77, 78})
 """Exit statuses of sysexits.h after which no second try helps: wrong usage or input, a missing host or right, a bug."""
 NOTE_CHARACTERS: Final = 200
+"""Characters of a note, at most."""
 
 
 def plain_note(words: str) -> str:

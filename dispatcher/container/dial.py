@@ -1,10 +1,10 @@
 """How every program of ours reaches the primary that a Postgres URL names.
 
 A URL that psql takes works here, too. Each host gets its own time: the driver has one limit for all hosts together, and
-a first host that accepts and never answers would use it up. What libpq knows and the driver does not is read here:
-honoured, passed over if it asks for nothing, or refused by its name. Nothing is ignored that somebody relies on.
+a first host that accepts and never answers would use it up. Parameters that only libpq knows are read here: they are
+honoured, skipped if they ask for nothing, or refused by name. No parameter is ignored that somebody relies on.
 
-It runs in containers of tasks, too, so it needs the driver and the standard library alone.
+It runs in containers of tasks, too, so it needs only the driver and the standard library.
 """
 
 import asyncio
@@ -25,12 +25,14 @@ from dispatcher.container.asking import NEXT_ADDRESS_SECONDS, in_thread
 from dispatcher.container.contract import PINNED, SERVER, NewestServer, OldPrimary
 
 CONNECT_SECONDS: Final = 5
+"""The time for one host, in seconds, if the URL names none."""
 CALL_SECONDS: Final = 10
-"""The longest time for the answer to a call of a container."""
+"""The longest time for the answer to a call of a container, in seconds."""
 LONGEST_CONNECT_SECONDS: Final = 60
+"""The longest time for one host, in seconds."""
 FORM: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, the password's special characters percent-encoded"
 URL: Final = re.compile(r"(postgres(?:ql)?://(?:[^/?]*@)?)([^/?@]*)([^?@]*)(?:\?(.*))?", re.DOTALL)
-"""What stands before the hosts, the hosts, the path, the query."""
+"""The parts of a URL: what stands before the hosts, the hosts, the path, the query."""
 PASSED_OVER: Final = frozenset({
     "client_encoding",  # the driver always uses UTF8
     "fallback_application_name",  # each of our programs names itself
@@ -46,7 +48,7 @@ ASKS_NOTHING: Final = {
     "oauth_client_id": set(), "oauth_client_secret": set(), "oauth_scope": set(),
     "target_session_attrs": {"any", "primary", "read-write", "prefer-standby"},
 }  # fmt: skip
-"""Parameters that the driver cannot honour, with the values that ask for nothing that it does not do anyway."""
+"""Parameters that the driver cannot honour, with the values that change nothing."""
 VERIFIES: Final = frozenset({"verify-ca", "verify-full"})
 VERSIONS: Final = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 CHOICES: Final = {
@@ -54,18 +56,18 @@ CHOICES: Final = {
     "ssl_min_protocol_version": VERSIONS, "ssl_max_protocol_version": VERSIONS,
     "load_balance_hosts": ("disable", "random"), "sslnegotiation": ("postgres", "direct"),
 }  # fmt: skip
-"""Parameters that take one of some words. The driver says of another one only that the URL is wrong."""
+"""Parameters that take one of some words. For another word, the driver says only that the URL is wrong."""
 LOGIN: Final = {"user": "user", "password": "password", "dbname": "database", "database": "database"}
-"""Parameters that win over what stands before the query, as in libpq; and what the driver calls them."""
+"""Parameters that win over the login before the query, as in libpq, and their names in the driver."""
 ROOT: Final = ".postgresql/root.crt"
-"""Where libpq and the driver look for the certificates of authorities, below the home folder."""
+"""The file, below the home folder, in which libpq and the driver look for certificates of authorities."""
 FROM_ENV: Final = {
     "PGCHANNELBINDING": "channel_binding", "PGGSSENCMODE": "gssencmode", "PGREQUIREAUTH": "require_auth",
     "PGREQUIREPEER": "requirepeer", "PGHOSTADDR": "hostaddr", "PGSSLCERTMODE": "sslcertmode",
     "PGCONNECT_TIMEOUT": "connect_timeout", "PGLOADBALANCEHOSTS": "load_balance_hosts",
     "PGSSLROOTCERT": "sslrootcert", "PGSSLMODE": "sslmode",
 }  # fmt: skip
-"""Variables that libpq reads, and the driver does not, or says little of."""
+"""Variables that libpq reads, and the driver does not, or about which it says little."""
 INSTEAD: Final = {
     "channel_binding": "sslmode=verify-full protects against the same",
     "require_auth": "sslmode=verify-full keeps the password from others",
@@ -73,7 +75,7 @@ INSTEAD: Final = {
     "target_session_attrs": "our programs need the primary",
 }
 FAULTS: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""Whatever the driver raises, apart from what it says about an unreadable URL."""
+"""All exceptions of the driver, except the one for an unreadable URL."""
 OF_LOGIN_OR_OUTAGE: Final = frozenset({"28", "3D", "53", "57"})
 """Classes of SQLSTATEs with which a server refuses a session, whatever its settings are."""
 DEFAULT_PORT: Final = 5432
@@ -88,10 +90,10 @@ class UnreadableUrl(Exception):
 class HostRoute(NamedTuple):
     """How to reach one host of a URL.
 
-    dsn: for the driver, without hosts and without what it does not know.
+    dsn: for the driver, without hosts and without parameters that it does not know.
     host, port: None: the driver looks where libpq does.
-    seconds: the longest time for it.
-    has_public_roots: whether the server's certificate is checked against those of the machine.
+    seconds: the longest time for the host.
+    has_public_roots: whether the server's certificate is checked against the machine's authorities.
     login: user, password and database of the query, by the driver's names.
     """
 
@@ -104,9 +106,9 @@ class HostRoute(NamedTuple):
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """Tries the addresses of a name side by side, because psql gives each a time of its own: the first may be dead.
+    """Tries the addresses of a name side by side, because psql gives each its own time: the first may be dead.
 
-    A name is looked up in a thread for itself, which keeps no program from its end.
+    A name is looked up in a thread of its own, which keeps no program from its end.
     """
 
     async def create_connection(  # type: ignore[override]  # any of its forms
@@ -130,7 +132,7 @@ async def dial(
 ) -> asyncpg.Connection:
     """A session with the primary. Without one, raises the first fault of a host.
 
-    UnreadableUrl, OldPrimary, or what the driver raises. A refused login ends the search, as it does in libpq.
+    Raises UnreadableUrl, OldPrimary, or what the driver raises. A refused login ends the search, as it does in libpq.
     """
     first: Exception | None = None
     for way in ways_of(url, os.environ):
@@ -149,7 +151,7 @@ async def dial(
 async def ask_once(
     url: str, name: str, newest: NewestServer, statement: str, parameters: Sequence[object]
 ) -> asyncpg.Record | None:
-    """One call of a container, in a session of its own. `name`: the application's. Raises what `dial` raises."""
+    """One call of a container, in a session of its own. `name`: the application's. Raises the same as `dial`."""
     settings = {"application_name": name}
     dialled = partial(dial, url, newest=newest, answer_seconds=CALL_SECONDS, cached_statements=0)  # perhaps a pooler
     try:
@@ -200,7 +202,7 @@ async def connected(
 
 
 async def recognised(connection: asyncpg.Connection, newest: NewestServer) -> asyncpg.Connection:
-    """The connection. OldPrimary: its server must not be used."""
+    """The connection. Raises OldPrimary if its server must not be used."""
     try:
         found = await connection.fetchrow(SERVER)
         assert found is not None  # it has one row
@@ -214,7 +216,7 @@ async def recognised(connection: asyncpg.Connection, newest: NewestServer) -> as
 
 
 def ways_of(url: str | None, env: Mapping[str, str]) -> list[HostRoute]:
-    """How to reach each host. UnreadableUrl: a parameter or a file cannot be honoured. `env`: for libpq's variables."""
+    """How to reach each host. `env`: for libpq's variables. Raises UnreadableUrl for what cannot be honoured."""
     try:
         return routes_of(url, env)
     except UnreadableUrl as fault:
@@ -255,7 +257,7 @@ def routes_of(url: str | None, env: Mapping[str, str]) -> list[HostRoute]:
 
 
 RAW: Final = str.maketrans({one: quote(one) for one in "#[]"})
-"""Characters that libpq takes as they are in a password, and the driver does not."""
+"""Characters that libpq takes unescaped in a password, and the driver does not."""
 
 
 def parameters_in(query: str) -> dict[str, str]:
@@ -296,7 +298,7 @@ def hosts_before_the_path(netloc: str) -> list[tuple[str, str]]:
 
 
 def with_ports(hosts: Sequence[tuple[str, str]], ports: str) -> list[tuple[str | None, int | None]]:
-    """Hosts with their ports. `ports`: those of the parameter, one for all, or one for each."""
+    """Hosts with their ports. `ports`: the parameter: one for all, or one for each."""
     numbers = ports.split(",")
     if len(numbers) not in {1, len(hosts)}:
         raise UnreadableUrl(f"{len(hosts)} hosts with {len(numbers)} ports: name one port, or one for each host")
@@ -312,7 +314,7 @@ def with_ports(hosts: Sequence[tuple[str, str]], ports: str) -> list[tuple[str |
 
 
 def seconds_of(written: str) -> float:
-    """The time for one host. 0: libpq waits for ever, our programs do not."""
+    """The time for one host. 0: libpq waits for ever, but our programs do not."""
     if not re.fullmatch(r"(-?\d+)?", written):
         raise UnreadableUrl(f"connect_timeout{shown(written)} must be a number of seconds")
     return min(float(written or 0), LONGEST_CONNECT_SECONDS) if float(written or 0) > 0 else CONNECT_SECONDS
@@ -328,7 +330,7 @@ def is_for_the_driver(name: str, value: str) -> bool:
 
 
 def check_file(name: str, path: str) -> None:
-    """UnreadableUrl: a file of TLS cannot be used. The driver would not name it."""
+    """Raises UnreadableUrl if a file of TLS cannot be used. The driver would not name the file."""
     try:
         is_pem = not path or b"-----BEGIN " in Path(path).read_bytes()
     except OSError as fault:
@@ -338,5 +340,5 @@ def check_file(name: str, path: str) -> None:
 
 
 def shown(value: str) -> str:
-    """The value for a message. Whatever may be part of a password stays out: `?` may be one of its characters."""
+    """The value for a message. Anything that may be part of a password is left out: it may contain `?`."""
     return f"={value}" if re.fullmatch(r"[\w./-]{1,200}", value) else ""

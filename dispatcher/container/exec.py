@@ -10,10 +10,8 @@ holds no connection while CMD runs: a thousand tasks would hold a thousand. It p
 
 Failure story: if it is killed, at any moment, the row stays `processing`, and the next launch takes the row over.
 
-The command of a task: its session, the end of its stderr, and the orphans that we inherit.
-
-As PID 1 of a container we inherit every process whose parent has died, and must reap it. When CMD has ended, the rest
-of its session is killed, as the kernel does with a container: no process may work on for a row that has moved on.
+`CommandRun`: when CMD has ended, the rest of its session is killed, as the kernel does with a container: no process may
+work on for a row that has moved on.
 """
 
 import asyncio
@@ -73,7 +71,7 @@ class NotStarted(Exception):
     """CMD is absent, or cannot be run.
 
     status: the exit status that a shell gives.
-    passes: it is the fault of the node or of the moment.
+    passes: the fault is the node's or the moment's, and may pass.
     """
 
     def __init__(self, words: str, status: int, *, passes: bool = False) -> None:
@@ -86,7 +84,10 @@ PASSING: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFI
 
 
 class CommandRun:
-    """One run of CMD. It needs a running event loop, and `start` before anything else.
+    """The command of a task: its session, the end of its stderr, and the orphans that we inherit.
+
+    One run of CMD. It needs a running event loop, and `start` before anything else. As PID 1 of a container we inherit
+    every process whose parent has died, and must reap it.
 
     stdout: the descriptor that CMD writes to; None: ours.
     """
@@ -101,7 +102,7 @@ class CommandRun:
         self._ended: asyncio.Future[int] = self._loop.create_future()
 
     def start(self) -> None:
-        """Starts CMD. NotStarted: it cannot be run."""
+        """Starts CMD. Raises NotStarted if it cannot be run."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})  # whoever started us may have blocked it
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
         name = os.fsencode(self._argv[0]).decode(errors="replace")
@@ -174,7 +175,7 @@ class CommandRun:
 
 
 class StderrReader(threading.Thread):
-    """Passes on what CMD writes to stderr, and keeps its end. A thread: a blocked log must not stop heartbeats."""
+    """Passes on CMD's stderr, and keeps its end. It is a thread, because a blocked log must not stop heartbeats."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -182,7 +183,7 @@ class StderrReader(threading.Thread):
         self._words = -1
 
     def start_with(self, words: int) -> None:
-        """`words`: the descriptor to read. RuntimeError: no thread can be started now."""
+        """Starts reading the descriptor `words`. Raises RuntimeError if no thread can be started now."""
         self._words = words
         self.start()
 
@@ -213,15 +214,16 @@ def is_zombie(pid: int) -> bool:
 
 
 HEARTBEAT_SECONDS: Final = 15
+"""Seconds between two heartbeats."""
 GRACE_SECONDS: Final = 30
-"""Time between SIGTERM and SIGKILL when the row asks CMD to stop. It is kubelet's default, too."""
+"""Seconds between SIGTERM and SIGKILL when the row asks CMD to stop. It is kubelet's default, too."""
 TERMINATED: Final = 128 + signal.SIGTERM
 STOPS: Final = {
     signal.SIGTERM: signal.SIGTERM,
     signal.SIGINT: signal.SIGTERM,
     signal.SIGQUIT: signal.SIGQUIT,  # the STOPSIGNAL of some images
 }
-"""The signals that stop us, and what CMD gets."""
+"""The signals that stop this program, and the signals that CMD gets."""
 MISUSED: Final = 2
 
 
@@ -232,7 +234,7 @@ class Work(NamedTuple):
     codes: what its exit status means for the row.
     limit_seconds: the run limit.
     heartbeat_seconds: time between two heartbeats.
-    stdout: where CMD writes its output; None: where this program writes.
+    stdout: the descriptor for CMD's output; None: this program's own.
     """
 
     argv: Sequence[str]
@@ -279,14 +281,14 @@ class LaunchRun:
             return report.status if report.outcome == "" else await self._report(token, report)
 
     def _stop(self, number: signal.Signals) -> None:
-        """Each signal is passed on. CMD may wait for a second one."""
+        """Passes on each signal. CMD may wait for a second one."""
         self._number = STOPS[number]
         if self.stopped.is_set() and self.command is not None:
             self.command.signal(self._number)
         self.stopped.set()
 
     async def _start(self) -> tuple[str, str] | None:
-        """Run token and payload. None: CMD must not run. Asks for a while, because most outages are short."""
+        """Run token and payload. None: CMD must not run. Tries for a while, because most outages are short."""
         deadline = min(self._deadline, time.monotonic() + START_SECONDS)
         asking = asyncio.ensure_future(ask_until("start", self._row.start, deadline))
         stopped = asyncio.ensure_future(self.stopped.wait())
@@ -414,7 +416,7 @@ def read_result(path: Path) -> ExecReport:
 
 
 def says_done(result: Path) -> bool:
-    """Whether CMD wrote a result, be it `null`."""
+    """Whether CMD wrote a result, even `null`."""
     with contextlib.suppress(OSError):
         return result.stat().st_size > 0
     return False
@@ -425,7 +427,7 @@ def describe_end(status: int) -> str:
 
 
 def own_folder() -> tempfile.TemporaryDirectory[str]:
-    """For payload and result. OSError: none can be made; the message names the next step.
+    """A folder for payload and result. Raises OSError with the next step if none can be made.
 
     An entrypoint that starts as root often goes on as another user (gosu, su-exec, setpriv), who writes here, too.
     """
@@ -445,7 +447,7 @@ def name_of(number: int) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns the exit status: CMD's, or one of our own."""
+    """Runs the command line. Returns the exit status: CMD's, or one of our own."""
     try:
         codes, command = read_options(argv)
         if not command or command[0] in HELP:

@@ -1,8 +1,8 @@
-"""`dispatcher exec` starts itself again before it loads anything: isolated, and with the contract alone. CMD gets all
-variables back.
+"""`dispatcher exec` starts itself again before it loads anything: isolated, and only with the contract.
 
 The wrapper holds the login of the containers. A row, or a cache that tasks share, must not choose what the wrapper
-loads or trusts, by whatever variable. TASK_DATABASE_URL holds all that the connection needs.
+loads or trusts, by whatever variable. TASK_DATABASE_URL holds everything that the connection needs. CMD gets all
+variables back.
 """
 
 import os
@@ -13,15 +13,17 @@ from collections.abc import Mapping
 KEPT = "DISPATCHER_KEPT_"
 """Prefix of the variables that CMD gets back. Rows and templates cannot set it."""
 MARK = "DISPATCHER_ISOLATED"
-"""Set by the first process, so that there is no third one."""
+"""The first process sets this variable, so that there is no third process."""
 OF_THE_WRAPPER = ("TASK_", "DISPATCHER_", "LD_")
 """Prefixes of names that are closed to rows. The interpreter of an image may need LD_LIBRARY_PATH."""
 NAMES = frozenset({"NODE_NAME", "POD_NAME", "JOB_UID", "LANG"})
 
 
 def start_isolated() -> None:
-    """Returns only in the isolated process. The first interpreter has started with all variables by then, so an image
-    whose template opens PYTHON* to rows needs `python -I -m dispatcher` as its entry point.
+    """Starts the isolated process. Returns only in that process.
+
+    The first interpreter has started with all variables by then, so an image whose template opens PYTHON* to rows needs
+    `python -I -m dispatcher` as its entry point.
     """
     if sys.flags.isolated and MARK in os.environ:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -38,11 +40,11 @@ def is_kept(name: str) -> bool:
 
 
 def set_aside(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the wrapper. All that it does not need gets a prefix, so no program reads it."""
+    """The environment of the wrapper. Variables that it does not need get a prefix, so that no program reads them."""
     return {name if is_kept(name) else KEPT + name: value for name, value in environ.items()}
 
 
 def restored(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of CMD. What the second interpreter has added, such as LC_CTYPE, is none of it."""
+    """The environment of CMD, without variables that the second interpreter has added, such as LC_CTYPE."""
     names = (name for name in environ if name != MARK and (is_kept(name) or name.startswith(KEPT)))
     return {name.removeprefix(KEPT): environ[name] for name in names}

@@ -1,9 +1,8 @@
-"""The row of one launch: the three calls that start, keep and end its run.
+"""The row of one launch: the three calls of its run, the meaning of CMD's exit status, and the progress file.
 
-What an exit status of CMD means for its row, and the options of `dispatcher exec` that change it. By default a failure
-is tried again, as a crash without a report is.
+`Codes`: by default a failure is tried again, as a crash without a report is. Options of `dispatcher exec` change that.
 
-The progress file of a task: `0.42 reading month 5`. CMD writes it, and each heartbeat of `exec` tells it.
+`read_progress`: `0.42 reading month 5`. CMD writes the file, and each heartbeat of `exec` sends it.
 """
 
 import asyncio
@@ -41,12 +40,12 @@ class WrongOption(Exception):
 
 
 class Codes(NamedTuple):
-    """`final`: the statuses after which no second try helps."""
+    """The meaning of exit statuses. `final`: the statuses after which no second try helps."""
 
     final: frozenset[int] = FINAL
 
     def outcome(self, status: int) -> str:
-        """What is reported for the status, which is not 0."""
+        """The outcome to report for a status other than 0."""
         return "failed" if status in self.final else "retry"
 
 
@@ -75,11 +74,11 @@ def read_codes(option: str, written: str) -> frozenset[int]:
 
 
 FILE_BYTES: Final = 4096
-"""So much of the end of the file is read."""
+"""Bytes of the end of the file that are read."""
 
 
 class Progress(NamedTuple):
-    """`done`: from 0 to 1. None: CMD has not said it."""
+    """How far CMD is. `done`: from 0 to 1; None: CMD has not said it."""
 
     done: float | None = None
     note: str | None = None
@@ -89,7 +88,7 @@ NOTHING: Final = Progress()
 
 
 def read_progress(path: Path) -> Progress:
-    """What CMD has written last. A file that cannot be read says nothing. A pipe is not waited for."""
+    """CMD's last progress. A file that cannot be read has none. A pipe is not waited for."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG((told := os.fstat(file.fileno())).st_mode):
@@ -120,11 +119,11 @@ FAULTS: Final = (*dial.FAULTS, OldPrimary)
 
 
 class NotStorable(Exception):
-    """The row cannot hold what was reported. The message is the database's."""
+    """The row cannot hold the report. The message is the database's."""
 
 
 AT_WORK: Final = (*FAULTS, WrongEnvironment)
-"""Faults of calls while CMD runs. A URL that cannot be read is one: it could at the start, and it can be read again."""
+"""Faults of calls while CMD runs. An unreadable URL is one: it could be read at the start, and may be again."""
 
 
 class ExecReport(NamedTuple):
@@ -146,20 +145,20 @@ class TaskRow(Protocol):
     """The three calls of a container."""
 
     async def start(self) -> tuple[str, str] | None:
-        """(run token, payload). None: the row does not accept this launch."""
+        """Returns (run token, payload). None: the row does not accept this launch."""
 
     async def heartbeat(self, token: str, progress: Progress) -> str:
-        """`continue`, `cancel` or `lost`."""
+        """Returns `continue`, `cancel` or `lost`."""
 
     async def finish(self, token: str, report: ExecReport) -> str | None:
-        """The new status of the row. None: the run has lost the row. NotStorable: the row cannot hold the report."""
+        """Returns the row's new status; None: the run has lost the row. NotStorable: the row cannot hold the report."""
 
 
 class RowConnection:
     """The three calls in Postgres. Each opens a connection of its own.
 
     The id of the run is that of this process. If the kubelet starts the container again, the next process has another
-    one and is refused.
+    id and is refused.
     """
 
     def __init__(self, contract: LaunchContract) -> None:

@@ -1,10 +1,6 @@
-"""A check and its part. `doctor.checks` has all checks.
+"""All checks, in the order of the report: what each asks, why it matters, and the command that mends it.
 
-All checks: what each asks, why it matters, and the command that mends it. docs/doctor.md is made from this table.
-
-The checks of cluster, templates, scheduler and Prometheus. Findings fill in the words in braces.
-
-The checks of settings and database. Findings fill in the words in braces.
+docs/doctor.md is made from this table. Findings fill in the words in braces.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,14 @@
-"""Judges the cluster: API server, rights, namespaces, admission policy, and how fast Jobs get their Pods.
+"""Judges the cluster and what runs in it. Pure.
 
-Judges whether the programs of an installation run, and whether one replica of the dispatcher leads.
+`judge_cluster`: API server, rights, namespaces, admission policy, and how fast Jobs get their Pods.
 
-Judges the cache keepers: whether each node has one at work, and whether a disk stays full.
+`judge_running`: whether the programs of an installation run, and whether one replica of the dispatcher leads.
 
-Judges Prometheus by whether it answers, and whether it has the metrics that real use is computed from.
+`judge_caches`: whether each node has a cache keeper at work, and whether a disk stays full.
 
-Judges the kube-scheduler that our Pods name, and the extender that it calls.
+`judge_prometheus`: whether Prometheus answers, and has the metrics that real use is computed from.
+
+`judge_scheduling`: the kube-scheduler that our Pods name, and the extender that it calls.
 """
 
 import math
@@ -24,9 +26,11 @@ from dispatcher.extender import configuration
 from dispatcher.model.rights import InstallationSite, Verb, account_of
 
 OLDEST_MINOR: Final = 31
+"""The oldest minor version of Kubernetes that is supported."""
 ENOUGH_JOBS: Final = 5
+"""Recent Jobs that are needed to judge their delay."""
 SLOWEST_SECONDS: Final = 5
-"""With default flags a Job waits this long for its Pod when about 25 others were made just before it."""
+"""Seconds from a Job to its Pod that are slow. With default flags it takes as long after about 25 other Jobs."""
 Json = Mapping[str, Any]
 
 
@@ -38,7 +42,7 @@ class Unread(Struct, frozen=True):
 
 
 class Permission(Struct, frozen=True):
-    """Whether a program may do something; None: it could not be asked, for the reason `why`."""
+    """Whether a program may do something; None: the question had no answer, for the reason `why`."""
 
     program: str
     verb: Verb
@@ -54,7 +58,7 @@ class Policies(Struct, frozen=True):
 
 
 class ClusterState(Struct, frozen=True):
-    """The cluster, as far as it was read.
+    """The cluster, as it was read.
 
     version: major and minor version, as the API server writes them.
     namespaces: each namespace of the installation.
@@ -93,7 +97,7 @@ def judge_version(version: tuple[str, str] | Unread) -> Iterator[Finding]:
 
 
 def number(text: str) -> int:
-    """A part of a version. Some clusters write `33+`."""
+    """A part of a version as a number. Some clusters write `33+`."""
     return int(re.sub(r"\D.*", "", text) or "0")
 
 
@@ -114,7 +118,7 @@ def is_terminating(namespace: Json) -> bool:
 
 
 def is_usable(namespace: Json | Unread) -> bool:
-    """Whether nothing is known against making Jobs there."""
+    """Whether nothing is known against making Jobs in the namespace."""
     return not namespace.is_absent if isinstance(namespace, Unread) else not is_terminating(namespace)
 
 
@@ -142,7 +146,7 @@ def where_of(verb: Verb) -> str:
 
 
 def judge_policy(facts: ClusterState) -> Iterator[Finding]:
-    """An installation without rights in the whole cluster has no policy either: a policy is cluster-wide."""
+    """Judges the admission policy. An installation without cluster-wide rights has none: a policy is cluster-wide."""
     site, found = facts.site, facts.policies
     where = f"policy for Jobs in namespace {site.jobs}"
     if isinstance(found, Unread):
@@ -161,7 +165,7 @@ def judge_policy(facts: ClusterState) -> Iterator[Finding]:
 
 
 def judge_absence(where: str, installation: Installation) -> Finding:
-    """An installation may have chosen to do without. If that is not known, nobody is woken for it."""
+    """The finding for a missing policy. It is a fault only if the installation is known to want one."""
     said = "no ValidatingAdmissionPolicy is about the Jobs of this installation"
     if installation.wants_policy:
         return fault("PolicyMissing", where, said, **installation.words)
@@ -209,7 +213,7 @@ class LeaseTerm(Struct, frozen=True):
 
     holder: empty: nobody leads.
     age: seconds since it was renewed.
-    seconds: for so many it counts.
+    seconds: seconds for which it counts after a renewal.
     """
 
     holder: str
@@ -218,14 +222,14 @@ class LeaseTerm(Struct, frozen=True):
 
 
 class RunningFacts(Struct, frozen=True):
-    """`programs`: by name of the Deployment, the dispatcher's first."""
+    """Programs and lease. `programs`: by name of the Deployment, the dispatcher's first."""
 
     programs: Mapping[str, Replicas | Unread]
     term: LeaseTerm | Unread
 
 
 def judge_running(facts: RunningFacts, names: Mapping[str, str]) -> Iterator[Finding]:
-    """`names`: words for commands. Without a Deployment of the dispatcher it runs elsewhere, and nothing tells how."""
+    """Judges the programs. Without a Deployment the dispatcher runs elsewhere, unseen. `names`: words for commands."""
     first = next(iter(facts.programs.values()))
     if isinstance(first, Unread) and first.is_absent:
         return
@@ -249,7 +253,7 @@ def judge_program(name: str, found: Replicas | Unread, names: Mapping[str, str])
 
 
 def judge_term(term: LeaseTerm | Unread, names: Mapping[str, str], *, is_wanted: bool) -> Finding:
-    """is_wanted: False: nobody could read whether there should be a replica."""
+    """Judges the Lease. `is_wanted` False: it is not known whether there should be a replica."""
     where = f"Lease {names['installation']}-leader in namespace {names['namespace']}"
     if isinstance(term, Unread):
         absent = fault("NoLeader", where, "there is none: no replica has led yet", **names)
@@ -269,9 +273,10 @@ class Keepers(Struct, frozen=True):
 
 
 class CacheFacts(Struct, frozen=True):
-    """What the API server tells of caches.
+    """What the API server has about caches.
 
-    full: the newest words about a full disk, by node, of the last hour.
+    keepers: the Pods of the cache keepers.
+    full: the newest Event of the last hour about a full disk, by node.
     """
 
     keepers: Keepers | Unread
@@ -279,7 +284,7 @@ class CacheFacts(Struct, frozen=True):
 
 
 def judge_caches(facts: CacheFacts, names: Mapping[str, str]) -> Iterator[Finding]:
-    """`names`: words for commands."""
+    """Judges keepers and disks. `names`: words for commands."""
     yield from judge_keepers(facts.keepers, names)
     if isinstance(facts.full, Unread):
         yield unchecked("CacheDiskFull", "Events about nodes", facts.full.why)
@@ -302,7 +307,7 @@ def judge_keepers(found: Keepers | Unread, names: Mapping[str, str]) -> Iterator
 
 
 def judge_prometheus(url: str, series: Mapping[str, bool] | Unread) -> Iterator[Finding]:
-    """`series`: whether Prometheus has recent samples of each metric."""
+    """Judges Prometheus. `series`: whether it has recent samples of each metric."""
     if isinstance(series, Unread):
         yield fault("PrometheusAway", url, series.why, url=url)
         return
@@ -315,8 +320,9 @@ def judge_prometheus(url: str, series: Mapping[str, bool] | Unread) -> Iterator[
 
 
 LEASE_SECONDS: Final = 60
-"""kube-scheduler renews its lease every two seconds; a new leader takes it over after fifteen."""
+"""Age of a lease that is still at work. kube-scheduler renews it each two seconds; a new leader waits for 15."""
 RECENT_SECONDS: Final = 600
+"""Age of a binding that still shows a scheduler at work."""
 CALLS: Final = re.compile(r'^dispatcher_extender_config_faults\{fault="([\w-]+)"\} ([0-9.]+)', re.MULTILINE)
 
 
@@ -325,7 +331,7 @@ class SchedulerPod(Struct, frozen=True):  # house: kube-scheduler's own Pod
 
     is_answering: whether kubelet finds the extender ready; None: no status yet.
     configurations: the documents of the ConfigMaps that the Pod mounts.
-    metrics: what the extender counts.
+    metrics: the metrics of the extender.
     """
 
     name: str
@@ -339,7 +345,7 @@ class SchedulingFacts(Struct, frozen=True):
     """Signs that a scheduler of that name works.
 
     lease_age: seconds since its lease was renewed.
-    bound_age: seconds since it bound a Pod; None: it did not lately.
+    bound_age: seconds since it bound a Pod; None: it has bound none lately.
     untried: Pods that name it and that no scheduler has looked at for a while.
     """
 
@@ -423,7 +429,7 @@ def misconfigured(documents: Sequence[Json], name: str) -> Iterator[str]:
 
 
 def misuses(metrics: str, where: str) -> Iterator[Finding]:
-    """The faults that the extender has found by its calls."""
+    """The faults of kube-scheduler's configuration that the extender has found in its calls."""
     for name, value in CALLS.findall(metrics):
         if float(value) and name in configuration.FAULTS:
             yield fault("ExtenderMisused", where, f"{name}: {configuration.FAULTS[name]}")

@@ -1,8 +1,10 @@
-"""Judges the database: server, schema, indexes, plans, functions, connections, notifications.
+"""Judges the database, its upkeep, and all clocks. Pure.
 
-Judges what a database needs over years: vacuum, no forgotten transaction, passwords that last, ids that grow.
+`judge_upkeep`: what a database needs over years: vacuum, no forgotten transaction, passwords that last, ids that grow.
 
-Judges clocks: those of the database and of the API server against this machine's.
+`judge_database`: server, schema, indexes, plans, functions, connections, notifications.
+
+`judge_clocks`: the clocks of the database and of the API server against this machine's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,6 +46,7 @@ from dispatcher.doctor.schema import (
 )
 
 AHEAD = timedelta(days=30)
+"""A password that ends within this time is a warning."""
 
 
 class Prepared(Struct, frozen=True):
@@ -75,8 +78,8 @@ class GroupLogin(Struct, frozen=True):
     """A login of one of our groups.
 
     ends: when its password ends; None: never.
-    talks: settings of the login by which the server tells keys and plans, to its log or to the caller. NAME=VALUE, or
-        IN DATABASE … NAME=VALUE.
+    talks: settings of the login by which the server writes keys and plans into its log, or sends them to the caller.
+    NAME=VALUE, or IN DATABASE … NAME=VALUE.
     """
 
     name: str
@@ -85,7 +88,7 @@ class GroupLogin(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """A queue or a submitter whose role is gone. `mend`: the statement that gives it to another one."""
+    """A queue or a submitter whose role was deleted. `mend`: the statement that gives it to another role."""
 
     what: str
     said: str
@@ -93,7 +96,7 @@ class Gone(Struct, frozen=True):
 
 
 class Upkeep(Struct, frozen=True):
-    """The facts.
+    """What the database needs over years.
 
     autovacuum: whether the server cleans and analyses tables by itself.
     last_id, largest_id: of the sequence of ids, and of the rows; None: not known, or no row.
@@ -160,10 +163,13 @@ def judge_settings(facts: Upkeep, database: str) -> Iterator[Finding]:
 
 
 OLDEST_VERSION: Final = 150_000
+"""The oldest version of Postgres that is supported."""
 LEAST_ROOM: Final = 5
 """Connections that one more replica of `run` opens: for rows, notifications, real use, counts and pages."""
 FULLEST_QUEUE: Final = 0.2
-"""Notifications in flight take hardly any of the queue. Postgres itself warns at a half."""
+"""Used part of the queue of notifications that is a fault. Notifications in flight take hardly any of it. Postgres
+itself warns at a half.
+"""
 BOTH: Final = f"schemas {' and '.join(SCHEMAS)}"
 
 
@@ -185,7 +191,7 @@ class Limit(Struct, frozen=True):
 class Server(Struct, frozen=True):
     """The server, as every login may see it.
 
-    collation_made, collation_now: the version of the database's collation, as noted and as of now; None: it has none.
+    collation_made, collation_now: the noted and the present version of the database's collation; None: it has none.
     """
 
     database: str
@@ -201,13 +207,13 @@ class Server(Struct, frozen=True):
 class Schema(Struct, frozen=True):
     """Both schemas.
 
-    owners: of each schema that there is.
+    owners: the owner of each schema that exists.
     applied: the migrations in the database; None if the login may not read them.
     known: the migrations of this version.
     applied_functions: checksums of the files of functions in the database; None if the login may not read them.
-    known_functions: those of this version.
+    known_functions: checksums of the files of this version.
     wanted: the objects that this version makes.
-    objects: those of the database.
+    objects: the objects of the database.
     """
 
     owners: Mapping[str, str]
@@ -220,11 +226,11 @@ class Schema(Struct, frozen=True):
 
 
 class DatabaseFacts(Struct, frozen=True):
-    """All facts.
+    """Everything that was read of the database.
 
     plans: the plan of each frequent query, by file/block of sql/queries; a text says why there is none.
     planned: the group role whose queries these are.
-    pages: of the tables that grow.
+    pages: pages of the tables that grow.
     upkeep: what the database needs over years.
     """
 
@@ -238,7 +244,7 @@ class DatabaseFacts(Struct, frozen=True):
 
 
 def judge_database(facts: DatabaseFacts) -> Iterator[Finding]:
-    """All checks of a database that answers. Where the schema is another one, what rests on it is not checked."""
+    """All checks of a database that answers. If the schema is another one, what rests on it is not checked."""
     server, schema = facts.server, facts.schema
     yield good("DatabaseAway", f"database {server.database}")
     yield good("DatabaseNotPrimary", f"database {server.database}")
@@ -274,7 +280,7 @@ def judge_refusal(what: str, message: str, installation: Installation) -> Findin
 
 
 def not_ours(schema: Schema) -> str:
-    """Why rights and indexes of the schema cannot be judged; empty: they can."""
+    """Why rights and indexes of the schema cannot be judged; empty: they can be."""
     if schema.applied is None:
         return ""
     newest = max((one.version for one in schema.known), default=0)
@@ -315,7 +321,7 @@ def judge_server(server: Server, login: str) -> Iterator[Finding]:
 
 
 def judge_room(server: Server) -> Iterator[Finding]:
-    """Limits with less room than a further replica needs. The most room that a limit has counts, not its use alone."""
+    """Limits with less room than a further replica needs. Room is what is left of a limit, not its use alone."""
     for one in server.limits:
         if one.most >= 0 and one.most - one.used < LEAST_ROOM:
             said = f"{one.used} of {one.most} connections are used, and a further replica opens {LEAST_ROOM}"
@@ -392,7 +398,7 @@ def judge_indexes(schema: Schema, database: str) -> Iterator[Finding]:
 
 
 MOST_SECONDS: Final = 5
-"""The API server tells whole seconds, and an answer takes a moment."""
+"""Seconds by which clocks may differ. The API server names whole seconds, and an answer takes a moment."""
 THIS_MACHINE: Final = "this machine"
 
 
@@ -404,7 +410,7 @@ class Clocks(Struct, frozen=True):
 
 
 def judge_clocks(clocks: Clocks) -> Iterator[Finding]:
-    """If both others agree with each other and not with this machine, then this machine's clock is wrong."""
+    """If the other two clocks agree with each other and not with this machine's, this machine's clock is wrong."""
     known = {"database": clocks.database, "API server": clocks.api_server}
     ahead = {name: seconds for name, seconds in known.items() if seconds is not None}
     wrong = {name: seconds for name, seconds in ahead.items() if abs(seconds) > MOST_SECONDS}

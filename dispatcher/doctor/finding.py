@@ -20,7 +20,7 @@ WORDS: Final = frozenset({
 """Names that are words of their own in a command. All others are inside of quotes."""
 ODD_NAME: Final = "psql  # no command is shown: a name has control characters, or is too long"
 LONGEST: Final = 1000
-"""Longest message. Words of others have any length."""
+"""Characters of a message, at most. Texts of others have any length."""
 
 
 class FindingState(StrEnum):
@@ -69,7 +69,7 @@ def told(state: FindingState, what: str, where: str, message: str, names: dict[s
 
 
 def unchecked(what: str, where: str, why_not: str) -> Finding:
-    """The check could not be made. That is no fault."""
+    """The finding of a check that could not be made, which is no fault."""
     return Finding(CHECKS[what].part, what, FindingState.NOT_CHECKED, line(where), line(why_not))
 
 
@@ -78,13 +78,13 @@ def good(what: str, where: str) -> Finding:
 
 
 def or_good(found: Iterable[Finding], what: str, where: str) -> Iterator[Finding]:
-    """The findings; if there are none, that the check found nothing wrong."""
+    """The findings; if there are none, the finding that all is good."""
     every = tuple(found)
     yield from every or (good(what, where),)
 
 
 def line(text: str) -> str:
-    """Words of others on one line, of bounded length."""
+    """A text of others on one line, of bounded length."""
     whole = one_line(text)
     return whole if len(whole) <= LONGEST else f"{whole[:LONGEST]}…"
 
@@ -95,13 +95,13 @@ def ident(name: str) -> str:
 
 
 def relation(name: str) -> str:
-    """A table or view of ours for SQL, as `ident` does it. `name`: with its schema, unquoted."""
+    """A table or view of ours for SQL, as by `ident`. `name`: with its schema, unquoted."""
     schema, _, own = name.partition(".")
     return f"{schema}.{ident(own)}"
 
 
 def signature(written: str) -> str:
-    """A function of ours for SQL, as `ident` does it. A name that could hold more SQL becomes one quoted name.
+    """A function of ours for SQL, as by `ident`. A name that could hold more SQL becomes one quoted name.
 
     written: with its schema, unquoted.
     """

@@ -1,7 +1,4 @@
-"""How the installation was made, as its Deployment of `run` tells it: for commands, and for what was chosen.
-
-Judges the settings. A value that cannot be read ends every program, so only unknown names are left to find.
-"""
+"""What is known of the installation, for words in commands and for what was chosen; judges the settings. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -14,9 +11,9 @@ RELEASE: Final = "meta.helm.sh/release-name"
 """Annotation that helm gives each object of a release."""
 POLICY: Final = "dispatcher.internal/policy"
 DISABLED: Final = "disabled"
-"""Value of that annotation in an installation that chose to have no admission policy. The chart writes it."""
+"""Value of `POLICY` in an installation that chose to have no admission policy. The chart writes it."""
 VOLUME: Final = "database"
-"""Volume with the Secret of the login."""
+"""Name of the volume with the Secret of the login."""
 DEFAULT_SECRET: Final = "dispatcher-database"  # noqa: S105  # the name of a Secret
 Json = Mapping[str, Any]
 
@@ -26,9 +23,9 @@ class Installation(Struct, frozen=True):
 
     namespace: of our programs.
     program: the program of the account that asks; None: the account is none of ours.
-    release: name of helm's release; empty: unknown.
-    secret: name of the Secret with the login of `run`; empty: unknown.
-    wants_policy: whether it is to have an admission policy; None: unknown.
+    release: name of helm's release; empty: not known.
+    secret: name of the Secret with the login of `run`; empty: not known.
+    wants_policy: whether it is to have an admission policy; None: not known.
     """
 
     namespace: str = "NAMESPACE"
@@ -66,7 +63,10 @@ def read_installation(deployment: Json, namespace: str, program: str | None) -> 
 
 
 def judge_settings(unknown: Sequence[str]) -> Iterator[Finding]:
-    """`unknown`: the warnings of loading, each of which begins with the name of a variable."""
+    """Judges the settings. A value that cannot be read ends every program, so only unknown names are left to find.
+
+    unknown: the warnings of `load`, each of which begins with the name of a variable.
+    """
     for said in unknown:
         name, _, rest = said.partition(" ")
         yield fault("UnknownSetting", name, rest, name=name)

@@ -1,16 +1,18 @@
-"""Reads the cluster and judges it.
+"""Reads what the API server and Prometheus know, and gives it to the judges.
 
-Reads how many Pods of the programs are ready, and the Lease of the dispatcher.
+`look_at_prometheus`: whether Prometheus has the metrics of containers.
 
-Reads what the API server tells of the cache keepers.
+`Reading`: a refused read gives an `Unread` with the reason.
 
-Asks Prometheus whether it has the metrics of containers.
+`look_at_cluster`: version, namespaces, rights, policies and the delays of Pods.
 
-Reads what shows that the kube-scheduler of our Pods works, and how it calls the extender.
+`look_at_programs`: how many Pods of the programs are ready, and the Lease of the dispatcher.
 
-Reads how the installation was made, and whose account asks.
+`look_at_caches`: the Pods of the cache keepers, and full disks.
 
-Reads objects of the API server for the doctor. A refused read gives an `Unread` with the reason.
+`look_at_scheduling`: whether the kube-scheduler of our Pods works, and how it calls the extender.
+
+`look_at_installation`: how the installation was made, and whose account asks.
 """
 
 import asyncio
@@ -71,7 +73,9 @@ async def look_at_prometheus(url: str) -> dict[str, bool] | Unread:
 
 
 ANSWER_SECONDS: Final = 10
+"""Limit of one question, in seconds."""
 PAGE: Final = 500
+"""Objects of one page of a list."""
 FORBIDDEN: Final = 403
 
 
@@ -81,7 +85,7 @@ def in_namespace(api: str, namespace: str, *names: str) -> str:
 
 
 class Reading:
-    """Questions to one API server. All raise ClusterAway without an answer."""
+    """Questions to one API server. Each raises ClusterAway without an answer."""
 
     def __init__(self, client: KubeClient) -> None:
         self.client = client
@@ -105,7 +109,7 @@ class Reading:
             asked = {**which, "limit": str(PAGE), "continue": following}
 
     async def review(self, kind: str, spec: Json) -> bool | Unread:
-        """Whether an access review of this kind is answered with yes. A review is stored nowhere."""
+        """Whether an access review of this kind is answered with yes. No review is stored anywhere."""
         found = await self._ask("authorization.k8s.io/v1", kind, {"spec": spec})
         return found if isinstance(found, Unread) else bool(found.get("status", {}).get("allowed"))
 
@@ -136,18 +140,19 @@ def read(path: str, reply: Reply, verb: str = "GET") -> Json | Unread:
 
 
 def age_of(time: str, now: datetime) -> float:
-    """Seconds since a time that an object tells."""
+    """Seconds since a time in an object."""
     return (now - datetime.fromisoformat(time)).total_seconds()
 
 
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 RECENT_SECONDS: Final = 3600
+"""Age of Jobs whose delays are read, in seconds."""
 
 
 async def look_at_cluster(
     reading: Reading, site: InstallationSite, installation: Installation, *, has_extender: bool
 ) -> ClusterState:
-    """The facts. Raises ClusterAway."""
+    """Reads the cluster. Raises ClusterAway."""
     names = dict.fromkeys((site.ours, site.jobs))
     return ClusterState(
         site=site,
@@ -179,7 +184,7 @@ async def policies_of(reading: Reading) -> Policies | Unread:
 async def rights_of(
     reading: Reading, site: InstallationSite, own: str | None, *, has_extender: bool
 ) -> Sequence[Permission]:
-    """The answer for each verb of each program. `own`: the program whose account asks; it asks about itself alone."""
+    """The answer for each verb of each program. `own`: the program whose account asks; it asks only about itself."""
     if own is not None:
         return await asked(reading, site, own, None)
     programs = (RUN, JANITOR, *[EXTENDER] * has_extender, *[CACHE_KEEPER] * site.has_caches)
@@ -196,7 +201,7 @@ async def rights_of(
 
 
 async def asked(reading: Reading, site: InstallationSite, program: str, account: str | None) -> list[Permission]:
-    """Asks for every verb of a program at once. `account`: None asks about ourselves."""
+    """Asks for every verb of a program at once. `account` None: about the account that asks."""
     who = {} if account is None else subject(site.ours, account)
     kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
 
@@ -221,7 +226,7 @@ def attributes(verb: Verb) -> dict[str, str]:
 
 
 async def delays_of(reading: Reading, site: InstallationSite) -> Sequence[float] | Unread:
-    """Seconds from each recent Job to its Pod; so far, if the Job goes on and has none."""
+    """Seconds from each recent Job to its Pod, or to now if an active Job has no Pod."""
     ours = {"labelSelector": job_selector(site.installation)}
     pods = await reading.each(pods_path(site.jobs), **ours)
     jobs = await reading.each(jobs_path(site.jobs), **ours)
@@ -237,7 +242,7 @@ async def delays_of(reading: Reading, site: InstallationSite) -> Sequence[float]
 
 
 def goes_on(job: Json) -> bool:
-    """Whether the Job controller should make a Pod of it."""
+    """Whether the Job controller should make a Pod of the Job."""
     is_over = any(one.get("status") == "True" for one in job.get("status", {}).get("conditions") or ())
     return not is_over and not job["spec"].get("suspend") and "deletionTimestamp" not in job["metadata"]
 
@@ -247,7 +252,7 @@ def made(found: dict[str, Any]) -> datetime:
 
 
 async def look_at_programs(reading: Reading, site: InstallationSite) -> RunningFacts:
-    """Raises ClusterAway."""
+    """Reads the Pods of the programs and the Lease. Raises ClusterAway."""
     names = (site.installation, f"{site.installation}-janitor")
     return RunningFacts({name: await replicas_of(reading, site, name) for name in names}, await term_of(reading, site))
 
@@ -271,10 +276,11 @@ async def term_of(reading: Reading, site: InstallationSite) -> LeaseTerm | Unrea
 
 
 RECENT: Final = timedelta(hours=1)
+"""Age of Events about full disks that are read."""
 
 
 async def look_at_caches(reading: Reading, site: InstallationSite) -> CacheFacts:
-    """Raises ClusterAway."""
+    """Reads keepers and full disks. Raises ClusterAway."""
     return CacheFacts(await keepers_of(reading, site), await full_disks(reading))
 
 
@@ -305,10 +311,11 @@ OF_SCHEDULER: Final = (
 """Labels of the Pods with kube-scheduler and the extender of an installation, as the chart writes them."""
 PORT: Final = 8080
 UNTRIED_SECONDS: Final = 30
+"""Seconds after which a Pod that no scheduler has looked at counts as untried."""
 
 
 async def look_at_scheduling(reading: Reading, name: str, site: InstallationSite) -> SchedulingFacts:
-    """`name`: of the scheduler. Raises ClusterAway."""
+    """Reads the signs of a scheduler. `name`: name of the scheduler. Raises ClusterAway."""
     placed = await reading.each(pods_path(site.jobs), fieldSelector=f"spec.schedulerName={name}")
     now = reading.client.now()
     return SchedulingFacts(
@@ -346,7 +353,7 @@ def is_untried(pod: Json, now: datetime) -> bool:
 
 
 async def pods_of(reading: Reading, site: InstallationSite) -> list[SchedulerPod] | Unread:
-    """The Pods of this installation. Others in the namespace have a scheduler of their own."""
+    """The Pods of this installation. Others in the namespace have another scheduler."""
     found = await reading.each(pods_path(site.ours), labelSelector=OF_SCHEDULER.format(site.installation))
     if isinstance(found, Unread):
         return found
@@ -388,7 +395,7 @@ def document(text: str) -> Json | None:
 
 
 async def metrics_of(reading: Reading, namespace: str, pod: Json) -> str | Unread:
-    """The metrics of the extender. Inside the cluster the Pod is asked directly, from outside by a port-forward."""
+    """The metrics of the extender: inside the cluster from the Pod itself, from outside through a port-forward."""
     try:
         async with reached(reading, namespace, pod) as api:
             return await api.text("/metrics")
@@ -404,7 +411,7 @@ def reached(reading: Reading, namespace: str, pod: Json) -> AbstractAsyncContext
 
 
 async def look_at_installation(reading: Reading, site: InstallationSite) -> Installation:
-    """An account that may not read the Deployment knows little. Raises ClusterAway."""
+    """Reads the installation. An account that may not read the Deployment knows little. Raises ClusterAway."""
     program = await program_of(reading, site)
     found = await reading.get(in_namespace("/apis/apps/v1", site.ours, "deployments", site.installation))
     if isinstance(found, Unread):

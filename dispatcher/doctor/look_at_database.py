@@ -39,7 +39,7 @@ from dispatcher.pg.queries import read_sql
 async def look_at_database(
     url: Url, installation: Callable[[], Awaitable[Installation]], now: Callable[[], datetime]
 ) -> tuple[list[Finding], float | None]:
-    """The findings, and the seconds by which the server's clock is ahead. `installation`: how it was made."""
+    """The findings, and the seconds by which the server's clock is ahead. `installation`: reads how it was made."""
     try:
         found = await inspect(url(), frequent)
     except DatabaseError as fault:
@@ -63,7 +63,7 @@ def kind_of(fault: DatabaseError) -> str:
 
 
 def facts_of(found: Inspection, group: str) -> DatabaseFacts:
-    """`group`: the role that the login is to have."""
+    """The facts. `group`: the role that the login is to have."""
     return DatabaseFacts(
         server_of(found.server),
         login_of(found, group),

@@ -26,7 +26,7 @@ from dispatcher.settings.definition import Settings
 from dispatcher.startup import catalog_of, site_of
 
 ROOM_SECONDS: Final = 30
-"""Limit for the list of all nodes and Pods of the cluster. The other checks of templates do not need it."""
+"""Limit in seconds for the list of all nodes and Pods of the cluster, which other checks do not need."""
 
 
 def rendered(settings: Settings, namespace: str) -> dict[str, Manifest | str]:
@@ -86,9 +86,9 @@ async def look_at_templates(
 
 
 async def try_jobs(reading: Reading, site: InstallationSite, jobs: Mapping[str, Manifest | str]) -> list[TemplateTrial]:
-    """The answers to the dry runs. They are asked for the account of `run`, if the caller may act for it.
+    """The answers to the dry runs. They are sent in the name of the account of `run`, if the caller may act for it.
 
-    The admission policy judges our accounts only.
+    The admission policy judges only our accounts.
     """
     account = account_of(RUN, site)
     may_act = reading.client.own_namespace is None and await may_act_for(reading, site, account)
@@ -114,7 +114,7 @@ async def may_act_for(reading: Reading, site: InstallationSite, account: str) ->
 
 
 async def minor_of(reading: Reading) -> int:
-    """Minor version of the API server; where it is not told, that of the newest rules."""
+    """Minor version of the API server; if it is not known, that of the newest rules."""
     found = await reading.get("/version")
     return CALLS_SINCE if isinstance(found, Unread) else number(str(found.get("minor")))
 
@@ -125,7 +125,7 @@ async def quotas_of(reading: Reading, namespace: str) -> list[Quota] | Unread:
 
 
 async def secrets_of(reading: Reading, namespace: str, specs: Iterable[Json]) -> dict[str, frozenset[str] | Unread]:
-    """The keys of each Secret that one of the Pods names, or may have. Values are not kept."""
+    """The keys of each Secret that a Pod names, optional ones included. Values are not kept."""
     found: dict[str, frozenset[str] | Unread] = {}
     named = {one.secret for spec in specs for one in (*named_secrets(spec), *beside_variables(spec)) if one.secret}
     for name in sorted(named):

@@ -1,11 +1,10 @@
-"""Judges ResourceQuotas and LimitRanges of the namespace of Jobs by the Pod of a template.
+"""Judges the Pod of a template by ResourceQuotas, LimitRanges and the Pod Security levels. Pure.
 
-The rules are those of the API server's admission plugins ResourceQuota and LimitRanger. Amounts that cannot be read
-are left out: the dry run of the Job tells of them.
+`quota_refusal`, `range_refusals`: the rules of the API server's admission plugins ResourceQuota and LimitRanger.
+Amounts that cannot be read are left out: the dry run of the Job finds them.
 
-Judges a Pod by the Pod Security levels `baseline` and `restricted`: the fields that fail, for Linux.
-
-The rules are those of k8s.io/pod-security-admission. A contract test compares them with a real API server.
+`violations`: the fields that the levels `baseline` and `restricted` forbid, for Linux. The rules are those of
+k8s.io/pod-security-admission. A contract test compares them with a real API server.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,11 +20,11 @@ from dispatcher.model.resources import parse_quantity
 
 Json = Mapping[str, Any]
 TOLD: Final = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
-"""If a quota limits one of these, each container has to name it."""
+"""If a quota limits one of these amounts, each container has to name it."""
 
 
 def quota_refusal(quota: Quota, pod: Json, needs: PodNeeds | None, given: frozenset[str]) -> str:
-    """Why the quota would refuse the Pod, however empty it is. `given`: amounts that a LimitRange fills in."""
+    """Why the quota would refuse the Pod, however empty the quota is. `given`: amounts that a LimitRange fills in."""
     if needs is None or not all(meets(needs, scope) for scope in quota.scopes):
         return ""
     empty = msgspec.structs.replace(quota, used=dict.fromkeys(quota.hard, 0))
@@ -42,14 +41,14 @@ def unnamed(quota: Quota, pod: Json, given: frozenset[str]) -> Iterator[str]:
 
 
 class Defaults(Struct, frozen=True):
-    """The amounts that LimitRanges give to containers that name none."""
+    """The amounts that LimitRanges give to containers without amounts."""
 
     requests: Json = {}
     limits: Json = {}
 
     @property
     def names(self) -> frozenset[str]:
-        """The filled in amounts by the names that quotas give them."""
+        """The defaults by the names that quotas give them."""
         sides = {"requests": {**self.limits, **self.requests}, "limits": self.limits}
         return frozenset(f"{side}.{resource}" for side, amounts in sides.items() for resource in amounts)
 
@@ -84,7 +83,7 @@ def containers(pod: Json) -> list[Json]:
 
 
 def amounts_of(container: Json, side: str) -> dict[str, str]:
-    """The amounts that a container names. A limit alone is the request, too."""
+    """The amounts that a container names. A limit without a request is the request, too."""
     resources = container.get("resources") or {}
     found = {**(resources.get("limits") or {}), **((resources.get(side) or {}) if side == "requests" else {})}
     return {name: str(amount) for name, amount in found.items()}
@@ -143,7 +142,7 @@ VOLUMES: Final = frozenset({
 })  # fmt: skip
 PROFILES: Final = frozenset({"RuntimeDefault", "Localhost"})
 CALLS_SINCE: Final = 34
-"""Minor version of Kubernetes since which `baseline` forbids probes and hooks to name a host."""
+"""The first minor version of Kubernetes in which `baseline` forbids probes and hooks to name a host."""
 PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
@@ -191,7 +190,7 @@ def below_baseline(pod: Json, minor: int) -> Iterator[str]:
 
 
 def calls_of(container: Json) -> Iterator[str]:
-    """Probes and hooks that name a host of their own."""
+    """Probes and hooks that name a host."""
     hooks = container.get("lifecycle") or {}
     named = [(probe, container.get(probe)) for probe in PROBES]
     named += [(f"lifecycle.{hook}", hooks.get(hook)) for hook in ("postStart", "preStop")]
@@ -237,7 +236,7 @@ def below_restricted(pod: Json) -> Iterator[str]:
 
 
 def of_container(context: Json, whole: Json) -> Iterator[str]:
-    """Fields of a container's context that `restricted` misses. `whole`: the context of the Pod."""
+    """Fields that `restricted` misses in a container's context. `whole`: the context of the Pod."""
     capabilities = context.get("capabilities") or {}
     if context.get("allowPrivilegeEscalation") is not False:
         yield "allowPrivilegeEscalation is not false"

@@ -1,8 +1,8 @@
 """`dispatcher doctor`: asks whether this installation is right. It writes nothing.
 
-Each part is read apart from the others, with its own time limit: a part that cannot be read hides no other.
+`exit_status`, `in_words`: the findings as an exit status, and as text.
 
-The findings as text, as JSON and as an exit status.
+`Doctor`: reads each part apart from the others, with its own time limit: a part that cannot be read hides no other.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ SHOUTED = {FindingState.FAULT: "FAULT", FindingState.WARNING: "warning"}
 
 
 class DoctorReport(Struct, frozen=True):
-    """All findings, by part. `faults`: how many of them are faults."""
+    """All findings, by part. `faults`: the number of faults."""
 
     installation: str
     version: str
@@ -54,7 +54,7 @@ def exit_status(findings: Sequence[Finding]) -> int:
 
 
 def in_words(findings: Sequence[Finding]) -> str:
-    """One part after the other: faults first, then warnings, what was not checked, and what is good."""
+    """The findings, part by part: faults first, then warnings, what was not checked, and what is good."""
     return "\n".join(line for part in Part for line in of_part(part, findings))
 
 
@@ -80,9 +80,9 @@ def of_part(part: Part, findings: Sequence[Finding]) -> Iterator[str]:
 
 
 PART_SECONDS: Final = 60
-"""Limit of each part. A single question has 10 s at most."""
+"""Limit of each part, in seconds. A single question has 10 s at most."""
 KNOWN_SECONDS: Final = 25
-"""The database is judged without what the API server tells if that takes longer: two questions, and a login."""
+"""Seconds after which the database is judged without the API server's answers: two questions, and a login."""
 FIRST: Final = {Part.DATABASE: "DatabaseAway", Part.CLUSTER: "ApiServerAway"}
 """The check that fails if a part gives no answer. The checks of another part are then `not checked`."""
 
@@ -144,7 +144,7 @@ class Doctor:
         return found
 
     async def _known(self) -> Installation:
-        """What the API server tells about the installation, if it tells it in time."""
+        """The installation by the API server, if it answers in time."""
         try:
             async with asyncio.timeout(KNOWN_SECONDS):
                 return await asyncio.shield(self._installation)

@@ -1,16 +1,15 @@
-"""Judges rights: a program's login has exactly those of its group role, and functions of the owner are guarded.
+"""Judges the rights of a login, the objects of both schemas, and the plans of frequent queries. Pure.
 
-Judges the objects of both schemas by the list that is made with the schema, `sql/objects.json`.
+`judge_objects`: compares the objects with the list that is made with the schema, `sql/objects.json`. The walls between
+teams, the wake-ups and the rules of INSERT are functions, views, triggers, policies and rights. The list has each of
+them, fact by fact, so it also finds a change that nobody expected.
 
-The walls between teams, the wake-ups and the rules of INSERT are functions, views, triggers, policies and rights. The
-list has each of them, fact by fact, so it also finds a change that nobody thought of.
+`group_of`: the group role of each program. Containers and teams have roles of their own, which are left out: a program
+of ours that has their login lacks its rights.
 
-Judges the plans of the queries that programs run often: whether each uses its indexes, and reads no whole table.
+`judge_login`: a program's login has exactly the rights of its group role.
 
-The group role of each program.
-
-Containers and teams have roles of their own, which are left out: a program of ours that has their login lacks its
-rights.
+`judge_plans`: each query that programs run often uses its indexes, and reads no whole table.
 """
 
 import re
@@ -31,11 +30,13 @@ Right = tuple[str, str, str, str]
 RIGHT: Final = re.compile(r"right of (.+): ([A-Z ]+)(?: \((.+)\))?")
 RELATIONS: Final = frozenset({"table", "view", "sequence"})
 AGAIN: Final = "TRUNCATE dispatch_private.applied_functions"  # house: for a person to type
-"""After it, `dispatcher migrate` makes every function, view and trigger again, and grants all rights."""
+"""After this statement, `dispatcher migrate` makes every function, view and trigger again, and grants all rights."""
 OWNER: Final = "dispatch_owner"
 OF_FILES: Final = ("function ", "view ")
 SHOWN: Final = 60
+"""Characters of a fact that a message quotes, at most."""
 SHOWN_MENDS: Final = 5
+"""Commands of one finding, at most."""
 
 
 def rights_of(group: str, objects: Objects) -> frozenset[Right]:
@@ -72,7 +73,7 @@ def other_indexes(wanted: Objects, found: Objects) -> frozenset[str]:
 
 
 def judge_objects(wanted: Objects, found: Objects, compared: Set[str], database: str) -> Iterator[Finding]:
-    """Indexes have a check of their own. `compared`: roles whose rights other checks compare."""
+    """Judges all objects except indexes. `compared`: roles whose rights other checks compare."""
     keys = {f"constraint {name.partition('.')[2]}" for name in indexes_of(wanted)}
     for one in sorted({*wanted, *found}):
         if one.startswith("index "):
@@ -141,8 +142,8 @@ SCHEMAS: Final = ("dispatch", "dispatch_private")
 def group_of(roles: Iterable[str], program: str | None = None) -> str:
     """The group role that a login is to have.
 
-    roles: those that it is a member of.
-    program: the program that has the login; None: not known, so a member of the janitor's role alone is the janitor's.
+    roles: the roles of which it is a member.
+    program: the program that has the login; None: not known, so a member of only the janitor's role is the janitor's.
     """
     if found := OF_PROGRAM.get(program or ""):
         return found
@@ -152,9 +153,9 @@ def group_of(roles: Iterable[str], program: str | None = None) -> str:
 
 PUBLIC: Final = "PUBLIC"
 SHOWN_RIGHTS: Final = 8
-"""Most columns that a message names."""
+"""Columns that a message names, at most."""
 NAMES_IN: Final = ("pg_catalog", "pg_temp")
-"""The schemas in which sessions of ours look up names."""
+"""The schemas in which our sessions look up names."""
 
 
 class Membership(Struct, frozen=True):
@@ -168,7 +169,7 @@ class Elsewhere(Struct, frozen=True):
     """An object that a login owns, or has a right on.
 
     what: the object in words.
-    mend: the statement that ends it, about this object alone; None: there is none of this form.
+    mend: the statement that ends it, only for this object; None: there is none of this form.
     """
 
     is_owner: bool
@@ -194,10 +195,10 @@ class LoginRights(Struct, frozen=True):
     """The login and its rights.
 
     attributes: attributes of an administrator.
-    groups: the roles that it is a member of, also through others.
+    groups: the roles of which it is a member, also through others.
     grants: all privileges in both schemas, of every role.
     elsewhere: rights of the login itself on objects of other schemas, and objects that it owns.
-    group: the role that it is to be a member of.
+    group: the role that it is to have.
     wanted: the rights that this role has in this version, with those of PUBLIC.
     """
 
@@ -211,7 +212,7 @@ class LoginRights(Struct, frozen=True):
 
 
 def judge_login(login: LoginRights, database: str) -> Iterator[Finding]:
-    """A superuser has every right, so the other checks are left out for it."""
+    """Judges the login. A superuser has every right, so the other checks are left out for it."""
     if login.attributes:
         yield fault(
             "LoginAttributes", f"login {login.name}", f"it has {', '.join(login.attributes)}",
@@ -244,7 +245,7 @@ def judge_groups(login: LoginRights, database: str) -> Iterator[Finding]:
 
 
 def held(login: LoginRights) -> list[Grant]:
-    """The privileges of the login itself, of its group and of PUBLIC. Other groups are a fault by themselves."""
+    """The privileges of the login itself, of its group and of PUBLIC. Other groups are a fault of their own."""
     holders = {login.name, PUBLIC, login.group}
     return [grant for grant in login.grants if grant.grantee in holders]
 
@@ -284,7 +285,7 @@ def elsewhere(login: LoginRights, database: str) -> Iterator[Finding]:
 
 
 def is_judged(grant: Grant) -> bool:
-    """A right to connect, or to use a type, gives nothing away."""
+    """Whether the right matters. A right to connect, or to use a type, gives nothing away."""
     return grant.kind in {"relation", "schema", "function"} or (grant.kind, grant.privilege) == ("database", "CREATE")
 
 
@@ -385,9 +386,9 @@ OF_JANITOR: Final[Mapping[str, tuple[Indexes, ...]]] = {
 INDEXES: Final[Mapping[str, Mapping[str, tuple[Indexes, ...]]]] = {READER: OF_RUN, ROLE_OF_JANITOR: OF_JANITOR}
 """Indexes that the plan of each frequent query uses, one of each set. By group role and file/block of sql/queries."""
 ONE_ROW: Final = frozenset({"cycle/ping", "cycle/start_secret", "pages/statement_timeout"})
-"""Queries that read at most one row of a table of a few."""
+"""Queries that read at most one row, of a table with few rows."""
 SMALL_TABLE: Final = 100
-"""Pages. In a small table every index is as good as another, and Postgres may take any."""
+"""Pages of a small table, at most. There every index is as good as another, and Postgres may use any."""
 SMALL: Final = frozenset({"queues", "templates", "schema_version", "pg_index", "pg_class"})
 """Tables that a plan may read completely."""
 
@@ -395,10 +396,10 @@ SMALL: Final = frozenset({"queues", "templates", "schema_version", "pg_index", "
 def judge_plans(
     group: str, plans: Mapping[str, Plan | str], pages: Mapping[str, int], others: Set[str], database: str
 ) -> Iterator[Finding]:
-    """`group`: the role whose queries these are. `plans`: a text says why there is none. `pages`: by table.
+    """Judges the plans of a group role. `plans`: a text says why there is none. `pages`: by table.
 
-    others: indexes that are not what their names say. Postgres may pass over any index that is, by its statistics: if
-        all rows have one queue, an index without the queue is as good.
+    others: indexes that differ from ours of the same name. Postgres may pass over any index by its statistics: if all
+    rows have one queue, an index without the queue is as good.
     """
     for name, plan in plans.items():
         file, _, block = name.partition("/")

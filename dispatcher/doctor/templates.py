@@ -1,7 +1,4 @@
-"""Judges each template: its Job by dry run, its Pod by what the namespace and the nodes allow, the Secrets it names.
-
-The Secrets that a Pod names, and the keys that it needs of them. References that are optional are left out.
-"""
+"""Judges each template: its Job by dry run, its Pod by namespace and nodes, and the Secrets that it names. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,12 +48,12 @@ GONE: Final = {Meaning.NO_NAMESPACE: "NamespaceMissing", Meaning.TERMINATING: "N
 
 
 class TemplateTrial(Struct, frozen=True):
-    """One template.
+    """One template and its dry run.
 
     job: the Job of a row that sets nothing, or the fault of the template.
-    answer: of the dry run; None without a Job.
+    answer: the answer to the dry run; None without a Job.
     opens_env: whether rows may set every variable that is not closed.
-    doubts: what its author may not have meant.
+    doubts: what its author may not have intended.
     """
 
     name: str
@@ -69,8 +66,8 @@ class TemplateTrial(Struct, frozen=True):
 class PodRules(Struct, frozen=True):
     """Limits and objects that the Pods of all templates meet.
 
-    namespace: of the Jobs.
-    labels: of the namespace.
+    namespace: namespace of the Jobs.
+    labels: labels of the namespace.
     secrets: the keys of each Secret that a template names.
     cache_root: the folder of nodes that rows with a cache key mount; empty: none.
     minor: version of the API server.
@@ -101,7 +98,7 @@ class TemplatePod(Struct, frozen=True):
 def judge_templates(
     tried: Sequence[TemplateTrial], place: PodRules | Unread, names: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """`place`: Unread if no Job can be made there at all. `names`: words for commands."""
+    """Judges all templates. `place`: Unread if no Job can be made there at all. `names`: words for commands."""
     if not tried:
         yield fault("NoTemplate", "DISPATCHER_IMAGE, DISPATCHER_TEMPLATES_DIR", "neither gives a template", **names)
         return
@@ -127,7 +124,7 @@ def judge_templates(
 def judge_openness(one: TemplateTrial, spec: Json, place: PodRules) -> Finding:
     """A variable can make a library read, send or run something. The login of tasks is no secret to them.
 
-    A Secret that cannot be read is told by another check.
+    Another check reports a Secret that cannot be read.
     """
     given = {*beside_variables(spec)} if one.opens_env else set()
     more = {name for name, keys in place.secrets.items() if not isinstance(keys, Unread) and keys - {LOGIN}}
@@ -243,7 +240,7 @@ def judge_secret(where: str, named: SecretReference, place: PodRules) -> Finding
 
 
 def judge_room(pod: TemplatePod, view: RoomView | Unread) -> Iterator[Finding]:
-    """A node that is full now is large enough, so that is no fault."""
+    """Judges the nodes. A node that is full now is large enough, so that is no fault."""
     if isinstance(view, Unread):
         yield unchecked("NoNodeFits", pod.where, view.why)
     elif pod.needs is None or view.threshold(pod.needs) is None:

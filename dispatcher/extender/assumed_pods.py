@@ -1,15 +1,14 @@
-"""Assumed Pods: filter let them through, and they are not seen bound yet.
+"""Assumed Pods: Pods that filter let through and that are not seen bound yet; and the request of one Pod. Pure.
 
-kube-scheduler does not tell which node it chose for such a Pod. So the request of each counted Pod counts against every
-reserved node. A Pod is counted if it could land on a reserved node, or if a reservation appears while it is assumed.
+`AssumedPods`: kube-scheduler does not tell which node it chose for such a Pod. So the request of each counted Pod
+counts against every reserved node. A Pod is counted if it could land on a reserved node, or if a reservation appears
+while it is assumed.
 
 A Pod that is never seen bound is forgotten after ASSUMED_TICKS. Ticks are not read from a clock: the process counts
 them while it hears of bindings. A process that was stopped has heard of no binding in that time, so it must not forget.
 
 Not guaranteed: beyond MOST_NAMES node names in all, the nodes that a Pod cannot go to are not remembered. Such a Pod
 counts on every node.
-
-The request of one Pod, and the keys by which reservations may name the Pod.
 """
 
 from collections.abc import Collection, Iterator
@@ -39,8 +38,11 @@ class PodRequest(Struct, frozen=True, gc=False):
 
 
 ASSUMED_TICKS: Final = 10
+"""Ticks after which a Pod is forgotten that is never seen bound."""
 TICK_SECONDS: Final = 1
+"""Seconds between two ticks."""
 MOST_NAMES: Final = 20_000
+"""Names of nodes that are remembered in all, at most."""
 
 
 class PossibleNodes(Struct, frozen=True, gc=False):
@@ -51,7 +53,7 @@ class PossibleNodes(Struct, frozen=True, gc=False):
 
     @property
     def name_count(self) -> int:
-        """How many names are stored here."""
+        """Number of names that are stored here."""
         return len(self.offered or ()) + len(self.refused)
 
     def __contains__(self, node: str) -> bool:
@@ -62,7 +64,7 @@ ANYWHERE: Final = PossibleNodes()
 
 
 class AssumedPod(Struct, frozen=True, gc=False):
-    """`forgotten_at`: the tick at which the Pod is forgotten. `is_counted`: its request counts against reservations."""
+    """One assumed Pod. `forgotten_at`: the tick at which it is forgotten. `is_counted`: its request counts."""
 
     request: PodRequest
     possible_nodes: PossibleNodes
@@ -82,11 +84,11 @@ class AssumedPods:
 
     @property
     def are_complete(self) -> bool:
-        """True once no Pod that an earlier process let through is assumed any more: ASSUMED_TICKS after the start."""
+        """Whether no Pod that an earlier process let through is assumed any more: ASSUMED_TICKS after the start."""
         return self._ticks >= ASSUMED_TICKS
 
     def assume(self, request: PodRequest, possible_nodes: PossibleNodes, *, is_counted: bool) -> None:
-        """Adds a Pod. A Pod that is assumed already must be forgotten first."""
+        """Adds a Pod. An assumed Pod must be forgotten before it is added again."""
         for less_precise in (PossibleNodes(None, possible_nodes.refused), ANYWHERE):
             if self._names + possible_nodes.name_count > MOST_NAMES:
                 possible_nodes = less_precise
@@ -114,7 +116,7 @@ class AssumedPods:
         return True
 
     def total_without(self, name: str) -> Amounts:
-        """The sum of the requests of all counted Pods but this one."""
+        """The sum of the requests of all counted Pods except this one."""
         own = self._assumed.get(name)
         return without(self.total, own.request.asks) if own and own.is_counted else self.total
 

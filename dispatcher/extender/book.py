@@ -5,22 +5,18 @@
                                                           ├─▶ changes, take_gained: for waiting Pods
                                                           └─▶ reports: statuses to write
 
-For every Pod but the target, a node is smaller by what is reserved there. This file joins the parts:
+For every Pod except the target, a node is smaller by what is reserved there. `ReservationBook` joins these parts:
 
-    lifecycle.py              when a reservation begins and ends
-    assumed_pods.py           Pods between filter and bind
-    fit.py                    whether a Pod fits
-    active_reservations.py    which nodes are reserved, and for whom
-    status_reports.py         statuses to write
+    ReservationLifecycle     when a reservation begins and ends (lifecycle.py)
+    AssumedPods              Pods between filter and bind (assumed_pods.py)
+    FitCheck                 whether a Pod fits (hold_index.py)
+    ActiveReservations       which nodes are reserved, and for whom
+    StatusReports            statuses to write
 
 Pure: time is an argument, in seconds of the API server's clock, which also set the end times.
 
 Not guaranteed: that a node has what is reserved there (the status tells). Pods that another scheduler binds count only
 once they are seen bound. Pods that take longer than ASSUMED_TICKS from filter to bind do not count in between.
-
-The active reservations: on which nodes they are, and whose they are.
-
-The statuses of reservations that have to be written.
 """
 
 from collections import Counter
@@ -66,10 +62,11 @@ class ActiveReservations:
 
 
 CHECKED_AT_ONCE: Final = 20
+"""Nodes and reservations that one call checks, at most."""
 
 
 class StatusReports:
-    """Compares the written statuses with what the extender sees. `phases`: the number of written ones by phase."""
+    """Compares the written statuses with what the extender sees. `phases`: the number of written statuses by phase."""
 
     def __init__(self, lifecycle: ReservationLifecycle, log: ChangeLog) -> None:
         self._lifecycle = lifecycle
@@ -82,7 +79,7 @@ class StatusReports:
                 self.phases[one.phase or "Active"] += sign
 
     def due(self, now: float) -> Iterator[tuple[Reservation, ReservationStatus]]:
-        """Statuses to write. One call checks CHECKED_AT_ONCE nodes and reservations, the next call goes on."""
+        """Statuses to write. One call checks CHECKED_AT_ONCE nodes and reservations, and the next call goes on."""
         self._lifecycle.pass_time(now)
         for node in list(islice(self._log.nodes, CHECKED_AT_ONCE)):
             del self._log.nodes[node]
@@ -167,7 +164,7 @@ class ReservationBook:
         return refused
 
     def would_fit(self, request: PodRequest, node: str, freed: Amounts = NOTHING) -> bool:
-        """True if the Pod may have the node once `freed` is free there, too."""
+        """Whether the Pod may have the node once `freed` is free there, too."""
         return self._fit.would_fit(request, node, freed)
 
     def is_bound(self, request: PodRequest) -> bool:
@@ -175,7 +172,7 @@ class ReservationBook:
 
     @property
     def knows_assumed_pods(self) -> bool:
-        """True once all Pods between filter and bind are assumed, those of an earlier process included."""
+        """Whether all Pods between filter and bind are assumed, those of an earlier process included."""
         return self._assumed.are_complete
 
     # Changes
@@ -196,5 +193,5 @@ class ReservationBook:
             self._assumed.assume(request, nodes, is_counted=is_counted)
 
     def _forget(self, name: str) -> None:
-        """The Pod is bound, or is filtered again."""
+        """Forgets a Pod that is bound, or is filtered again."""
         self._log.count += self._assumed.forget(name)

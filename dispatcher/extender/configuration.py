@@ -1,10 +1,10 @@
-"""The KubeSchedulerConfiguration that the extender is made for (`kubescheduler.config.k8s.io/v1`).
+"""kube-scheduler's configuration: the one that the extender needs, and a check of the one that its calls show.
 
-Checks from the incoming calls that kube-scheduler is configured as the extender needs it.
+`build_configuration`: a KubeSchedulerConfiguration (`kubescheduler.config.k8s.io/v1`).
 
-kube-scheduler does not report that it drops answers, calls too seldom or sends whole nodes. So this module reports the
-faults that the calls show: by a metric and a log line. `/readyz` stays ready, because to take the extender out of
-service would repair nothing.
+`ConfigurationCheck`: kube-scheduler does not report that it drops answers, calls too seldom or sends whole nodes. So
+the faults that the calls show are reported, by a metric and a log line. `/readyz` stays ready, because to take the
+extender out of service would repair nothing.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ CERTIFICATES: Final = "/etc/kubernetes/extender"
 
 
 def build_configuration(settings: Settings) -> dict[str, Any]:
-    """Configures a second scheduler, which calls the extender. Its lease is in the namespace of the Jobs."""
+    """The configuration of a second scheduler, which calls the extender. Its lease is in the namespace of the Jobs."""
     namespace = settings.kube.namespace or "default"
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -59,7 +59,7 @@ def reached_at(address: str) -> str:
 
 
 def tls() -> dict[str, Any]:
-    """kube-scheduler needs the CA to verify the extender, and a certificate because the extender demands one."""
+    """The TLS part: kube-scheduler needs the extender's CA, and a certificate of its own."""
     return {
         "enableHTTPS": True,
         "tlsConfig": {
@@ -81,11 +81,15 @@ FAULTS: Final = {
     TWO_CALLERS: "two schedulers ask in turn: give each an extender of its own, or neither sees what the other takes",
 }
 ENOUGH_CALLS: Final = 20
+"""Calls of one kind before the lack of the other kind is a fault."""
 TURNS: Final = 3
+"""Turns between two connections that show two callers."""
 TURNS_WITHIN_SECONDS: Final = 60
+"""Seconds within which these turns happen."""
 REMEMBERED: Final = 16
+"""Connections that are remembered, at most."""
 STANDS_SECONDS: Final = 600
-"""A fault ends so long after the last call that shows it, so that a mended configuration needs no restart here."""
+"""Seconds for which a fault stays after the last call that shows it. A mended configuration needs no restart here."""
 Peer = tuple[str, int]
 
 
@@ -100,7 +104,7 @@ class ConfigurationCheck:
         self._turns: deque[float] = deque(maxlen=TURNS)
 
     def hear(self, verb: str, peer: Peer, now: float, *, has_choice: bool, is_cached: bool) -> frozenset[str]:
-        """Returns new faults. `has_choice`: there are several nodes, because kube-scheduler scores no single node."""
+        """Learns of a call, and returns new faults. `has_choice`: several nodes. A single one is never scored."""
         found = set() if is_cached else {UNCACHED}
         if verb in self._calls and has_choice:
             self._calls[verb] += 1
@@ -115,7 +119,7 @@ class ConfigurationCheck:
         return self.faults - before
 
     def _are_two(self, peer: Peer, now: float) -> bool:
-        """True if two connections take turns. A single scheduler may replace its connection, but does not return."""
+        """Whether two connections take turns. A single scheduler may replace its connection, but does not return."""
         if self._peers and peer != self._peers[-1]:
             if peer in self._peers:
                 self._turns.append(now)

@@ -1,14 +1,10 @@
-"""The active reservations of each node, their sums, and the unreserved amounts.
+"""The index of active reservations, the check of Pods by it, and the log of changes. Pure.
 
-Unreserved means: free on the node, minus reserved there. Nodes with too little of it are found by bisection.
+`HoldIndex`: unreserved means free on the node, minus reserved there. Bisection finds the nodes with too little of it.
 
-Compares the requests of Pods with the unreserved amounts of nodes.
-
-Between filter and bind the node of a Pod is unknown. So assumed Pods count against every reserved node: a burst cannot
-take what is reserved. A target always passes where all reservations are its own. Where others have reservations too,
-Pods that may go there count against the target beyond what is reserved for them.
-
-Changes of reservations and nodes, kept until waiting Pods and statuses are checked.
+`FitCheck`: between filter and bind the node of a Pod is unknown. So assumed Pods count against every reserved node: a
+burst cannot take what is reserved. A target always passes where all reservations are its own. Where others have
+reservations too, Pods that may go there count against the target beyond what is reserved for them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,16 +21,19 @@ NONE: Final[Mapping[str, Reservation]] = MappingProxyType({})
 
 
 class HoldIndex:
-    """Active reservations by node. A node with a thousand of them costs a question as much as a node with one."""
+    """Active reservations by node, their sums, and the unreserved amounts.
+
+    Answers cost the same for one or a thousand reservations on a node.
+    """
 
     def __init__(self, capacities: NodeCapacities) -> None:
         self._capacities = capacities
         self._by_node: dict[str, dict[str, Reservation]] = {}
         self._reserved: dict[str, Amounts] = {}
         self._reserved_for: dict[tuple[str, str], Amounts] = {}
-        """By node and target."""
+        """Sum by node and target."""
         self._unreserved: dict[str, SortedAmounts] = {}
-        """By resource, of the nodes where it is reserved."""
+        """By resource: the nodes where it is reserved, with their unreserved amounts."""
         self._shared: set[str] = set()
         """Nodes with several reservations."""
 
@@ -43,7 +42,7 @@ class HoldIndex:
 
     @property
     def has_shared_node(self) -> bool:
-        """True if any node has several reservations."""
+        """Whether any node has several reservations."""
         return bool(self._shared)
 
     def nodes(self) -> Collection[str]:
@@ -86,7 +85,7 @@ class HoldIndex:
         return True
 
     def update_unreserved(self, node: str) -> None:
-        """Sorts the node in anew: its free capacity or its reservations have changed."""
+        """Sorts the node anew, because its free capacity or its reservations have changed."""
         if node in self._by_node:
             for resource, amount in self.unreserved(node).items():
                 self._unreserved.setdefault(resource, SortedAmounts()).put(node, amount)
@@ -108,7 +107,7 @@ class HoldIndex:
         return less({name: free.get(name, 0) for name in reserved}, reserved)
 
     def nodes_short_of(self, needed: Amounts) -> Iterator[tuple[str, str]]:
-        """Yields node and resource where less than `needed` is unreserved; for each resource the least first."""
+        """Yields nodes and resources of which less than `needed` is unreserved; of each resource the least first."""
         for resource, amounts in self._unreserved.items():
             if resource in needed:
                 for node in amounts.names_below(needed[resource]):
@@ -117,18 +116,18 @@ class HoldIndex:
 
 IS_RESERVED: Final = "is reserved for another Pod"
 REFUSED: Final = f"{{}} {IS_RESERVED}"
-"""Without the name of a node or Pod: kube-scheduler counts equal messages, and a new one wakes the Pod (measured)."""
+"""The reason, without the name of a node or Pod: kube-scheduler counts equal messages, and a new one wakes the Pod."""
 
 
 class FitCheck:
-    """Only reserved resources are compared: kube-scheduler compares all others."""
+    """Compares the requests of Pods with unreserved amounts. kube-scheduler compares resources that nobody reserves."""
 
     def __init__(self, index: HoldIndex, assumed: AssumedPods) -> None:
         self._index = index
         self._assumed = assumed
 
     def would_fit(self, request: PodRequest, node: str, freed: Amounts = NOTHING) -> bool:
-        """True if the Pod may have the node once `freed` is free there, too."""
+        """Whether the Pod may have the node once `freed` is free there, too."""
         own = self._index.reserved_for(request.keys, node)
         unreserved = self._index.unreserved(node, own)
         if not unreserved:
@@ -143,9 +142,10 @@ class FitCheck:
     def refused_nodes(self, request: PodRequest, names: Collection[str], own: set[str]) -> dict[str, str]:
         """The refused nodes with the reason. The Pod must not be assumed yet.
 
+        Order: other nodes by decreasing shortage, then nodes where the Pod itself has a reservation. A node that lacks
+        several resources has the place and the reason of the last one.
+
         `own`: nodes where something is reserved for the Pod.
-        Order: other nodes, those that lack least last; then own nodes. A node that lacks several resources has the
-        place and the reason of the last one.
         """
         refused: dict[str, str] = {}
         for node, resource in self._short_nodes(request):
@@ -166,7 +166,7 @@ class FitCheck:
     def _competing(self, request: PodRequest, node: str) -> Amounts:
         """The amounts that other assumed Pods may take there beyond their reservations.
 
-        A reservation serves one Pod: if several assumed Pods have the same target, only the first is given it.
+        A reservation serves one Pod: if several assumed Pods have the same target, only the first one gets it.
         """
         found, claimed = NOTHING, set(request.keys)
         for other in self._assumed.requests_for_node(node, request.name):
@@ -178,7 +178,7 @@ class FitCheck:
 
 
 class ChangeLog:
-    """Names of what has changed, each once, in the order of the changes.
+    """Changes of reservations and nodes, until waiting Pods and statuses are checked. Each name is there once.
 
     `count`: grows whenever some Pod may get a node that it could not get before.
     `nodes`: nodes whose reservations may need a new status.
@@ -192,7 +192,7 @@ class ChangeLog:
         self._gained: dict[str, None] = {}
 
     def note_gain(self, node: str) -> None:
-        """Some Pod may get more of this node than before."""
+        """Notes that some Pod may get more of this node than before."""
         self.count += 1
         self._gained[node] = self.nodes[node] = None
 

@@ -1,12 +1,10 @@
-"""The life of reservations: when they become active, and when they end.
+"""The life of reservations: when they become active, when they end, and what their status and Events say. Pure.
 
     begin ─▶ active ─▶ landed: a Pod of the target was bound, on any node; for good
                    ├─▶ expired: the end time has come; a later end time makes it active again
                    └─▶ deleted
 
 An active reservation keeps other Pods from the node. The reservations for one target land together.
-
-The status of a reservation: phase and message. And the Events about reservations and refused Pods.
 """
 
 from bisect import bisect_left, insort
@@ -29,9 +27,9 @@ PHASES: Final = ("Active", LANDED, "Expired", "NodeMissing")
 
 
 MESSAGE_LENGTH: Final = 1024
-"""Characters of a message at most, as in the chart."""
+"""Characters of a message, at most, as in the chart."""
 CLOCK_DIFFERENCE_SECONDS: Final = 2.0
-"""The most by which two extenders differ about the API server's time."""
+"""The largest difference between two extenders' estimates of the API server's time."""
 KIND: Final = "NodeReservation"
 REFUSED: Final = "Refused"
 
@@ -45,10 +43,10 @@ class Observation(Struct, frozen=True):
     """The state of one reservation, as the extender sees it.
 
     `is_active`: the reservation keeps other Pods from the node.
-    `node_exists`: the node of the reservation is there.
+    `node_exists`: the node of the reservation exists.
     `has_landed`: a Pod of the target was bound.
     `landed_on`: the node of that Pod. Empty: this process did not see the binding.
-    `unreserved`: what is free on the node, minus all that is reserved there.
+    `unreserved`: what is free on the node, minus everything that is reserved there.
     `same_target`: names of other reservations for the same target.
     """
 
@@ -86,17 +84,17 @@ def same_target_notes(names: Sequence[str]) -> list[str]:
 
 
 def is_status_change(before: Reservation, after: Reservation) -> bool:
-    """True if only the status differs. A change to Landed is excluded: it ends the reservation."""
+    """Whether only the status differs. A change to Landed is excluded: it ends the reservation."""
     return not after.has_landed and (before.uid, before.node, before.amounts, before.target, before.ends_at) == (
         after.uid, after.node, after.amounts, after.target, after.ends_at,
     )  # fmt: skip
 
 
 def must_be_written(one: Reservation, status: ReservationStatus, now: float) -> bool:
-    """True if the status of the object has to change.
+    """Whether the status of the object has to change.
 
-    Another extender may have written something else. Its word stays for the node of a landing, and for an end that its
-    clock saw earlier.
+    Another extender may have written another status. Its status stays for the node of a landing, and for an end that
+    its clock saw earlier.
     """
     has_ended = one.phase == "Expired" and status.phase != LANDED and one.ends_at < now + CLOCK_DIFFERENCE_SECONDS
     is_said = one.phase == status.phase == LANDED or (has_ended and status.phase != "Expired")
@@ -104,7 +102,7 @@ def must_be_written(one: Reservation, status: ReservationStatus, now: float) -> 
 
 
 def phase_notices(one: Reservation, status: ReservationStatus) -> Iterator[Notice]:
-    """One notice if the phase is new. There is none for the first phase if it is Active."""
+    """One notice if the phase is new, but none if the first phase is Active."""
     if status.phase != one.phase and (one.phase or status.phase != "Active"):
         words = status.message or f"room is held on node {one.node}"
         yield Notice(KIND, one.name, one.uid, status.phase, words, is_warning=status.phase == "NodeMissing")
@@ -114,7 +112,7 @@ def refusal_notices(pod: str, uid: str, blocking: Sequence[Reservation], why: st
     """One notice for the Pod and one for each reservation.
 
     `blocking`: reservations of one node that refuse the Pod.
-    `nodes`: how many nodes the Pod was refused.
+    `nodes`: number of nodes that the Pod was refused.
     """
     if blocking:
         names, node = ", ".join(one.name for one in blocking), blocking[0].node
@@ -134,8 +132,9 @@ def timestamp(seconds: float) -> str:
 
 
 MOST_SAME_TARGET: Final = 10
+"""Reservations of the same target that a message names, at most."""
 STALE_ENDS: Final = 20
-"""So many end times, in addition to two per reservation, may be out of date."""
+"""End times that may be out of date, at most, in addition to two per reservation."""
 
 
 class ReservationLifecycle:
@@ -187,14 +186,14 @@ class ReservationLifecycle:
                 self._end(found)
 
     def hear_gone(self, pod: BoundPod) -> None:
-        """A bound Pod has ended, is deleted, or has changed."""
+        """Hears that a bound Pod has ended, was deleted, or has changed."""
         for key in pod.keys:
             self._bound[key] -= 1
             if not self._bound[key]:
                 del self._bound[key]
 
     def hear_capacity(self, node: str) -> None:
-        """The free capacity of the node has changed."""
+        """Hears that the free capacity of the node has changed."""
         if node in self.index:
             self.index.update_unreserved(node)
             self._log.note_gain(node)
@@ -208,7 +207,7 @@ class ReservationLifecycle:
                 self._end(found)
 
     def is_bound(self, key: str) -> bool:
-        """True if a Pod with this key is bound."""
+        """Whether a Pod with this key is bound."""
         return key in self._bound
 
     def own_nodes(self, keys: Collection[str]) -> set[str]:
@@ -259,6 +258,6 @@ class ReservationLifecycle:
             del self._by_target[one.target]
 
     def _note_statuses(self, one: Reservation) -> None:
-        """The status of the reservation may change, and the statuses of others for its target, which name it."""
+        """Notes that the statuses of all reservations for the target may change, because they name each other."""
         same_target = islice(self._by_target.get(one.target, ()), MOST_SAME_TARGET)
         self._log.note_reservations((one.name, *same_target))

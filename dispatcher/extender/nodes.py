@@ -1,12 +1,11 @@
-"""Decides which nodes a Pod may have as far as reservations are concerned.
+"""Which nodes a Pod may have because of reservations, and how many points each node gets.
 
-A node without a reservation always passes: kube-scheduler checks everything else. While the reservations or the bound
-Pods are uncertain, nodes that are reserved for others are refused.
+`NodeFilter`: a node without a reservation always passes: kube-scheduler checks everything else. While the reservations
+or the bound Pods are uncertain, nodes that are reserved for others are refused.
 
-Points of a node for a Pod, 0..10: history (3, 2, 1 or 0), plus load (0..7).
-
-Load tells how well the free capacity fits the Pod's limit and its real use. BlueKing CI's scheduler plugin has this
-rule, with a hundred points. cpu and memory each have a tier:
+`score`: points of a node for a Pod, 0..10: history (3, 2, 1 or 0), plus load (0..7). Load says how well the free
+capacity fits the Pod's limit and its real use. BlueKing CI's scheduler plugin has this rule, with a hundred points. cpu
+and memory each have a tier:
 
     70          the limit fits into what is free (never, if a container has no limit)
     60 to 20    one of the known uses fits; 60 for the highest use
@@ -61,8 +60,8 @@ class ClusterFacts(Struct, frozen=True):
     `is_certain`: all watches are up to date, and all Pods between filter and bind are known.
     `now`: the API server's clock, in seconds since 1970.
     `bound_pods`: all bound Pods.
-    `fault`: which lists or watches are not up to date. Empty: none.
-    `hears_bindings`: a Pod that is bound now is heard of now.
+    `fault`: the lists or watches that are not up to date. Empty: none.
+    `hears_bindings`: news of a Pod that is bound now arrive at once.
     `knows_reservations`: the watch of reservations is up to date.
     `elapsed`: a clock that only goes forward, in seconds.
     """
@@ -80,7 +79,7 @@ class ClusterFacts(Struct, frozen=True):
 class NodeFilter:
     """Answers filter, preempt and explain, and remembers the Pods that wait because of reservations.
 
-    `notices` gets one for a Pod that is newly refused on every node, and one for each reservation that refuses it.
+    `notices`: gets one for a Pod that is newly refused on every node, and one for each refusing reservation.
     """
 
     def __init__(self, book: ReservationBook, facts: ClusterFacts, notices: Notices) -> None:
@@ -92,7 +91,7 @@ class NodeFilter:
         """Pods that were refused in doubt. Each counts as a change: all waiting Pods are checked after the doubt."""
 
     def filter_nodes(self, pod: ExtenderPod | None, names: Collection[str]) -> dict[str, str]:
-        """Returns the refused nodes with the reason. NotListed: no answer is possible yet.
+        """Returns the refused nodes with the reason. Raises NotListed if no answer is possible yet.
 
         `pod` is None if it cannot be read. `names` is a dict or a set, because it is searched often.
         """
@@ -110,7 +109,7 @@ class NodeFilter:
         return refused
 
     def filter_victims(self, pod: ExtenderPod | None, victims: Mapping[str, MetaVictims]) -> dict[str, MetaVictims]:
-        """Returns `victims` without the nodes that the Pod may not have even after preemption. NotListed: as above."""
+        """The `victims` without the nodes that the Pod may not have even after preemption. Raises NotListed, too."""
         self._check_listed()
         now, request = self._facts.now(), read_pod_request(pod) if pod is not None else None
         if request is None or not self._is_certain_for(request):
@@ -144,7 +143,7 @@ class NodeFilter:
 
     @property
     def is_checking(self) -> bool:
-        """True if `ready_to_retry` has not checked every Pod since the last change."""
+        """Whether `ready_to_retry` has not checked every Pod since the last change."""
         return self._waiting.is_checking
 
     def note_earlier_refusal(self, request: PodRequest) -> None:
@@ -153,18 +152,18 @@ class NodeFilter:
         self._doubts += 1
 
     def forget(self, pod: WaitingPod) -> None:
-        """The Pod was notified, or is gone."""
+        """Forgets a Pod that was notified, or is gone."""
         self._waiting.forget(pod)
 
     def retry_later(self, pod: WaitingPod) -> None:
-        """The Pod could not be notified."""
+        """Tries a Pod again later, because it could not be notified."""
         self._waiting.retry_later(pod, self._facts.elapsed())
 
     def _would_pass(self, request: PodRequest, node: str, freed: Amounts) -> bool:
         return request.is_exempt or self._book.would_fit(request, node, freed)
 
     def _notify_refused(self, request: PodRequest, refused: Mapping[str, str]) -> None:
-        """Names the reservations of the last node, which lacks least."""
+        """Notifies of a refusal. The notice names the reservations of the last node, which lacks least."""
         node, why = list(refused.items())[-1]
         others = self._book.active.of_others(request, node)
         blocking = [one for one in others if why in map(REFUSED.format, one.amounts)]
@@ -176,7 +175,7 @@ class NodeFilter:
             raise NotListed(f"reservations, nodes and Pods are not all listed yet: {self._facts.fault()}")
 
     def _with_certain_keys(self, request: PodRequest | None) -> PodRequest | None:
-        """Drops the Pod's keys while reservations are uncertain: others may have an unknown one on the same node."""
+        """The request without keys while reservations are uncertain: others may have an unknown one on its node."""
         if request is None or self._facts.knows_reservations():
             return request
         return replace(request, keys=())
@@ -203,12 +202,17 @@ def freed_by(victims: MetaVictims, asks: Mapping[str, Amounts]) -> Amounts:
 
 
 UNSET: Final = {"cpu": "100m", "memory": "200Mi"}
-"""The request that kube-scheduler assumes, where it scores nodes, for a container without one."""
+"""The requests that kube-scheduler assumes, where it scores nodes, for a container without requests."""
 FITS: Final = 70
+"""The tier of a node where the limit fits."""
 STEP: Final = 10
+"""The difference between two tiers."""
 LEAST: Final = 10
+"""The lowest tier."""
 NODES_BETWEEN_LOOKS: Final = 256
+"""Nodes that are scored between two looks at the clock."""
 UNKNOWN: Final = -1
+"""The load of a node of unknown capacity."""
 
 
 class Steps(Struct, frozen=True):
@@ -267,7 +271,7 @@ class Score(Struct, frozen=True):
 
 
 def read_preferences(pod: ExtenderPod) -> Preferences:
-    """Never fails: an annotation that cannot be read becomes a fault."""
+    """The parts of a Pod for scoring. It never fails: an annotation that cannot be read becomes a fault."""
     notes, faults = pod.metadata.annotations or {}, []
     nodes: tuple[str, ...] = ()
     needs = Needs()
@@ -294,7 +298,7 @@ def read_preferences(pod: ExtenderPod) -> Preferences:
 
 
 def build_steps(request: int, limit: int | None, uses: Sequence[int | None]) -> Steps:
-    """Calculates `tier` at each amount where it changes, so that thousands of nodes can be looked up."""
+    """The steps of `tier` over the free amount, so that thousands of nodes can be looked up."""
     edges = tuple(sorted({use for use in uses if use is not None} | {limit + 1 if limit is not None else 0}))
     return Steps(
         edges, (tier(edges[0] - 1, request, limit, uses), *(tier(edge, request, limit, uses) for edge in edges))
@@ -310,14 +314,14 @@ def limit(pod: ExtenderPod, resource: str) -> int | None:
 
 
 def score(wanted: Preferences, free: Mapping[str, FreeCapacity], names: Sequence[str]) -> Score:
-    """Scores in the order of the names. Each name must be there once."""
+    """Scores nodes in the order of their names. Each name must be there once."""
     return with_history(wanted, free, score_loads(wanted, free, names))
 
 
 def score_in_time(
     wanted: Preferences, free: Mapping[str, FreeCapacity], names: Sequence[str], is_late: Callable[[], bool]
 ) -> Score | None:
-    """As `score`, but returns None as soon as `is_late` says so. Asks every NODES_BETWEEN_LOOKS nodes."""
+    """As `score`, but returns None as soon as `is_late` says so. It is asked every NODES_BETWEEN_LOOKS nodes."""
     loads: dict[str, int] = {}
     for start in range(0, len(names), NODES_BETWEEN_LOOKS):
         if is_late():
@@ -332,7 +336,7 @@ def with_history(wanted: Preferences, free: Mapping[str, FreeCapacity], loads: M
 
 
 def score_loads(wanted: Preferences, free: Mapping[str, FreeCapacity], names: Sequence[str]) -> dict[str, int]:
-    """Written for speed: it scores thousands of nodes for every Pod."""
+    """The loads. It is written for speed: it scores thousands of nodes for every Pod."""
     if not wanted.has_uses:
         return dict.fromkeys(names, 0)
     get, points, look_up, cpu_edges, memory_edges = (
@@ -346,7 +350,7 @@ def score_loads(wanted: Preferences, free: Mapping[str, FreeCapacity], names: Se
 
 
 def points_of_history(wanted: Preferences, name: str, node: FreeCapacity | None) -> int:
-    """0 for a node that is younger than the Pod: it is another node of the same name, and its disk is empty."""
+    """The points of a node's rank. 0 for a node that is younger than the Pod: it has another disk, which is empty."""
     is_another = node is not None and node.created_at.timestamp() > wanted.created_at
     return 0 if is_another else wanted.history[name]
 

@@ -1,15 +1,14 @@
 """`dispatcher extender`: answers kube-scheduler from a mirror of nodes, bound Pods and reservations.
 
     kube.capacity ─▶ NodeCapacities, ReservationBook ─▶ extender.server ◀─ kube-scheduler, on loopback or by mutual TLS
-                                   └─▶ reporting.py
+                                   └─▶ Reporting
 
 The program keeps no state: after a restart it lists everything again, which takes seconds. The scheduler that calls it
 must not place its Pod. The chart runs both as containers of one Pod, which another scheduler places.
 
-The extender's writes: statuses of reservations, Events, and annotations of waiting Pods.
-
-An annotation makes kube-scheduler try the Pod again. Each kind of write has its own rounds, so that a burst of one kind
-does not delay the others: a waiting Pod is annotated within a second after a node may have room for it.
+`Reporting`: statuses of reservations, Events, and annotations of waiting Pods, which make kube-scheduler try a Pod
+again. Each kind of write has its own rounds, so that a burst of one kind does not delay the others: a waiting Pod is
+annotated within a second after a node may have room for it.
 """
 
 import asyncio
@@ -61,7 +60,7 @@ log = structlog.get_logger(component="extender")
 
 
 class Reporting:
-    """All rounds of writes. Before everything was listed nothing is written, and no tick counts."""
+    """All writes of the extender, in rounds. Before everything was listed nothing is written, and no tick counts."""
 
     def __init__(self, client: KubeClient, facts: ClusterFacts, book: ReservationBook) -> None:
         self._reports = Reports(client)
@@ -92,7 +91,7 @@ class Reporting:
         return BETWEEN_SECONDS if ready or self.node_filter.is_checking else ROUND_SECONDS
 
     async def _wake_one(self, pod: WaitingPod) -> ClusterError | None:
-        """Returns the fault if the Pod could not be annotated. Then it is tried again later."""
+        """Annotates a Pod. Returns the fault if that fails. Then it is tried again later."""
         try:
             await self._reports.wake(pod.request.name)
         except ClusterError as fault:
@@ -102,7 +101,7 @@ class Reporting:
         return None
 
     async def _find_earlier_refusals(self) -> float:
-        """Finds the Pods that the process before this one refused: once, as soon as nothing is uncertain."""
+        """Finds the Pods that an earlier process refused: once, as soon as nothing is uncertain."""
         if not self._facts.is_certain():
             return ROUND_SECONDS
         for one in await self._reports.waiting():
@@ -126,7 +125,7 @@ class Reporting:
         return REFUSED_SECONDS
 
     async def _write_status(self, one: Reservation, status: ReservationStatus) -> ClusterError | None:
-        """Returns the fault if the status could not be written. Then it is tried again, REFUSED_SECONDS later."""
+        """Writes a status. Returns the fault if that fails. Then it is tried again, REFUSED_SECONDS later."""
         try:
             await self._reports.tell(one, status.phase, status.message)
         except ClusterError as fault:
@@ -137,7 +136,7 @@ class Reporting:
         return None
 
     def _check_faults(self, rounds: str, outcomes: Sequence[ClusterError | None]) -> None:
-        """Logs faults of single writes. ClusterError: all writes failed, and the first was not a refusal."""
+        """Logs faults of single writes. Raises ClusterError if all writes failed, and the first was not a refusal."""
         faults = [fault for fault in outcomes if fault is not None]
         if faults and len(faults) == len(outcomes) and not isinstance(faults[0], ClusterRefused):
             raise faults[0]
@@ -151,13 +150,15 @@ class Reporting:
 
 
 KEEP_ALIVE_SECONDS: Final = 300
-"""kube-scheduler keeps idle connections for 90 s, and does not repeat a POST that it sent on a closed one."""
+"""Seconds for which an idle connection stays open. kube-scheduler keeps one for 90 s, and does not repeat a POST."""
 DRAIN_SECONDS: Final = 10
+"""Seconds that calls get to end after a stop."""
 UNREAD_BYTES: Final = 2**14
 """Bytes of each connection in memory while its body waits for its turn. The rest waits in the kernel."""
 CERTIFICATE_SECONDS: Final = 10
+"""Seconds between two looks at the certificates."""
 MOST_CONNECTIONS: Final = 256
-"""Of kube-schedulers. Whoever opens more takes no descriptor from our own calls."""
+"""Connections, at most. A client that opens more takes no descriptor from our own calls."""
 NEVER: Final = float("inf")
 COMPACT_SECONDS, SYNCING_SECONDS = 60, 1
 
@@ -187,7 +188,7 @@ class Answering:
     """The program, alone or in the process of the dispatcher (`run --with-extender`)."""
 
     def __init__(self, settings: Settings, reflectors: Reflectors, bound_pods: Resource[BoundPod] = BOUND_PODS) -> None:
-        """SettingsError: the certificates cannot be used."""
+        """Raises SettingsError if the certificates cannot be used."""
         client = reflectors.client
         self._settings = settings.extender
         self._capacities = NodeCapacities()
@@ -208,7 +209,7 @@ class Answering:
         self.checks: Mapping[str, health.Check] = {"extender": self._mirror.stale}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Runs until `stop`. SettingsError: the address cannot be used."""
+        """Runs until `stop`. Raises SettingsError if the address cannot be used."""
         extender = Extender(self._capacities.of, self._reporting.node_filter)
         server = BoundedRunner(
             extender.app(), MOST_CONNECTIONS, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS,
@@ -239,7 +240,7 @@ class Answering:
 
 
 async def drain(server: web.AppRunner, extender: Extender) -> None:
-    """Answers the calls that have come. To close a connection in the middle of a body would lose the call."""
+    """Answers the calls that have come. Closing a connection in the middle of a body would lose the call."""
     for site in list(server.sites):
         await site.stop()
     with contextlib.suppress(TimeoutError):
@@ -263,7 +264,7 @@ class Tls:
     """
 
     def __init__(self, settings: ExtenderSettings) -> None:
-        """SettingsError: the directory holds no usable certificates."""
+        """Raises SettingsError if the directory has no usable certificates."""
         self._folder = Path(settings.tls_dir) if settings.tls_dir else None
         self._stamp: object = None
         self.context: NewestContext | None = None
@@ -293,7 +294,7 @@ class Tls:
 
 
 def report_ends(certificate: Path, _: Path, authority: Path) -> None:
-    """Sets the metric of the ends. A chain is as good as its first end; of several authorities the last one counts."""
+    """Sets the metric of the ends. A chain ends with its first end; of several authorities the last end counts."""
     for name, file, which in (("server-certificate", certificate, min), ("authority", authority, max)):
         CREDENTIAL_END.labels(name).set(which(certificates_end(file.read_text(encoding="utf-8")), default=NEVER))
 

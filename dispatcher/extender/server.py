@@ -1,14 +1,9 @@
 """The extender's server. kube-scheduler asks which nodes a Pod may have, how good they are, and what it may preempt.
 
-    filter ─▶ node_filter.py: nodes reserved for others     prioritize ─▶ score.py, by the free capacity in memory
-    preempt ─▶ node_filter.py: the proposed victims         explain ─▶ both for people, by node and term
+    filter ─▶ nodes.NodeFilter: nodes reserved for others     prioritize ─▶ nodes.score, by the free capacity in memory
+    preempt ─▶ nodes.NodeFilter: the proposed victims         explain ─▶ both for people, by node and term
 
-Every answer comes from memory, because kube-scheduler schedules nothing else while it waits. If the answer is late or
-the Pod cannot be read, no node gets points. An unreadable Pod is refused only reserved nodes. Two kinds of bodies are
-refused. One has no readable node name, so no answer would be true. The other exceeds the memory for bodies (bodies.py).
-No request ends the process. No body is ever logged, because it holds environment variables.
-
-Limits of the extender's bodies and answers: in size, in number and in time.
+`Bodies`: limits of bodies and answers in size, in number and in time.
 
     up to 1 MiB                     read at once; these bodies and their answers hold at most 16 MiB together
     up to 16 MiB, or of a size      one at a time, from the first byte of the body to the last byte of the answer;
@@ -19,6 +14,11 @@ a larger one. A slow sender or reader keeps its place for two seconds. The numbe
 decoded body takes memory for each of them: 16 MiB of `5,` would be half a GiB of objects.
 
 Not guaranteed: an answer for every caller. A flood of small bodies takes answers from others, but memory stays bounded.
+
+`Extender`: every answer comes from memory, because kube-scheduler schedules nothing else while it waits. If the answer
+is late or the Pod cannot be read, no node gets points. An unreadable Pod is refused only reserved nodes. A body without
+a readable node name is refused, because no answer would be true. No request ends the process. No body is ever logged,
+because it holds environment variables.
 """
 
 import asyncio
@@ -59,16 +59,21 @@ from dispatcher.runtime.metrics import (
 )
 
 SMALL_BODY: Final = 2**20
+"""Bytes of a small body, at most."""
 LARGEST_NAMES: Final = 4 * 2**20
-"""For a body that names its nodes in place of holding them: 15,000 names of the greatest length."""
+"""Bytes of a body that names its nodes instead of holding them, at most: 15,000 names of the greatest length."""
 LARGEST_BODY: Final = 16 * 2**20
+"""Bytes of any body, at most."""
 HELD_BYTES: Final = 16 * 2**20
+"""Bytes of all small bodies and their answers together, at most."""
 MOST_NODES: Final = 50_000
+"""Nodes of one request, at most."""
 MOST_VALUES: Final = 2**17
-"""For a body that names its nodes. A JSON text has about as many values as commas, and commas are counted quickly."""
+"""Values of a body that names its nodes, at most. A JSON text has about as many values as commas."""
 MOST_WHOLE_VALUES: Final = 400_000
-"""For a body that holds whole nodes or whole victims: a comma in every 40 bytes."""
+"""Values of a body that holds whole nodes or whole victims, at most: a comma in every 40 bytes."""
 MOST_WAITING: Final = 32
+"""Large bodies that wait for their turn, at most."""
 JSON: Final = "application/json"
 OF_BROWSERS: Final = ("Origin", "Sec-Fetch-Site")
 """Headers of requests by pages. kube-scheduler sends neither."""
@@ -76,7 +81,7 @@ TURN_SECONDS, READ_SECONDS, SEND_SECONDS = 3, 2, 2
 
 
 class BodyRefused(Exception):
-    """A body that is not read. The message names the limit, and holds nothing of the body."""
+    """A body that is not read. The message names the limit, and quotes nothing of the body."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -94,7 +99,7 @@ class Bodies:
 
     @asynccontextmanager
     async def place_for(self, request: web.Request) -> AsyncIterator["CallSlot"]:
-        """The right to be read and answered. Refused: the body is too large, or its turn does not come in time."""
+        """The right to be read and answered. BodyRefused: a page asks, a body is large, or its turn comes too late."""
         if any(name in request.headers for name in OF_BROWSERS):  # a page of somebody else, on a person's machine
             raise BodyRefused(403, "no page in a browser may ask the extender")
         size = size_of(request)
@@ -114,7 +119,7 @@ class Bodies:
             self._held_bytes -= place.held
 
     def hold(self, size: int) -> None:
-        """Counts bytes of a small body or its answer. Refused: HELD_BYTES would be exceeded."""
+        """Counts bytes of a small body or its answer. Raises BodyRefused if HELD_BYTES would be exceeded."""
         if self._held_bytes + size > HELD_BYTES:
             raise BodyRefused(503, f"small bodies and their answers hold {HELD_BYTES} bytes already: ask again")
         self._held_bytes += size
@@ -144,7 +149,7 @@ class CallSlot:
         self.held = 0
 
     async def read(self, request: web.Request) -> bytearray:
-        """The whole body. Refused: it is too large or too slow, or HELD_BYTES would be exceeded."""
+        """The whole body. Raises BodyRefused if it is too large or too slow, or as `hold`."""
         body = bytearray()
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -159,9 +164,9 @@ class CallSlot:
         return body
 
     async def send(self, request: web.Request, answer: bytes) -> web.StreamResponse:
-        """Sends until the reader has nearly all of it. Cuts off a slow reader. Refused: as `hold`.
+        """Sends until the reader has nearly everything. Cuts off a slow reader. Raises BodyRefused as `hold`.
 
-        A response that holds its body would be kept by aiohttp until the next request of the connection.
+        aiohttp would keep a response that holds its body until the next request of the connection.
         """
         self.hold(len(answer))
         response = web.StreamResponse(headers={"Content-Type": JSON, "Content-Length": str(len(answer))})
@@ -178,14 +183,14 @@ class CallSlot:
         return response
 
     def hold(self, size: int) -> None:
-        """Counts bytes, if the body is a small one. Refused: HELD_BYTES would be exceeded."""
+        """Counts bytes, if the body is a small one. Raises BodyRefused if HELD_BYTES would be exceeded."""
         if self._most == SMALL_BODY:
             self._bodies.hold(size)
             self.held += size
 
 
 def size_of(request: web.Request) -> int:
-    """The size of the body as the headers tell it, or LARGEST_BODY if they do not."""
+    """The size of the body in the headers, or LARGEST_BODY if they have none."""
     is_told = request.content_length is not None and "Content-Encoding" not in request.headers
     return (request.content_length or 0) if is_told else LARGEST_BODY
 
@@ -200,7 +205,7 @@ def check_values(body: bytes | bytearray, most: int) -> None:
 
 
 def check_names(body: bytes | bytearray) -> None:
-    """Checks a body without whole nodes. Refused: it is larger than names can be."""
+    """Checks a body without whole nodes. Raises BodyRefused if it is larger than names can be."""
     if len(body) > LARGEST_NAMES:
         raise BodyRefused(
             413, f"more than {LARGEST_NAMES} bytes, and no whole nodes: only bodies with these may be larger"
@@ -211,13 +216,14 @@ def check_names(body: bytes | bytearray) -> None:
 log = structlog.get_logger(component="extender")
 
 DEADLINE_SECONDS: Final = 0.2
+"""Seconds after which an answer is late."""
 T = TypeVar("T")
 Answer = tuple[Any, str]
-"""The body to send, and the outcome as the metric has it."""
+"""The body to send, and the outcome for the metric."""
 
 
 class BadBody(Exception):
-    """A body that kube-scheduler would not send. The message says why, and holds no values of the body."""
+    """A body that kube-scheduler would not send. The message says why, and quotes no values of the body."""
 
 
 class Call(Struct, frozen=True):
@@ -225,7 +231,7 @@ class Call(Struct, frozen=True):
 
     `body`: the body as it came.
     `peer`: address and port of the caller.
-    `is_late`: asks whether the deadline is over. Then a neutral answer is due.
+    `is_late`: whether the deadline is over. Then a neutral answer is due.
     """
 
     body: bytes | bytearray
@@ -234,7 +240,7 @@ class Call(Struct, frozen=True):
 
 
 class Extender:
-    """Answers the calls. `free`: the free capacity of nodes by name, always as it is now."""
+    """Answers the calls. `free`: the present free capacity of nodes by name."""
 
     def __init__(self, free: Mapping[str, FreeCapacity], node_filter: NodeFilter, clock: Clock = elapsed) -> None:
         self._free = free
@@ -331,7 +337,7 @@ class Extender:
         return PreemptionResult(self._node_filter.filter_victims(read_pod(asked), asked.victims())), "ok"
 
     def explain(self, call: Call) -> Answer:
-        """For people. A question without nodes is answered for all known nodes."""
+        """The answer for people. A question without nodes is answered for all known nodes."""
         asked = read(call.body, Arguments)
         if asked.is_cached or asked.nodes == NOTHING:
             check_names(call.body)
@@ -349,7 +355,7 @@ class Extender:
         return {"nodes": nodes, "ignored": wanted.faults}, "ok"
 
     def _read_names(self, verb: str, call: Call, asked: Arguments) -> dict[str, None]:
-        """Returns the node names. Reports new faults of the caller's configuration that the call shows."""
+        """The node names. Reports new faults of the caller's configuration that the call shows."""
         if asked.is_cached:
             check_names(call.body)
         names = read_names(asked)
@@ -384,7 +390,7 @@ def peer_of(request: web.Request) -> Peer:
 
 
 def read(body: bytes | bytearray, kind: type[T]) -> T:
-    """BadBody: not JSON, cut off, or of other types."""
+    """The decoded body. Raises BadBody if it is no JSON, cut off, or of other types."""
     try:
         return msgspec.json.decode(body, type=kind)
     except UNREADABLE as fault:
@@ -392,7 +398,7 @@ def read(body: bytes | bytearray, kind: type[T]) -> T:
 
 
 def read_names(asked: Arguments) -> dict[str, None]:
-    """BadBody: there is no list of nodes, or no item of it is a node. Refused: there are too many nodes."""
+    """The names. Raises BadBody if there is no list with a node, and BodyRefused if there are too many nodes."""
     try:
         names = asked.names()
     except UNREADABLE as fault:

@@ -21,15 +21,19 @@ from msgspec.structs import replace
 from dispatcher.extender.assumed_pods import PodRequest
 
 NEAREST: Final = 10
-"""How many nearest nodes are remembered of a Pod."""
+"""Nearest nodes of a Pod that are remembered, at most."""
 PODS_AT_ONCE: Final = 200
-"""Pods that are checked in one go."""
+"""Pods that one call checks, at most."""
 NODES_AT_ONCE: Final = 4000
-"""Nodes that are checked in one go: this takes 20 ms, and filter has to wait for it."""
+"""Nodes that one call checks, at most: this takes 20 ms, and filter has to wait for it."""
 MOST: Final = 5000
+"""Waiting Pods that are remembered, at most."""
 MOST_NAMES: Final = 200_000
+"""Names of refused nodes that are remembered in all, at most."""
 MOST_TRIES: Final = 10
+"""Notifications of one Pod that may fail before it is given up."""
 RETRIES_AT_ONCE: Final = 5
+"""Pods that are notified again by one call, at most."""
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
 
 
@@ -38,11 +42,11 @@ class WaitingPod(Struct, frozen=True, gc=False):
 
     `nearest`: the refused nodes that lacked least.
     `refused`: all refused nodes.
-    `everywhere`: True if no node was left for the Pod.
-    `in_doubt`: True if the refusal came while anything was uncertain. The Pod is then retried without a check.
-    `preempts`: True if it would preempt Pods on a node, as soon as the reservations there allow that.
-    `tries`: how often it could not be notified.
-    `retry_at`: not notified again before this time.
+    `everywhere`: no node was left for the Pod.
+    `in_doubt`: the refusal came while anything was uncertain. The Pod is then retried without a check.
+    `preempts`: it would preempt Pods on a node, as soon as the reservations there allow that.
+    `tries`: number of notifications that failed.
+    `retry_at`: it is not notified again before this time.
     """
 
     request: PodRequest
@@ -58,7 +62,7 @@ class WaitingPod(Struct, frozen=True, gc=False):
 class WaitingPods:
     """Waiting Pods by name, the oldest first.
 
-    After a change every Pod is checked once. That is a round. `ready_to_retry` checks a part of it at each call.
+    A round checks every Pod once after a change. Each call of `ready_to_retry` checks a part of it.
     """
 
     def __init__(self) -> None:
@@ -77,7 +81,7 @@ class WaitingPods:
 
     @property
     def is_checking(self) -> bool:
-        """True if some Pods were not checked since the last change."""
+        """Whether some Pods were not checked since the last change."""
         return bool(self._to_check)
 
     def note(
@@ -97,7 +101,7 @@ class WaitingPods:
         )
 
     def note_preemption(self, request: PodRequest, refused: Iterable[str]) -> None:
-        """Remembers nodes that the Pod may not have even by preemption, in addition to those that filter refused."""
+        """Remembers further nodes: those that the Pod may not have even by preemption."""
         if nodes := dict.fromkeys(refused):
             is_to_check = request.name in self._to_check
             before = self._drop(request.name) or WaitingPod(request, (), ())
@@ -112,7 +116,7 @@ class WaitingPods:
             self._drop(pod.request.name)
 
     def retry_later(self, pod: WaitingPod, now: float) -> None:
-        """The Pod could not be notified: tries again after a pause, and gives up after MOST_TRIES."""
+        """Tries a Pod that could not be notified again after a pause. Gives up after MOST_TRIES."""
         if self._pods.get(pod.request.name) is pod:
             self._drop(pod.request.name)
             if pod.tries + 1 < MOST_TRIES:
@@ -121,7 +125,7 @@ class WaitingPods:
                 self._retries[pod.request.name] = None
 
     def hear(self, changes: int, gained: Collection[str]) -> None:
-        """Takes the number of changes so far, and the nodes that may have gained room. A new number makes a round."""
+        """Takes the number of changes so far, and the nodes that may have gained room. A new number begins a round."""
         if changes != self._changes:
             self._changes = changes
             self._gained.update(gained)
@@ -159,7 +163,7 @@ class WaitingPods:
                 break
 
     def _begin_next_round(self) -> None:
-        """Every Pod is checked. If there was a change meanwhile, all are checked again."""
+        """Begins a round if there was a change during the last one."""
         since, self._gained_since = self._gained_since, None
         self._gained = since or set()
         self._to_check = dict.fromkeys(self._pods if since is not None else ())
@@ -176,7 +180,7 @@ class WaitingPods:
         return False
 
     def _put(self, pod: WaitingPod) -> None:
-        """Adds the Pod. If MOST_NAMES would be exceeded, only the nearest nodes are remembered."""
+        """Adds the Pod. If MOST_NAMES would be exceeded, only its nearest nodes are remembered."""
         if self._names + len(pod.refused) > MOST_NAMES:
             pod = replace(pod, refused=pod.nearest or tuple(islice(pod.refused, NEAREST)))
         self._pods[pod.request.name] = pod

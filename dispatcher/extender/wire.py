@@ -35,7 +35,7 @@ class Name(Struct, frozen=True):
 
 
 class ExtenderNode(Struct, frozen=True):
-    """Only the name of a node is read, so faults of its other fields do no harm."""
+    """A node, of which only the name is read, so that faults of its other fields do no harm."""
 
     metadata: Name
 
@@ -66,7 +66,7 @@ class Arguments(Struct, frozen=True, rename="pascal"):
         return self.node_names != NOTHING
 
     def names(self) -> dict[str, None]:
-        """Each readable name once, in the order of the body. UNREADABLE: there is no list, or no readable name."""
+        """Each readable name once, in the order of the body. Raises one of UNREADABLE if there is none."""
         if self.is_cached:
             with suppress(*UNREADABLE):
                 return dict.fromkeys(msgspec.json.decode(self.node_names, type=list[str]))

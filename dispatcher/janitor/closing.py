@@ -34,12 +34,13 @@ FAILED: Final = "ContainerFailed: report is exit-code"
 USED_UP: Final = frozenset(
     {HoldReason.FAILURES_EXHAUSTED, HoldReason.LAUNCHES_EXHAUSTED, HoldReason.DISRUPTED_TOO_OFTEN}
 )
+"""Holds of rows whose budgets are used up."""
 STALE: Final = timedelta(seconds=60)
 """A run whose Job is over may be returned after this time without a heartbeat. The database checks this again."""
 
 
 class Act(StrEnum):
-    """The janitor's calls, by what becomes of the row. RETRY and RETURN fail one that has no failure left."""
+    """The janitor's calls, by what becomes of the row. RETRY and RETURN end the row as failed at max_failures."""
 
     SUCCEED = "succeeded"
     FAIL = "failed"
@@ -76,8 +77,8 @@ def plan_closing(
 
     patience: time that a parked row waits for a person.
     refusal: why the template, the policy or the API server allow no Job for the row. A refusal counts only if the table
-        of outcomes would launch.
-    ends: what ended launches, by UID of the Job.
+    of outcomes would launch.
+    ends: the ends of launches, by UID of the Job.
     """
     row = TaskWithJobs(task, picture.jobs_of(task), picture.cluster)
     closing = plan_call(row, picture, patience, refusal)
@@ -121,7 +122,7 @@ def is_held_by(task: Task, job: Job) -> bool:
 
 
 def can_be_ended(hold: Hold) -> bool:
-    """Whether the row may be ended for this hold. A run with used-up budgets is returned: that adds failures."""
+    """Whether the row may be ended for this hold. A run with used-up budgets is returned, which adds failures."""
     return hold.reason not in USED_UP
 
 
@@ -141,7 +142,7 @@ def is_exit_code(verdict: Launch | Hold | None) -> bool:
 
 
 def plan_exit_code(row: TaskWithJobs, job: Job, *, is_success: bool) -> Closing:
-    """The call that brings the outcome of the container. The database makes the next attempt, or fails the row."""
+    """The call that writes the outcome of the container. The database makes the next attempt, or fails the row."""
     is_final = row.exit_code in job.final_codes  # of the task's own container: a sidecar's status says nothing
     act, error = (Act.SUCCEED, "") if is_success else (Act.FAIL if is_final else Act.RETRY, FAILED)
     return Closing(act, row.task.id, row.task.attempt, job.launch, job.uid, error=error)
@@ -167,7 +168,7 @@ def error_text(hold: Hold) -> str:
 
 
 def with_cause(closing: Closing, job: Job | None, ends: Ends) -> Closing:
-    """The call with what ended the launch that was judged, and with the end of its output, in the error."""
+    """The call, with the end of the judged launch and the end of its output in the error."""
     end = ends.get(job.uid) if job is not None and closing.error else None
     if job is None or end is None:
         return closing

@@ -1,6 +1,7 @@
 """`dispatcher janitor`: ends, returns or cancels rows that no container can move, and deletes old rows.
 
-    Jobs and Pods ─▶ rows ─▶ jobs.closing (pure, by the dispatcher's own table) ─▶ the task's Jobs, live ─▶ one CAS
+    Jobs and Pods ─▶ rows ─▶ janitor.closing (pure, by the dispatcher's own table) ─▶ the task's Jobs, live ─▶ one CAS
+                  └▶ jobs.observed.launch_end (pure) ─▶ janitor_ended: task_launches, and the view task_history
 
 Of our programs outside a task's container, only the janitor writes to the database, by functions of its own
 (docs/protocol.md, section 8). The janitor needs no leader. Each call matches only the values that were read, so a
@@ -9,18 +10,15 @@ second janitor or a dispatcher may act in between.
 Not guaranteed: speed. A row waits for the next round, and for PARK_SECONDS if a person may still help it. Templates
 count only after they have not changed for a while: a janitor with wrong templates must not fail rows at its start.
 
-Deletes old rows. A row that a foreign key or a trigger of somebody else holds stays, and stops no other row.
+`LaunchEnds`: a container that was killed reports nothing. Its Pod shows exit code, reason and the end of the output,
+but Pods go. So the janitor writes them down.
 
-Tells which session keeps a snapshot for long. While it does, VACUUM removes no row that died since.
+`Retention`: deletes old rows. A row that a foreign key or a trigger of somebody else holds stays, and stops no other
+row.
 
-Any login can hold one, and each look of the dispatcher then passes by the dead rows of everybody. Every login may see
-which sessions have a snapshot, but not since when. So the time is from when the janitor saw it first.
-
-Writes down what ended launches: exit code, reason, and the end of the output, as their Pods and Jobs tell.
-
-    Jobs and Pods ─▶ jobs.launch_ends (pure) ─▶ janitor_ended: task_launches, and the view task_history
-
-A container that was killed says nothing itself. Its Pod says it, but Pods go.
+`Snapshots`: names the session that keeps a snapshot for long. While it does, VACUUM removes no row that died since. Any
+login can hold a snapshot, and each look of the dispatcher then passes by the dead rows of everybody. Every login may
+see which sessions have a snapshot, but not since when. So the time counts from when the janitor saw it first.
 """
 
 import asyncio
@@ -65,7 +63,10 @@ Key = tuple[int, int, int]
 
 
 class EndedLaunch(Struct, frozen=True):
-    """One launch in the argument of `janitor_ended`. `started_at`: of one that cannot say it itself."""
+    """One launch in the argument of `janitor_ended`.
+
+    started_at: only for `report: exit-code`; others report their own start.
+    """
 
     task: int
     attempt: int
@@ -97,7 +98,7 @@ class LaunchEnds:
         self.known = seen
 
     async def unwritten(self, rows: Look, picture: JobsPicture, tasks: Iterable[Task]) -> Sequence[EndedLaunch]:
-        """The launches that the database does not know the cause of."""
+        """The launches whose cause the database does not know."""
         found = ended_launches(picture, tasks, self.known)
         written = set(await rows.with_cause(sorted({one.task for one in found.values()})))
         return [one for key, one in found.items() if key not in written]
@@ -130,9 +131,11 @@ def ended_launch(job: Job, end: LaunchEnd) -> EndedLaunch:
 
 
 AGAIN_SECONDS: Final = 3600
+"""Seconds after which rows that could not be deleted are tried again."""
 MOST_KEPT: Final = 10_000
-"""Rows that are passed over. More of them would make each call slow."""
+"""Rows that are passed over, at most. More of them would make each call slow."""
 TOLD: Final = 5
+"""Ids of such rows that a log line names, at most."""
 log = structlog.get_logger(component="janitor")
 
 
@@ -143,7 +146,7 @@ class RetentionTable(Protocol):
 
 
 class Retention:
-    """Knows between rounds which rows could not be deleted. They are tried again each hour."""
+    """Deletes old rows. Between rounds it remembers rows that could not be deleted, and tries them each hour."""
 
     def __init__(self, table: RetentionTable, clock: Clock = elapsed) -> None:
         self._table = table
@@ -166,7 +169,9 @@ class Retention:
 
 
 SNAPSHOT_SECONDS: Final = 30
+"""Seconds between two looks."""
 TOLD_AFTER_SECONDS: Final = 600
+"""Seconds after which a snapshot is logged."""
 
 
 class SnapshotTable(Protocol):
@@ -174,7 +179,7 @@ class SnapshotTable(Protocol):
 
 
 class Snapshots:
-    """Knows between rounds since when the oldest snapshot is there. Sessions may hand it on to each other."""
+    """Looks for old snapshots. It remembers since when the oldest one exists. Sessions may hand it on to each other."""
 
     def __init__(self, table: SnapshotTable, clock: Clock = elapsed) -> None:
         self._table = table
@@ -202,9 +207,13 @@ EVERY_SECONDS, SELDOM_SECONDS = 10, 300
 SHARE: Final = 20
 """Lists take at most one part in SHARE of the time. Lists of many thousand Jobs load the API server."""
 ACTS_AT_ONCE: Final = 8
+"""Calls at the same time, at most."""
 WRITTEN_AT_ONCE: Final = 200
+"""Ends of launches in one call, at most."""
 HELD_AT_MOST: Final = 10_000
+"""Rows that a container holds and that one round reads, at most."""
 STEADY: Final = timedelta(minutes=10)
+"""Time for which templates must have been the same, at most, before rows are failed by them."""
 
 
 async def run(settings: Settings, *, dry_run: bool = False) -> None:
@@ -253,12 +262,12 @@ async def serve(janitor: "Janitor", client: KubeClient, settings: Settings, stop
 
 
 def steady_seconds(settings: Settings) -> float:
-    """For how long the templates must have been the same before rows are failed, or refused, for lack of one."""
+    """Seconds for which the templates must have been the same before rows are failed or refused for lack of one."""
     return min(STEADY, timedelta(seconds=settings.janitor.park_seconds) / 6).total_seconds()
 
 
 def pause_after(listing: float, before: float) -> float:
-    """The pause before the next round, in seconds. One slow list says little, so a pause at most doubles.
+    """The pause before the next round, in seconds. One slow list proves little, so a pause at most doubles.
 
     listing: seconds that the lists of this round took.
     before: the last pause.
@@ -267,7 +276,7 @@ def pause_after(listing: float, before: float) -> float:
 
 
 async def fault_of(step: Awaitable[None]) -> Sequence[DispatcherError]:
-    """Runs a step of a round. Its fault stops no later step."""
+    """Runs a step of a round, and returns its fault. The fault stops no later step."""
     try:
         await step
     except DispatcherError as fault:
@@ -308,7 +317,7 @@ class Janitor:
         await self._closings.close()
 
     async def run_once(self) -> float:
-        """One round. Returns the pause before the next round, in seconds."""
+        """Runs one round. Returns the pause before the next round, in seconds."""
         began = elapsed()
         self._refresh()
         view = await self._view()  # 1 Jobs first, so that no Job is newer than its row
@@ -362,7 +371,7 @@ class Janitor:
         return plan_closing(picture, task, self._patience, read.refusals.get(task.id), self._ends.known)
 
     async def _carry_out(self, closings: Sequence[Closing], read: Read) -> Sequence[DispatcherError]:
-        """Carries out all closings, even if some fail. Returns the faults, unless they are faults of single rows."""
+        """Carries out all closings, even if some fail. Returns the faults that are not of single rows."""
         places = asyncio.Semaphore(ACTS_AT_ONCE)
 
         async def carry_out(closing: Closing) -> DispatcherError | None:

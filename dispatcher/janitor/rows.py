@@ -1,17 +1,14 @@
-"""Reads the rows of a janitor's round: rows with Jobs, rows that a container holds, refused rows and untried rows.
+"""Reads the rows of a janitor's round, and asks the API server by dry runs whether it would accept their Jobs.
 
-Submitters take turns, so that the rows of one submitter never displace the rows of another.
-
-Tries waiting rows with a dry run, and remembers which rows the API server refused.
-
-A refusal counts only if the API server repeats it after a while. An admission webhook that fails for a minute must not
-end rows.
-
-Finds out whether the API server would accept the Job of a row, without making the Job.
-
-The janitor does not see the answers that a dispatcher got. So the janitor sends a GET of the name, then the POST of a
+`Trial`: the janitor does not see the answers that a dispatcher got. So it sends a GET of the name, then the POST of a
 dispatcher with `dryRun=All`. Only answers about the row itself count. A full quota, an outage or a missing right does
 not count.
+
+`Trials`: remembers the refusals. A refusal counts only if the API server repeats it after a while. An admission webhook
+that fails for a minute must not end rows.
+
+`RowReader`: reads rows with Jobs, rows that a container holds, refused rows and untried rows. Submitters take turns, so
+that the rows of one submitter never displace the rows of another.
 """
 
 from collections import defaultdict
@@ -76,6 +73,7 @@ class Trial:
 
 
 REMEMBERED_SECONDS: Final = 3600
+"""Seconds for which an answer is remembered."""
 
 
 class RowTrials(Struct, frozen=True):
@@ -129,11 +127,13 @@ class Trials:
 
 T = TypeVar("T")
 CLOSED_AT_ONCE: Final = 200
+"""Refused rows that one round reads, at most."""
 TRIED_AT_ONCE: Final = 10
+"""Rows that one round tries, at most."""
 LOOKED_AT: Final = 50_000
-"""Waiting rows that a round judges by their template, in equal parts for each submitter in a queue."""
+"""Waiting rows that a round judges by their template, at most, in equal parts for each submitter in a queue."""
 OLDEST: Final = 200
-"""Waiting rows without a Job that may be tried in a round, oldest first. Each row is tried at most once an hour."""
+"""Waiting rows without a Job, the oldest ones, that may be tried in a round. Each is tried at most once an hour."""
 
 
 class Read(Struct, frozen=True):
@@ -164,7 +164,7 @@ class RowReader:
         self._locked: frozenset[int] = frozenset()
 
     async def read(self, rows: Look, picture: JobsPicture, *, are_steady: bool) -> Read:
-        """`are_steady`: the templates have been the same for long enough to fail rows by them."""
+        """The rows. `are_steady`: the templates have been the same for long enough to fail rows by them."""
         queues = [queue.name for queue in rows.frame.queues if queue.name != "*"]
         keys = await rows.submitters(queues)
         waiting = await rows.indexed_rows_of(dict.fromkeys(keys, max(CLOSED_AT_ONCE, LOOKED_AT // max(1, len(keys)))))
@@ -189,7 +189,7 @@ class RowReader:
         return [row for rank in zip_longest(*own.values()) for row in rank if row is not None]
 
     def note_lock(self, task_id: int, *, is_locked: bool) -> None:
-        """Stores whether another transaction had locked the row when it was to be closed."""
+        """Remembers whether another transaction had locked the row when it was to be closed."""
         self._locked = self._locked - {task_id} | ({task_id} if is_locked else set())
 
     def _is_offered(self, row: IndexedRow) -> bool:

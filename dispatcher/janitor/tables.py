@@ -1,16 +1,14 @@
-"""Brings the dispatcher's reasons into the database, for people who have nothing but SQL.
+"""Keeps two tables of the database in step with the dispatcher: the templates, and the reasons of rows.
 
     ConfigMaps {INSTALLATION}-status, -reasons ─▶ ReasonReport (what changed) ─▶ janitor_tell
 
-Changes only, at most one call a second with 200 rows. If the dispatcher is away, its last words stay, with their time.
+`KeepingTemplates`: keeps the table `templates` in step with the files, so that INSERT refuses what a launch would be
+refused for. New and changed templates count within a second or two. A template without a file is deleted only after the
+files have been the same for a while: a janitor that starts with an empty folder must not refuse the rows of all teams.
+
+`BringingReasons`: writes the dispatcher's reasons into the database, for people who have only SQL. It writes only
+changes, in at most one call a second with 200 rows. If the dispatcher is away, its last reasons stay, with their time.
 If a ConfigMap is missing or somebody else has written it, the rows stay as they are until the dispatcher writes again.
-
-Keeps the table `templates` in step with the files, so that INSERT refuses what a launch would be refused for.
-
-New and changed templates count within a second or two. A template without a file is deleted only after the files have
-been the same for a while: a janitor that starts with an empty folder must not refuse the rows of all teams.
-
-What the janitor brings over into the database: the changes of reasons since its last call. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +31,9 @@ from dispatcher.views.published import NOT_OURS, PublishedReasons
 from dispatcher.views.status import InstallationStatus, QueueStatus
 
 LOOK_SECONDS: Final = 1
+"""Seconds between two looks at the files."""
 WRITE_SECONDS: Final = 10
-"""The table is compared so often, also if no file has changed: somebody may have edited it."""
+"""Seconds between two comparisons of the table, even if no file has changed: somebody may have edited the table."""
 log = structlog.get_logger(component="janitor.tables")
 
 
@@ -48,7 +47,7 @@ class TemplateTable(Protocol):
 
 
 class KeepingTemplates:
-    """Has a catalog of its own: that of the janitor must not change within a round."""
+    """Keeps the table. It has a catalog of its own: that of the janitor must not change within a round."""
 
     def __init__(self, catalog: Catalog, steady_seconds: float, table: TemplateTable, clock: Clock = elapsed) -> None:
         self._catalog = catalog
@@ -74,7 +73,9 @@ class KeepingTemplates:
 
 
 ROWS_A_CALL: Final = 200
+"""Rows with a reason in one call, at most."""
 GONE_A_CALL: Final = 1000
+"""Rows without a reason in one call, at most."""
 
 
 class ToldRow(Struct, frozen=True, array_like=True):
@@ -88,13 +89,13 @@ class ToldRow(Struct, frozen=True, array_like=True):
 
 
 class ReasonReport(Struct, frozen=True, omit_defaults=True):
-    """The argument of `janitor_tell`.
+    """The argument of `janitor_tell`: the changes of reasons since the last call.
 
     as_of: time of the cycle.
-    queues: the state of all queues; None: as it was.
+    queues: the state of all queues; None: unchanged.
     queues_left_out: queues that the ConfigMap had no room for. They stay as they were.
     rows: rows with a new reason.
-    gone: rows without a reason.
+    gone: rows that have no reason any more.
     """
 
     as_of: datetime
@@ -105,7 +106,7 @@ class ReasonReport(Struct, frozen=True, omit_defaults=True):
 
 
 def rows_of(reasons: PublishedReasons) -> dict[int, ToldRow]:
-    """The rows, each with its message. Somebody else may have written the reasons: a wrong place has no message."""
+    """The rows, each with its message. Somebody else may have written the reasons: a wrong index gives no message."""
     words = reasons.messages
     return {
         id_: ToldRow(id_, attempt, reason, since, words[at] if 0 <= at < len(words) else "")
@@ -119,7 +120,7 @@ def plan_report(
     """The next call; None: nothing has changed.
 
     known: the rows in the database.
-    wanted: the rows that the dispatcher tells.
+    wanted: the rows in the dispatcher's ConfigMap.
     told: `as_of` of the last call.
     """
     rows = [row for id_, row in wanted.items() if known.get(id_) != row][:ROWS_A_CALL]
@@ -137,8 +138,9 @@ def after(known: Mapping[int, ToldRow], report: ReasonReport) -> dict[int, ToldR
 
 
 CALL_SECONDS: Final = 1
+"""Seconds between two calls, at least."""
 MOST_KNOWN: Final = 5000
-"""Rows of the database that are read. The dispatcher tells of 2,000 at most."""
+"""Rows of the database that are read, at most. The dispatcher names 2,000 at most."""
 T = TypeVar("T")
 
 
@@ -163,13 +165,13 @@ def read_text(raw: msgspec.Raw) -> Text:
 
 
 def config_map(namespace: str, name: str) -> Resource[Text]:
-    """One ConfigMap. The right to list and watch is limited by name, and works with this field selector alone."""
+    """One ConfigMap. The right to list and watch is limited by name, so it needs this field selector."""
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
     return Resource("configmaps", path, read_text, fields=f"metadata.name={name}")
 
 
 class BringingReasons:
-    """Follows both ConfigMaps. Between rounds it keeps what stands in the database."""
+    """Follows both ConfigMaps. Between rounds it keeps the state of the database."""
 
     def __init__(self, reflectors: Reflectors, namespace: str, installation: str, database: ReasonTables) -> None:
         self._status = reflectors.of(config_map(namespace, f"{installation}-status"))
@@ -180,7 +182,7 @@ class BringingReasons:
         self._unreadable: set[str] = set()
 
     async def run_once(self) -> float:
-        """One call, if something has changed. Raises ClusterStale and DatabaseError."""
+        """Makes one call, if something has changed. Raises ClusterStale and DatabaseError."""
         for one in (self._status, self._reasons):
             if fault := fault_of(one):
                 raise ClusterStale(fault)
@@ -190,7 +192,7 @@ class BringingReasons:
         return CALL_SECONDS
 
     async def _bring(self, status: InstallationStatus, reasons: PublishedReasons | None) -> None:
-        """After a call that failed, or that another janitor was faster than, the rows are read again.
+        """Makes the call. The rows are read again after a call that failed, or if another janitor was faster.
 
         They are also read again after a call for which not all of them were read.
         """
@@ -207,7 +209,7 @@ class BringingReasons:
             self._told = report.as_of
 
     def _read(self, reflector: Reflector[Text], what: type[T]) -> T | None:
-        """What the ConfigMap says; None: there is none, or somebody else has written it."""
+        """The content of the ConfigMap; None: there is none, or somebody else has written it."""
         for text in reflector.store.view().values():
             try:
                 found = msgspec.json.decode(text.text, type=what)

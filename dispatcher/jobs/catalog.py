@@ -1,8 +1,8 @@
 """The templates: the files of TEMPLATES_DIR and the built-in template. Files are read again when they change.
 
-An earlier version of a faulty file is not used, because it would be lost at a restart, and rows must be judged the
-same before and after one. The rows of a faulty template are held, with the fault as their reason. A folder or file
-that cannot be read is no faulty one: what was read before stays, and the next cycle tries again.
+An earlier version of a faulty file is not used, because it would be lost at a restart, and rows must be judged the same
+before and after one. The rows of a faulty template are held, with the fault as their reason. A folder or file that
+cannot be read is not a faulty one: its last content stays, and the next cycle tries again.
 """
 
 import os
@@ -29,12 +29,13 @@ log = structlog.get_logger(component="jobs.catalog")
 
 
 MOST_KINDS: Final = 100_000
+"""Kinds whose offers are remembered, at most."""
 
 
 class Catalog:
     """Templates by name, and the offer for each kind of row. A template that is a string is the fault of its file.
 
-    looked_at: monotonic seconds of the last look at the files that found them readable.
+    looked_at: monotonic seconds of the last look that could read the files.
     """
 
     def __init__(self, settings: JobSettings, passed: frozenset[str], placed_by: PlacedBy = NOT_PLACED) -> None:
@@ -60,7 +61,7 @@ class Catalog:
         return self._read(files)
 
     def _read(self, files: Mapping[Path, tuple[int, int]]) -> bool:
-        """Reads the files. One that cannot be read leaves no stamp, so that it is read again."""
+        """Reads the files. A file that cannot be read leaves no stamp, so that it is read again."""
         found, stamp = built_in(self._settings), dict(files)
         for path in files:
             try:
@@ -79,12 +80,12 @@ class Catalog:
         return True
 
     def _before(self, name: str, fault: OSError) -> Template | str:
-        """What stands for a template whose file cannot be read now."""
+        """What replaces a template whose file cannot be read now."""
         known = self.templates.get(name)
         return known if isinstance(known, Template) else f"{UNREAD_FILE}: {fault.strerror}"
 
     def offer(self, kind: Kind) -> Offer | Hold:
-        """The offer for rows of this kind, or why they are held. A kind is judged once, until a template changes."""
+        """The offer for rows of this kind, or their hold. A kind is judged once, and again if a template changes."""
         if len(self._offers) > MOST_KINDS:
             self._offers = {}
         if self.fault and kind.template not in self.templates:
@@ -108,7 +109,7 @@ class Catalog:
 
 
 def bounded(template: Template, most: int) -> Template:
-    """The template with the installation's bound, if it has none of its own."""
+    """The template, with the installation's bound if it has no own one."""
     return template if template.max_bytes else msgspec.structs.replace(template, max_bytes=most)
 
 
@@ -122,7 +123,7 @@ def find_files(folder: str | None) -> dict[Path, tuple[int, int]]:
 
 
 def read_file(path: Path) -> Template | str:
-    """The template, or the fault of the file. OSError: it cannot be read."""
+    """The template, or the fault of the file. Raises OSError if it cannot be read."""
     try:
         template = parse_template(path.stem, path.read_text(encoding="utf-8"))
         return why_unusable(template) or template

@@ -1,14 +1,14 @@
-"""The container's environment. Later sources win: PASS_ENV, template, row, contract. The contract is listed first.
+"""Environment variables of containers, and the Secrets that a Pod names. Pure.
 
-Every value that is not the template's own arrives in the container unchanged. kubelet expands `$(NAME)` and reads `$$`
-as `$`, so each `$` is doubled. Otherwise a row could print a secret of its template, and a `$` in a value would change.
-The result is a new list in a fixed order, so that a repeated create sends the same bytes.
+`is_trusted`: variables whose value programs run or trust. The names are those in the manuals of shells, interpreters,
+build tools, loaders, clients and TLS libraries. No such list is complete: a template that holds Secrets opens the names
+that it needs. Names are compared in upper case, because npm, pip and curl read theirs in lower case. SQL has the same
+list (`dispatch_private.is_trusted`).
 
-Environment variables whose value programs run or trust.
-
-The names are those in the manuals of shells, interpreters, build tools, loaders, clients and TLS libraries. No such
-list is complete: a template that holds Secrets opens the names that it needs. They are compared in upper case, because
-npm, pip and curl read theirs in lower case. SQL has the same list (`dispatch_private.is_trusted`).
+`build_env`: later sources win: PASS_ENV, template, row, contract. Every value that is not the template's own arrives in
+the container unchanged. kubelet expands `$(NAME)` and reads `$$` as `$`, so each `$` is doubled. Otherwise a row could
+print a secret of its template, and a `$` in a value would change. The result is a new list in a fixed order, so that a
+repeated create sends the same bytes.
 """
 
 import re
@@ -72,7 +72,7 @@ SUFFIXES = ("_PROXY", "_CA_BUNDLE", "_OPTS")
 
 
 def is_trusted(name: str) -> bool:
-    """Whether a program of this list runs or trusts the value of this variable.
+    """Whether a program runs or trusts the value of this variable.
 
     Such a value acts like code, and the container also has the template's Secrets. A row may set the variable only if
     the template opens it by name.
@@ -96,7 +96,7 @@ OF_EXEC: Final = frozenset({"TASK_PAYLOAD_FILE", "TASK_PROGRESS_FILE", "TASK_RES
 
 
 EVERY_NAME: Final = "env"
-"""What a template opens if rows may set every name that is not closed."""
+"""The opening by which rows may set every name that is not closed."""
 
 
 OUR_PREFIXES: Final = ("TASK_", "DISPATCHER_", "KUBERNETES_")
@@ -158,12 +158,12 @@ def pass_env(environ: Mapping[str, str], globs: Iterable[str]) -> dict[str, str]
 
 
 def check_env_names(names: Iterable[str], opened: frozenset[str], taken: frozenset[str]) -> str:
-    """Why a row may not set these names; empty: it may. `taken`: names that PASS_ENV or the template sets."""
+    """The first reason why a row may not set these names; empty: it may. `taken`: names of PASS_ENV or the template."""
     return next(env_denials(names, opened, taken), "")
 
 
 def env_denials(names: Iterable[str], opened: frozenset[str], taken: frozenset[str]) -> Iterator[str]:
-    """Why a row may not set these names: a reason for each that it may not."""
+    """The reasons why a row may not set these names, one for each forbidden name."""
     for name in sorted(names):
         if not ENV_NAME.fullmatch(name):
             yield "env has an illegal name"
@@ -188,9 +188,9 @@ def build_env(
 ) -> list[EnvVar]:
     """The variables of the container. A `$(X)` refers to an earlier variable.
 
-    So the contract comes first, then PASS_ENV and what the template has `opened` to rows by name, and then the
+    So the contract comes first, then PASS_ENV and the names that the template has `opened` to rows, and then the
     template's variables in their order. Other names of the row come last: no value of the template may read them,
-    because its author has not thought of them. A value of the row stands where the template has the name.
+    because its author does not know them. If the template has the name, the value of the row takes its place.
     """
     ours = {**{name: literal(name, value) for name, value in sorted(contract.items())}, **FROM_THE_CLUSTER}
     named = {name: value for name, value in row.items() if f"env.{name}" in opened}
@@ -214,7 +214,7 @@ def escape(text: str) -> str:
 
 
 LOGIN: Final = "TASK_DATABASE_URL"
-"""The key that each task needs. What a task can do with it, its image can do anyway."""
+"""The key that each task needs. Whatever a task can do with it, its image can do anyway."""
 
 
 class SecretReference(Struct, frozen=True, order=True):
@@ -225,14 +225,14 @@ class SecretReference(Struct, frozen=True, order=True):
 
 
 def named_secrets(pod: Json) -> list[SecretReference]:
-    """Each reference once."""
+    """The Secrets without which the Pod cannot start, each reference once."""
     found = {*in_env(pod), *in_volumes(pod)}
     found |= {SecretReference(str(one.get("name", ""))) for one in pod.get("imagePullSecrets") or ()}
     return sorted(one for one in found if one.secret)
 
 
 def beside_variables(pod: Json) -> Iterator[SecretReference]:
-    """The Secrets that containers have beside their variables, with those that may be missing."""
+    """All Secrets of the Pod's containers, optional ones included."""
     yield from in_env(pod, with_optional=True)
     yield from in_volumes(pod, with_optional=True)
 
@@ -258,7 +258,7 @@ def reference(named: Json | None, with_optional: bool) -> Iterator[SecretReferen
 
 
 def with_items(source: Json | None, field: str, with_optional: bool) -> Iterator[SecretReference]:
-    """A volume needs the Secret; if it lists keys, it needs these."""
+    """The references of a volume: it needs the Secret and, if it lists keys, these keys."""
     if source and (with_optional or not source.get("optional")):
         keys = [str(item.get("key", "")) for item in source.get("items") or ()]
         yield from (SecretReference(str(source.get(field, "")), key) for key in keys or [""])

@@ -1,8 +1,8 @@
-"""The fields of a Job: which there are, and what may stand in them. Pure.
+"""The fields of a Job and the values that they may have. Pure.
 
-The API server refuses a field that it does not know, a value of another type, and an amount that is none. Its words are
-those of Go, and they come when a row is launched. Here the same is told when the file is read, with the place in the
-file. `job_fields.json` is made from the API server of the tests. What else the server refuses, it alone knows.
+The API server refuses an unknown field, a value of another type, and a wrong amount. Its message is Go's, and comes
+when a row is launched. Here the fault is found when the file is read, with the place in the file. `job_fields.json` is
+made from the API server of the tests. Other refusals of the server are not known here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,17 +20,17 @@ POD: Final[Path] = ("spec", "template", "spec")
 ROOT: Final = "Job"
 LIST, MAP = "[]", "{}"
 SECRETIVE: Final = frozenset({"env", "args", "command", "annotations"})
-"""Fields whose values are never told."""
+"""Fields whose values appear in no message."""
 ALSO_NEEDED: Final = {"Job": "spec", "PodTemplateSpec": "spec"}
-"""Fields that the schema does not call required, and without which there is no Pod."""
+"""Fields that the schema does not call required, but without which there is no Pod."""
 MAY_BE_MISSING: Final = frozenset({
     ("HTTPHeader", "value"), ("Sysctl", "value"), ("SleepAction", "seconds"), ("PreferredSchedulingTerm", "preference"),
 })  # fmt: skip
-"""Fields that the schema calls required, and that the API server takes as blank."""
+"""Fields that the schema calls required, but that the API server accepts as blank."""
 
 
 class ObjectKind(msgspec.Struct, frozen=True):
-    """A kind of object: the types of its fields. One without any may have all fields, or is a text."""
+    """A kind of object: the types of its fields. A kind without fields may have any fields, or is a text."""
 
     needed: dict[str, str] = {}
     others: dict[str, str] = {}
@@ -63,7 +63,7 @@ SCALARS: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
 
 
 def field_faults(manifest: object, kind: str = ROOT, path: Path = ()) -> Iterator[TemplateFault]:
-    """All fields of the manifest that the API server would not read."""
+    """All fields of the manifest that the API server would refuse."""
     if kind.startswith(LIST):
         yield from list_faults(manifest, kind.removeprefix(LIST), path)
     elif kind in SCALARS:
@@ -111,7 +111,7 @@ def keys_of(value: object) -> list[str]:
 
 
 def fault_at(path: Path, value: object, rule: str) -> TemplateFault:
-    """Faults reach logs and submitters, so they quote nothing that may be a secret."""
+    """A fault. Faults reach logs and submitters, so they quote no value that may be a secret."""
     if SECRETIVE & set(path):
         return TemplateFault(path, f"{dotted(path)} has another type: {rule}")
     return TemplateFault(path, f"{dotted(path)} is {str(value)[:80]!r}: {rule}")
@@ -127,7 +127,7 @@ def quote_it(kind: str, value: object) -> str:
 
 
 def at(manifest: object, *path: str | int) -> Any:
-    """The part that the path leads to. None: there is none, or its parent has another shape."""
+    """The part that the path leads to. None: it does not exist, or its parent has another shape."""
     for step in path:
         if isinstance(step, str):
             manifest = manifest.get(step) if isinstance(manifest, dict) else None
@@ -147,7 +147,9 @@ def list_at(manifest: object, *path: str | int) -> list[Any]:
 
 
 def dotted(path: Path) -> str:
-    """`spec.template.spec.containers[0].image`. A key that is no plain name is in brackets, too."""
+    """The path as text: `spec.template.spec.containers[0].image`. A key that is no plain name stands in
+    brackets, too.
+    """
     text = ""
     for step in path:
         is_plain = isinstance(step, str) and step.isidentifier()

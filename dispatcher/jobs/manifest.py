@@ -1,11 +1,10 @@
 """Builds the Job of a launch from template, row and contract. Only the fields of a row that are named here get in.
 
-Writes a placement into a Pod's spec: pool, preferred nodes, cache. The template's own entries stay.
+`place_pod`: writes a placement into a Pod's spec: pool, preferred nodes, cache. The template's own entries stay. One of
+several `nodeSelectorTerms` has to match, so the demand of a pool goes into each term. A template that mounts something
+at `/cache`, or has a volume with the name of our cache volume, gets no cache.
 
-One of several `nodeSelectorTerms` has to match, so the demand of a pool goes into each term. A template that mounts
-something at `/cache`, or has a volume with the name of our cache volume, gets no cache.
-
-The needs of the Pods of a kind of row, from its template, the row's spec and the pool that it names.
+`plan_needs`: the needs of such a Pod, before there is a Job.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +29,7 @@ CACHE_DIR: Final = "/cache"
 WEIGHTS: Final = (100, 60, 30)
 """Weights of the preferred nodes, newest first. kube-scheduler scales the highest sum to 100."""
 AVOIDED: Final = 100
-"""Weight of every other node than one to avoid. A node's free room never outweighs it."""
+"""Weight of every node except one to avoid. A node's free room never outweighs it."""
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -97,7 +96,7 @@ def with_demand(term: Json, demand: Json) -> Json:
 
 
 def preferences(placement: Placement) -> Iterator[Json]:
-    """Preferences by the node's name. Its label `hostname` may differ from the name."""
+    """Preferences by the name of the node. Its label `hostname` may differ from the name."""
     wanted = [("In", node, weight) for node, weight in zip(placement.preferred, WEIGHTS, strict=False)]
     for operator, node, weight in (*wanted, *(("NotIn", node, AVOIDED) for node in placement.avoided)):
         field = {"key": "metadata.name", "operator": operator, "values": [node]}
@@ -119,7 +118,10 @@ NOT_PLACED: Final = PlacedBy()
 
 
 def plan_needs(template: Template, spec: Mapping[str, Any], placed_by: PlacedBy) -> PodNeeds | None:
-    """The needs of a Pod that `build_job` makes for such a row. None: its template cannot be read as a Pod."""
+    """The needs of a Pod that `build_job` makes for a kind of row. None: its template cannot be read as a Pod.
+
+    spec: the row's spec, with the pool that it names.
+    """
     containers = list(template.pod_spec["containers"])
     containers[template.container] = with_amounts(containers[template.container], spec)
     pod = place_pod({**template.pod_spec, "containers": containers}, Placement(pool=placed_by.pool_of(spec)))
@@ -162,9 +164,9 @@ class JobSite(Struct, frozen=True):
 
 
 def run_limit(task: Task, template: Template, site: JobSite) -> int:
-    """Seconds that the Pod may take on its node.
+    """The run limit of the Pod in seconds.
 
-    The row's own limit, or the template's, or the installation's, at most the template's bound.
+    It is the row's own, else the template's, else the installation's; at most the template's bound.
     """
     return task.timeout_seconds or min(template.timeout_seconds or site.timeout_seconds, template.max_seconds)
 
@@ -253,7 +255,7 @@ def build_contract(order: LaunchSpec, limit: int, cache: str) -> dict[str, str]:
 def build_container(
     theirs: Mapping[str, Any], order: LaunchSpec, template: Template, site: JobSite, limit: int
 ) -> dict[str, Any]:
-    """The template's container with the row's values. They are inside the bounds: their kind was judged."""
+    """The template's container with the row's values. They are inside the bounds, because their kind was judged."""
     spec, contract = order.request.spec, build_contract(order, limit, cache_dir(template.pod_spec, order.placement))
     env = build_env(site.passed, theirs.get("env") or [], order.request.env, contract, template.opened)
     ours = {**with_amounts(theirs, spec), "env": env}

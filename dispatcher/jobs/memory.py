@@ -1,20 +1,15 @@
 """The memory of this process about its own creates. It is a cache: its loss costs requests, never correctness.
 
-The memory learns from the result of each create, and gives each cycle a copy that does not change while the cycle
-decides.
+`Breaker`: pauses that answers of the API server ask for.
 
-Pauses that answers of the API server ask for.
+`LargeJobs`: the bytes that rows put into their Jobs, and their rate. etcd keeps each version of a Job and of its Pod
+for minutes, so a launch costs about twelve times what its row adds. When etcd is full, nobody in the cluster can write.
+So a Job with much text waits its turn. Submitters with such Jobs share the rate, and a waiting row keeps its turn.
 
-The bytes that rows put into their Jobs, and how many of them go to the API server in a time.
+`UnseenCreates`: creates of this process that the watch has not shown yet. They count against the caps, so a cap holds
+while the watch lags. A row has one unanswered create at a time (docs/protocol.md, section 4).
 
-etcd keeps each version of a Job and of its Pod for minutes, so a launch costs about twelve times what its row adds.
-When etcd is full, nobody in the cluster can write. So a Job with much text waits its turn. The time is shared by the
-submitters that have such Jobs, and a row that waits keeps its turn.
-
-Unseen creates: creates of this process that the watch has not shown yet.
-
-An unseen create counts against the caps, so a cap holds while the watch lags. A row has one unanswered create at a time
-(docs/protocol.md, section 4).
+`Memory`: learns from the result of each create. Each cycle gets a copy that does not change while the cycle decides.
 """
 
 from collections.abc import Mapping
@@ -33,7 +28,9 @@ from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import BY_POLICY, MUCH_TEXT, Hold, HoldReason, NotReady, Stage
 
 PAUSE_SECONDS: Final = 0.5
+"""Seconds of the first pause. The pause doubles with each failure."""
 LONGEST_PAUSE_SECONDS: Final = 30
+"""The longest of these pauses."""
 LONGEST_WISH_SECONDS: Final = 300
 """The longest Retry-After that is obeyed. After this time one create asks again."""
 
@@ -66,21 +63,22 @@ class Breaker:
 
     @property
     def is_probing(self) -> bool:
-        """A create failed, and none has succeeded since. Only one create at a time is sent."""
+        """Whether a create failed and none has succeeded since. Then only one create at a time is sent."""
         return self._failures > 0
 
 
 PLAIN_BYTES: Final = 4096
-"""What a row adds up to here costs no more than the Job itself."""
+"""Bytes that a row may add without a turn: they cost no more than the Job itself."""
 MORE_FOR_A_WRITE: Final = 2048
-"""Bytes beyond that, in the time of one write of KUBE_WRITES_PER_SECOND."""
+"""The byte rate: bytes beyond PLAIN_BYTES for each write of KUBE_WRITES_PER_SECOND."""
 SHARES: Final = 4
-"""A submitter has this part of it, or less if more submitters have such Jobs."""
+"""Each submitter gets 1 / max(SHARES, submitters with large Jobs) of the byte rate."""
 BURST_SECONDS: Final = 60
-"""So much may go at once after a quiet time."""
+"""The bytes of this time may be sent at once after a quiet time."""
 AHEAD_SECONDS: Final = 120
-"""Turns are given for so long ahead. A row beyond that asks again."""
+"""Turns are given for this time ahead. A row beyond it asks again."""
 AGAIN_SECONDS: Final = 120
+"""Seconds after which such a row asks again."""
 Attempt = tuple[int, int]
 
 
@@ -91,7 +89,7 @@ def row_bytes(request: Request) -> int:
 
 
 class LargeJobs:
-    """When the next Job with much text may be made. Times are seconds of this process's clock."""
+    """Decides when the next Job with much text may be made. Times are seconds of this process's clock."""
 
     def __init__(self, writes_per_second: float) -> None:
         self._rate = writes_per_second * MORE_FOR_A_WRITE
@@ -99,7 +97,7 @@ class LargeJobs:
         self._turns: dict[Attempt, float] = {}
 
     def hold(self, order: LaunchSpec, now: float) -> tuple[Hold, float] | None:
-        """Why the row waits, and until when. None: it goes now, and is counted."""
+        """The hold of the row and its end. None: the Job may be made now, and is counted."""
         more, key = row_bytes(order.request) - PLAIN_BYTES, (order.task.id, order.task.attempt)
         if more <= 0:
             return None
@@ -112,7 +110,7 @@ class LargeJobs:
         return None
 
     def _turn_of(self, submitter: str, key: Attempt, more: int, now: float) -> float:
-        """The time at which the Job may go. It is kept for the row, unless it is too far ahead."""
+        """The time at which the Job may be made. The row keeps this turn, unless it is too far ahead."""
         self._busy_until = {name: until for name, until in self._busy_until.items() if until > now}
         busy = self._busy_until.get(submitter, now)
         turn = busy - BURST_SECONDS
@@ -128,13 +126,8 @@ class LargeJobs:
 class Unseen(Struct, frozen=True):
     """One create.
 
-    name: name of the Job.
-    task_id: the row.
-    attempt: attempt of the row.
-    queue: queue of the row.
-    submitted_by: submitter of the row.
-    offer: the offer that the Job was made by.
     sent_at: when the POST was sent, in seconds of this process's clock.
+    offer: the offer that the Job was made by.
     resource_version: version of the Job in the answer; None: no answer has said that the Job exists.
     is_under_way: an answer may still come.
     """
@@ -156,12 +149,12 @@ class Unseen(Struct, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the row waits, as far as this process knows. Its container starts after the answer."""
+        """Whether the row is `waiting`, as far as this process knows. Its container starts after the answer."""
         return True
 
     @property
     def priority(self) -> int | None:
-        """Not known. It is asked for where a Pod waits, and this one is not seen."""
+        """None: not known. Only rows with a waiting Pod need it, and this Job is not seen."""
         return None
 
     @property
@@ -197,18 +190,18 @@ class UnseenCreates:
         self.by_name: dict[str, Unseen] = {}
 
     def begin(self, name: str, task: Task, offer: Offer, now: float) -> None:
-        """The create counts from now on. No second create of this name begins before `end`."""
+        """Counts the create from now on. No second create of this name begins before `end`."""
         self.by_name[name] = Unseen(
             name, task.id, task.attempt, task.queue, task.submitted_by, offer, now, is_under_way=True
         )
 
     def sent(self, name: str, now: float) -> None:
-        """Sets the time of the POST. A question to the API server may have come before it."""
+        """Sets the time of the POST. The question to the API server may have come before it."""
         if (unseen := self.by_name.get(name)) is not None:
             self.by_name[name] = msgspec.structs.replace(unseen, sent_at=now)
 
     def end(self, name: str) -> None:
-        """The answer came, or no answer will come."""
+        """Notes that the answer came, or that no answer will come."""
         if (unseen := self.by_name.get(name)) is not None:
             self.by_name[name] = msgspec.structs.replace(unseen, is_under_way=False)
 
@@ -217,7 +210,7 @@ class UnseenCreates:
             self.by_name[name] = msgspec.structs.replace(unseen, resource_version=resource_version)
 
     def forget(self, name: str) -> None:
-        """No Job was made."""
+        """Forgets a create that made no Job."""
         self.by_name.pop(name, None)
 
     def under_way(self) -> list[Unseen]:
@@ -236,13 +229,17 @@ class UnseenCreates:
 
 
 BLOCKED_SECONDS: Final = 10
+"""The shortest pause of all creates after a missing right, a missing namespace or a used-up quota, in seconds."""
 DEFER_SECONDS: Final = 2
+"""Seconds for which a row is deferred whose Job a GET has found."""
 WRITES_PER_SECOND: Final = 50
+"""The default of KUBE_WRITES_PER_SECOND."""
 DENIED_SECONDS: Final = 300
-"""The pause of a row that a policy of the cluster refused."""
+"""Seconds of the pause of a row that a policy of the cluster refused."""
 CHANGED_SECONDS: Final = 30
-"""The pause between two dry runs of a template whose Jobs somebody changes."""
+"""Seconds between two dry runs of a template whose created Jobs differ from what was sent."""
 LONGEST_CHANGES: Final = 500
+"""Characters of such changes that are kept, at most."""
 NOT_READY: Final = {
     Meaning.TERMINATING: NotReady.NAMESPACE_TERMINATING,
     Meaning.NO_NAMESPACE: NotReady.NAMESPACE_MISSING,
@@ -258,7 +255,7 @@ class CreateResult(Struct, frozen=True):
     order: the launch that was asked for.
     name: the Job's name.
     meaning: meaning of the answer to the create; NOT_SENT: there was no create.
-    answer: that answer.
+    answer: the answer to the create.
     job: the Job that has the name, if one is known.
     question: the answer to the question before the create, if it says that the create must wait.
     violation: the rule of the policy that the Job would break; empty: none.
@@ -279,7 +276,7 @@ class CreateResult(Struct, frozen=True):
 
     @property
     def parked(self) -> Hold | None:
-        """Why no Job can be made of the row as it is; None if the result does not say so."""
+        """The hold if no Job can be made of the row as it is; None: the result does not say so."""
         if self.violation:
             return Hold(HoldReason.POLICY_DENIED, self.violation)
         if self.is_made or self.meaning in SAYS_NOTHING_OF_THE_ROW:
@@ -309,8 +306,8 @@ class KnownCreates(Struct, frozen=True):
     unseen: creates that the view does not show yet, by task.
     refused: rows that the API server refuses as they are.
     deferred: tasks whose Job exists although the view does not show it yet.
-    templates: brakes by template.
-    changed: the same for templates whose Jobs somebody changes.
+    templates: pauses by template.
+    changed: pauses of templates whose created Jobs differ from what was sent.
     tried_at: time of the last failed create by task, in seconds of this process's clock.
     brakes: pauses that answers ask for all creates.
     """
@@ -342,7 +339,7 @@ class KnownCreates(Struct, frozen=True):
 
 
 class Memory:
-    """Unseen creates, pauses that answers ask for, refused rows, and how much text has gone out."""
+    """Unseen creates, pauses that answers ask for, refused rows, and the bytes of large Jobs."""
 
     def __init__(self, writes_per_second: float = WRITES_PER_SECOND) -> None:
         self.large = LargeJobs(writes_per_second)
@@ -412,7 +409,7 @@ class Memory:
             self.strays[job.name] = job
 
     def _learn_changes(self, template: str, answer: ApiAnswer, now: float) -> None:
-        """What a create or a dry run tells of changes. One that found none ends the hold."""
+        """Notes the changes that a create or a dry run has found. An answer without changes ends the hold."""
         if answer.changes:
             hold = Hold(HoldReason.JOB_CHANGED, "; ".join(answer.changes)[:LONGEST_CHANGES])
             self._changed.setdefault(template, Breaker()).trip(hold, now, CHANGED_SECONDS)
@@ -420,7 +417,7 @@ class Memory:
             self._changed.pop(template, None)
 
     def _learn_question(self, task_id: int, answer: ApiAnswer, now: float) -> None:
-        """200: the Job exists and the watch will show it, so the row is deferred. Other answers pause all creates."""
+        """Learns the answer to a question. 200: the Job exists, so the row is deferred. Others pause all creates."""
         if answer.status == 200:
             self._note_stray(answer.job)
             self._deferred = {id_: until for id_, until in self._deferred.items() if until > now}
@@ -439,7 +436,7 @@ class Memory:
             self.api.trip(not_ready(NOT_READY[meaning], answer), now, BLOCKED_SECONDS)
 
     def _accepted(self, order: LaunchSpec) -> None:
-        """A success ends every pause that applied to this create."""
+        """Ends every pause that applied to this create, because it succeeded."""
         self.refusals.accepted(order)
         self._failed.pop(order.task.id, None)
         for brake in (self.api, self.quota, self.of_template(order.task.template)):
@@ -455,13 +452,13 @@ def brakes_of(breakers: Mapping[str, Breaker], now: float) -> dict[str, Template
 
 
 def is_ours(order: LaunchSpec, job: Job) -> bool:
-    """Whether the Job is the order's, by its identity. Names may collide, and any client can set a label."""
+    """Whether the Job is the order's, by its identity. Names may be equal by chance, and any client can set a label."""
     is_its = is_same(job.identity, identity_of(order))
     return is_its and (job.attempt, job.launch) == (order.task.attempt, order.launch.number)
 
 
 def refusal_of(meaning: Meaning, answer: ApiAnswer) -> Hold:
-    """Why the API server makes no Job of the row. A policy's refusal is its operator's, whatever status it chose."""
+    """Why the API server makes no Job of the row. The detail names a policy's refusal, whatever its status is."""
     words = f"{answer.status} {answer.message}"
     return Hold(HoldReason.POISON, f"{BY_POLICY}: {words}" if meaning is Meaning.DENIED else words)
 

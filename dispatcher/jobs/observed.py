@@ -1,7 +1,4 @@
-"""One row with its Jobs and Pods: the input of the table of outcomes.
-
-Tells in few words how a launch ended, for the row, its history and `explain`. Pure.
-"""
+"""One row with its Jobs and Pods, the input of the table of outcomes; and how a launch ended. Pure."""
 
 import signal
 from collections import defaultdict
@@ -21,9 +18,9 @@ from dispatcher.model.verdicts import Stage
 
 NEVER: Final = datetime.max.replace(tzinfo=UTC)
 GRACE: Final = timedelta(seconds=60)
-"""For cancels, reports, ended rows, older attempts and image errors. A container can stop; a registry can recover."""
-"""kubelet's reason for the end of a Pod at its run limit."""
+"""Time for a container to stop (cancels, reports, ended rows, older attempts), or for a registry to recover."""
 POD_APPEARS_IN: Final = timedelta(seconds=30)
+"""Age of a Job from which on a missing Pod is shown as a fault."""
 
 
 class Rules(Struct, frozen=True):
@@ -47,9 +44,8 @@ class ObservedCluster(Struct, frozen=True):
     pods: Pods by the UID of their Job.
     nodes: nodes by name.
     first_seen: when this process first saw a state that has no timestamp of its own, by the API server's clock.
-    rules: the settings that the table of outcomes needs.
     refusals: Jobs whose Pods are refused, by UID.
-    made: what Pods of each shape need of a node, as the API server makes them.
+    made: what Pods of each shape need of a node, as admitted.
     suspensions: why Jobs are suspended, in the words of others, by UID.
     """
 
@@ -67,7 +63,7 @@ class ObservedCluster(Struct, frozen=True):
         """Whether no container of the Job runs any more, and no new one will.
 
         The Job controller writes no condition on a Job that is being deleted, and the finalizers of others can keep
-        such a Job and its Pods for ever. It makes no Pod then either, but the last one may not be in the view yet.
+        such a Job and its Pods for ever. The controller makes no Pod then, but the last Pod may not be in the view yet.
         """
         if job.is_finished or not job.deleting:
             return job.is_finished
@@ -75,16 +71,16 @@ class ObservedCluster(Struct, frozen=True):
         return all(pod.has_ended for pod in pods) if pods else not self.may_go(job)
 
     def may_go(self, job: Job) -> bool:
-        """Whether the Job has been under deletion for so short a time that it may be gone soon."""
+        """Whether the Job's deletion is so young that the Job may be gone soon."""
         return job.deleting_since is not None and self.cluster_now - job.deleting_since < GRACE
 
     def next_over(self, jobs: Iterable[Job]) -> datetime:
-        """When the next Job under deletion is over, although nobody tells."""
+        """The earliest time at which a Job under deletion will be over. No event shows it."""
         since = (job.deleting_since for job in jobs if self.may_go(job))
         return min((one + GRACE for one in since if one is not None), default=NEVER)
 
     def has_lasted(self, key: str, duration: timedelta) -> bool:
-        """Whether the state `key` was first seen at least `duration` ago. A state that is new has lasted no time."""
+        """Whether the state `key` was first seen at least `duration` ago. A new state has lasted no time."""
         return self.cluster_now - self.first_seen.get(key, self.cluster_now) >= duration
 
 
@@ -106,7 +102,7 @@ def by_job(pods: Iterable[Pod]) -> Mapping[str, Sequence[Pod]]:
 
 
 class TaskWithJobs(Struct, frozen=True, dict=True):
-    """One row with its Jobs. What many lines of the table ask for is computed once.
+    """One row with its Jobs. Values that many lines of the table need are computed once.
 
     of_attempt: Jobs of the row's attempt.
     last: N, the highest launch of this attempt that the Jobs or the row know of.
@@ -132,14 +128,14 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
 
     @cached_property
     def unfinished(self) -> list[Job]:
-        """Jobs of any attempt that may have a container that runs."""
+        """Jobs of any attempt that may have a running container."""
         return [job for job in self.jobs if not self.cluster.is_over(job)]
 
     @property
     def has_exited(self) -> bool:
-        """Whether the container of J ended by itself with 0. One that was told to stop does not.
+        """Whether the container of J ended by itself with 0. A container that was told to stop did not end by itself.
 
-        Its Pod proves it, or the note on its Job: Pods that have ended go with their nodes.
+        The Pod proves it. So does the note on the Job, because ended Pods go with their nodes.
         """
         return 0 in self._exit_codes() or self.is_noted_as_exited
 
@@ -149,11 +145,13 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the container of J ended by itself with another code. Somebody may let a Job have a second Pod."""
+        """Whether the container of J ended by itself with another code, in any Pod that counts."""
         return any(self._exit_codes())
 
     def _exit_codes(self) -> list[int | None]:
-        """Of a run only the Pod that started it counts: a Job that is suspended and resumed gets another Pod."""
+        """Exit codes of J's Pods. If J holds the row, only the Pod that started it counts: a resumed Job has another
+        Pod.
+        """
         task, job = self.task, self.job
         starter = task.pod_name if job and (task.launch, task.job_uid) == (job.launch, job.uid) else None
         pods = (pod for pod in self.pods if starter in {None, pod.name})
@@ -161,13 +159,13 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
 
     @property
     def exit_code(self) -> int | None:
-        """The status of the task's container, which ended by itself; None: it did not, or nobody knows."""
+        """The status of the task's container if it ended by itself; None: it did not, or nobody knows."""
         ends = [pod.exit for pod in self.pods if pod.exit is not None and not pod.exit.was_told]
         return ends[0].exit_code if ends else 0 if self.is_noted_as_exited else None
 
     @property
     def has_succeeded(self) -> bool | None:
-        """The outcome of J by the exit code of its container; None: there is none, or another report counts."""
+        """The outcome of J by the exit code of its container; None: there is no code, or another report counts."""
         job = self.job
         if job is None or job.report != "exit-code" or self.task.status is not Status.WAITING or job.was_disrupted:
             return None
@@ -180,13 +178,13 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
 
     @property
     def rejected(self) -> list[Pod]:
-        """The Pods of this attempt that the kubelets of their nodes have rejected."""
+        """The Pods of this attempt that kubelets have rejected."""
         pods = (pod for job in self.of_attempt for pod in self.cluster.pods.get(job.uid, ()))
         return [pod for pod in pods if pod.is_rejected]
 
     @property
     def rejecting(self) -> tuple[str, ...]:
-        """The nodes of these Pods."""
+        """The nodes of the rejected Pods."""
         return tuple(sorted({pod.node_name for pod in self.rejected}))
 
     @property
@@ -200,18 +198,18 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
 
 
 def is_stopped(pod: Pod) -> bool:
-    """Whether the Pod was told to stop, by something else than its own run limit."""
+    """Whether the Pod was told to stop by something else than its own run limit."""
     is_late = pod.end is not None and pod.end.reason == DEADLINE
     return pod.exit is not None and pod.exit.was_told and not is_late
 
 
 def due_at(task: Task) -> datetime:
-    """The time since when the row may run."""
+    """The time from which on the row may run."""
     return max(task.created_at, task.run_at or task.created_at)
 
 
 def stage(job: Job, pods: Sequence[Pod], now: datetime, refusal: PodRefusal | None = None) -> str:
-    """The progress of a launch for people: one of `Stage`, and what the cluster says about it."""
+    """The progress of a launch for people: one of `Stage`, and the words of the cluster about it."""
     if job.suspended:
         return f"{Stage.SUSPENDED}: by {job.suspended_by}" if job.suspended_by else Stage.SUSPENDED
     if not pods and refusal is not None:
@@ -258,15 +256,15 @@ GONE: Final[Mapping[str, str]] = {
     EndedBy.NODE: "the kubelet of its node rejected its Pod",
     EndedBy.ITSELF: "exit code 0",
 }
-"""What is known of a launch whose Pod is gone, by who has ended it. A Pod may end and go between two looks at it."""
+"""The end of a launch whose Pod is gone, by who has ended it. A Pod may end and go between two looks."""
 
 
 class LaunchEnd(Struct, frozen=True, kw_only=True):
     """How a launch ended.
 
     reason: in few words, such as `OOMKilled (limit 64Mi)`.
-    exit_code: of its container; None: it never ran, or nobody knows.
-    output: the end of what its container said; empty: nothing, or nobody knows.
+    exit_code: exit code of its container; None: it never ran, or nobody knows.
+    output: the end of the container's output; empty: none, or nobody knows.
     pod_name, node_name: empty: not known.
     started_at, ended_at: when its container began and ended; None: it never ran, or nobody knows.
     """
@@ -312,9 +310,9 @@ def of_pod(end: PodEnd, pod: Pod, limit_seconds: int) -> str:
 
 
 def doing(pod: Pod, end: PodEnd, limit_seconds: int) -> str:
-    """What took so long. The run limit counts from the start of the Pod, so with its images and init containers.
+    """What took so long. The run limit counts from the start of the Pod, so images and init containers count.
 
-    kubelet ends no pull at the limit: the container begins after it, and is stopped at once.
+    kubelet does not stop a pull at the limit: the container begins after the pull, and is stopped at once.
     """
     if not pod.had_run:
         return "its init containers ran" if pod.had_prepared else "its image was pulled"

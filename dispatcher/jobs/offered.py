@@ -1,12 +1,11 @@
-"""What the templates let rows set, as the table `templates` tells it. The trigger of INSERT judges rows by that table.
+"""What the templates let rows set, for the table `templates`; and whether a Job can be built of a template. Pure.
 
-The rows are made from the templates that launches are judged by, so that both refuse the same. Pure.
+`offered_templates`: the trigger of INSERT judges rows by the table. The rows of the table are made from the templates
+that judge launches, so that both refuse the same.
 
-Makes Jobs of a template when it is read, with each sort of placement.
-
-The checks of a template know the parts that a Job is built from. No list of such checks is complete: a blank that helm
-or envsubst left may stand anywhere. What cannot be built is the fault of this template. It must never end a cycle,
-which launches the rows of all teams.
+`why_unusable`: makes Jobs of a template when it is read, with each sort of placement. The checks of a template know the
+parts that a Job is built from. No list of such checks is complete: a blank that helm or envsubst left may stand
+anywhere. A template that cannot be built is faulty. It must never end a cycle, which launches the rows of all teams.
 """
 
 import re
@@ -34,19 +33,22 @@ DESCRIPTION: Final = "kubernetes.io/description"
 
 
 LONGEST_NOTE: Final = 1000
+"""Characters of a note, at most."""
 
 
 MOST_TOLD: Final = 20
+"""Differences that are listed, at most."""
 
 
 MOST_GLOBS: Final = 64
+"""Globs that one glob with brackets may become, at most."""
 
 
 BRACKETS: Final = re.compile(r"\[(?!!)([A-Za-z0-9._/:@-]+)\]")
 
 
 def offered_templates(templates: Mapping[str, Template | str], passed: Iterable[str]) -> list[OfferedTemplate]:
-    """The table's rows, by name. `passed`: names of the variables that PASS_ENV hands to every container."""
+    """The rows of the table, by name. `passed`: names of the variables that PASS_ENV hands to every container."""
     return [offered(name, template, frozenset(passed)) for name, template in sorted(templates.items())]
 
 
@@ -67,9 +69,9 @@ def offered(name: str, template: Template | str, passed: frozenset[str]) -> Offe
 
 
 def without_brackets(globs: Iterable[str]) -> tuple[str, ...]:
-    """The globs with a glob for each letter in brackets: LIKE has no brackets.
+    """The globs, with one glob for each letter in brackets: LIKE has no brackets.
 
-    A glob stays as it is if its brackets exclude letters, hold a wildcard, or have too many letters. SQL then refuses
+    A glob stays unchanged if its brackets exclude letters, hold a wildcard, or have too many letters. SQL then refuses
     nothing by it.
     """
     return tuple(dict.fromkeys(one for glob in globs for one in written_out(glob)))
@@ -97,7 +99,7 @@ def letters_of(inside: str) -> list[str]:
 
 
 def bounds_of(template: Template) -> dict[str, str | int]:
-    """The bounds. Without one that is finer than a thousandth: SQL judges only what it can compare exactly."""
+    """The bounds. A bound finer than a thousandth is left out: SQL judges only what it can compare exactly."""
     found: dict[str, str | int] = {"seconds": template.max_seconds}
     for resource, most in (("cpu", template.max_cpu), ("memory", template.max_memory)):
         if most is not None and (most * 1000).denominator == 1:
@@ -112,9 +114,9 @@ def note_of(words: Any) -> str:
 
 
 def differences(ours: Sequence[OfferedTemplate], table: Sequence[OfferedTemplate]) -> list[str]:
-    """What the dispatcher's templates and the janitor's table do not have alike, one text a template.
+    """The differences between the dispatcher's templates and the janitor's table, one text for each template.
 
-    Nothing if the table is empty: no janitor has written it, and INSERT judges nothing by it.
+    An empty table has no differences: no janitor has written it, and INSERT judges nothing by it.
     """
     here, there = ({one.name: one for one in rows} for rows in (ours, table))
     if not there:
@@ -139,9 +141,11 @@ def difference(here: OfferedTemplate | None, there: OfferedTemplate | None) -> s
 
 
 CACHES: Final = "/caches"
+"""The cache root of the trial."""
 
 
 SITE: Final = JobSite("dispatcher", "default", 3600, PlacementSettings(cache_root=CACHES), {})
+"""The settings of the trial."""
 
 
 PLACEMENTS: Final = (
@@ -149,16 +153,17 @@ PLACEMENTS: Final = (
     Placement(pool=Pool("example.com/pool", "a", is_private=True)),
     Placement(preferred=("node-1",), avoided=("node-2",), cache_path=f"{CACHES}/dispatcher/{'0' * 40}"),
 )
+"""One placement of each sort."""
 
 
 UNBUILT: Final = (
     AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError, msgspec.ValidationError,
 )  # fmt: skip
-"""What parts of another shape than expected raise."""
+"""The exceptions of parts that have another shape than expected."""
 
 
 def why_unusable(template: Template) -> str:
-    """Why no Job can be built of the template; empty: it can. Bounds that a row breaks do not count."""
+    """Why no Job can be built of the template; empty: one can. Bounds that a row breaks do not count."""
     task, asks_nothing = a_row(template.name), Kind(b"", template.name, None, {}, frozenset(), frozenset())
     try:
         offer = judge_kind(asks_nothing, {template.name: template}, frozenset())

@@ -9,8 +9,6 @@ started.
 
 Not guaranteed: that the view is current. A launch that rests on an absent Job carries an `Ask`. The API server has to
 answer it before the create is sent.
-
-When a launch that has not started is ended: after the start deadline, an image error, or a refused Pod.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +34,7 @@ from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import LATE_START, OVER_LIMIT, Hold, HoldReason, Stage
 
 POD_REFUSED: Final = timedelta(seconds=60)
-"""From the first refusal of a Pod to the end of its launch. A webhook can recover."""
+"""Time from the first refusal of a Pod to the end of its launch. A webhook can recover."""
 
 
 def stuck_key(pod: Pod) -> str:
@@ -44,9 +42,10 @@ def stuck_key(pod: Pod) -> str:
 
 
 def end_cause(row: TaskWithJobs, job: Job, pod: Pod) -> str:
-    """Why the Pod of an unstarted launch is deleted; empty: it stays. The Job always stays as the launch's memory.
+    """Why the Pod of an unstarted launch is deleted: start deadline, image error, refused Pod; empty: it stays.
 
-    A Pod without a node is not deleted, however long it waits: a full cluster must not cost the row a launch.
+    The Job always stays as the memory of its launch. A Pod without a node is not deleted, however long it waits: a full
+    cluster must not cost the row a launch.
     """
     if pod.phase != "Pending" or pod.deleting or pod.had_run or row.task.launch >= job.launch or not pod.node_name:
         return ""
@@ -64,7 +63,7 @@ def waits_since(pod: Pod) -> datetime:
 
 
 def is_refused_for_long(row: TaskWithJobs, job: Job) -> bool:
-    """Whether the API server refuses the Pod of an unstarted launch. What no row can help is waited for."""
+    """Whether the API server has refused an unstarted launch's Pod for POD_REFUSED. Quotas and outages do not count."""
     refusal = row.refusal
     if refusal is None or refusal.is_quota or refusal.is_outage:
         return False
@@ -74,17 +73,19 @@ def is_refused_for_long(row: TaskWithJobs, job: Job) -> bool:
 
 
 def may_be_deleted(job: Job) -> bool:
-    """Whether the Job is unfinished and not being deleted yet."""
+    """Whether the Job is unfinished and its deletion has not begun."""
     return not job.is_finished and not job.deleting
 
 
 MAX_DISRUPTED: Final = 20
-"""The most disruptions within DISRUPTED_WITHIN. Earlier ones count no more."""
+"""The most disruptions within DISRUPTED_WITHIN. Earlier ones do not count."""
 DISRUPTED_WITHIN: Final = timedelta(days=1)
 FIRST_BACKOFF_SECONDS: Final = 10
+"""The pause after the second failed launch. It doubles with each further launch."""
 LONGEST_BACKOFF_SECONDS: Final = 300
+"""The longest of these pauses."""
 REPORT_GRACE: Final = GRACE
-"""A report may be on the way for so long after the end of its container."""
+"""A report may arrive within this time after the end of its container."""
 
 
 def judge(task: Task, jobs: Sequence[Job], cluster: ObservedCluster) -> JobsVerdict:
@@ -92,18 +93,21 @@ def judge(task: Task, jobs: Sequence[Job], cluster: ObservedCluster) -> JobsVerd
 
 
 def judge_row(row: TaskWithJobs) -> JobsVerdict:
-    """The answer of the first line of the table that applies, with what is done for lost nodes and deleted Pods."""
+    """The answer of the first line that applies, with the ends for lost nodes and the notes on deleted Pods."""
     found = next(found for line in TABLE if (found := line(row)) is not None)  # the last line always answers
     found = with_lost_nodes(row, found)
     return replace(found, ends=(*what_only_pods_tell(row), *found.ends))
 
 
 def what_only_pods_tell(row: TaskWithJobs) -> tuple[End, ...]:
-    """The note on J of what only its Pod tells, because Pods go: with their nodes, or somebody deletes them.
+    """Notes on J what its conditions will not show once its Pod is gone:
 
-    It tells that not we end the Pod: somebody deletes it, or its kubelet has rejected it. A Pod with the condition
-    DisruptionTarget needs none: its Job says so. Nor does the Pod of a Job that is suspended or was taken back: that
-    Job does not fail by it, or costs nothing. Or it tells that the container ended with 0 by itself.
+    * a kubelet has rejected the Pod;
+    * somebody deletes the Pod;
+    * the container ended with 0 by itself, without a report.
+
+    No note is needed for a Pod with the condition DisruptionTarget, because its Job shows it, nor for a Job that is
+    suspended or was taken back: the end of such a Pod costs the row nothing.
     """
     job = row.job
     if job is None or job.ended_by or job.deleting or row.task.status in TERMINAL or lost_pods(row, job):
@@ -120,7 +124,7 @@ def what_only_pods_tell(row: TaskWithJobs) -> tuple[End, ...]:
 
 
 def is_without_report(row: TaskWithJobs, job: Job) -> bool:
-    """Whether no report has come of a Job that is Complete. With an exit code as report it waits for the janitor."""
+    """Whether a Complete Job has no report. A Job that reports by exit code waits for the janitor."""
     if row.unfinished or row.task.cancel_requested_at is not None:
         return False
     is_late = row.cluster.cluster_now - (job.ended_at or job.created_at) >= REPORT_GRACE
@@ -128,7 +132,7 @@ def is_without_report(row: TaskWithJobs, job: Job) -> bool:
 
 
 def is_cut_short(pod: Pod) -> bool:
-    """Whether the Pod is being deleted and its container had not ended before, or its node has forgotten it."""
+    """Whether the Pod is being deleted before its container had ended, or its node has forgotten the container."""
     if pod.exit is not None:
         return is_stopped(pod) and (pod.deleting or pod.exit.cause in FORGOTTEN)
     return pod.deleting and not (pod.has_ended or pod.is_rejected)
@@ -197,7 +201,7 @@ def node_lost(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def with_lost_nodes(row: TaskWithJobs, found: JobsVerdict) -> JobsVerdict:
-    """Frees every Job of the row from a lost node, whatever else is done: a delete alone waits for its kubelet."""
+    """The verdict, and the release of every Job of the row from a lost node: a delete alone waits for the kubelet."""
     ends, seen, verdict = [*found.ends], [*found.seen], found.verdict
     for job in row.unfinished:
         if lost := lost_pods(row, job):
@@ -246,9 +250,9 @@ def launched(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def ending(job: Job, pod: Pod, cause: str) -> End:
-    """The delete of a Pod; before it, the note on its Job that we are who deletes.
+    """First write: the note `us` on the Job, in the version that was judged. Next cycle: the delete of the Pod.
 
-    The note is made on the version that was judged: it must not take the place of one that others end the Pod.
+    The version guards a note that others end the Pod: ours must not replace it.
     """
     if job.ended_by:
         return End("pods", pod.name, pod.uid, cause)
@@ -310,10 +314,10 @@ def exited_without_report(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def unproven_exit(row: TaskWithJobs) -> JobsVerdict | None:
-    """J is Complete by the end of a container that says nothing about the run.
+    """J is Complete, but the end of its container says nothing about the run.
 
-    It was refused, as a container is that was started again in its Pod. It was told to stop. Or nobody knows: the Pod
-    of a container that was told to stop is deleted.
+    The container was refused, because it was started again in its Pod. Or it was told to stop. Or nobody knows, because
+    the Pod of a container that was told to stop is deleted.
     """
     job = row.job
     ended = (job.ended_at or job.created_at) if job else row.cluster.cluster_now
@@ -341,13 +345,13 @@ TABLE: Final[tuple[Callable[[TaskWithJobs], JobsVerdict | None], ...]] = (
 
 
 class Earlier(Struct, frozen=True):
-    """The launches of an attempt up to N that did not start, or of which nothing is known. The others have started.
+    """The launches of an attempt up to N that did not start, or of which nothing is known. All others have started.
 
     unstarted: they failed before their start.
     disrupted: they were disrupted, their Jobs are missing, or the database took no start.
-    unplaced: they cost the row nothing: they got no node and were taken back, the kubelet of their node rejected their
-        Pod, or they were disrupted more than a day ago.
-    disrupted_at: times of the newest of those that count as disrupted, in their order.
+    unplaced: they cost the row nothing: they got no node and were taken back, a kubelet rejected their Pod, or they
+    were disrupted more than a day ago.
+    disrupted_at: times of the newest launches that count as disrupted, in their order.
     """
 
     unstarted: int = 0
@@ -380,38 +384,38 @@ def count_earlier_launches(row: TaskWithJobs) -> Earlier:
 
 
 def forgetting(earlier: Earlier, now: datetime) -> Earlier:
-    """The counts without disruptions of more than a day ago: a spot node that goes each hour ends no long work."""
+    """The counts without disruptions of more than a day ago: a spot node that goes each hour must not end long work."""
     recent = tuple(at for at in earlier.disrupted_at if now - at < DISRUPTED_WITHIN)
     gone = len(earlier.disrupted_at) - len(recent)
     return Earlier(earlier.unstarted, earlier.disrupted - gone, earlier.unplaced + gone, recent)
 
 
 def newest(times: Iterable[datetime]) -> tuple[datetime, ...]:
-    """As many as a Job keeps."""
+    """The newest of these times, as many as a Job keeps."""
     return tuple(sorted(times)[-MAX_DISRUPTED:])
 
 
 def is_stopped_early(row: TaskWithJobs, seen: Job) -> bool:
-    """Whether the newest Job ended because it, or its Pod, was told to, by something else than its run limit."""
+    """Whether something other than its run limit stopped the newest Job, or its Pod."""
     is_unproven = seen.phase is Phase.COMPLETE and not (row.has_exited or row.has_failed)
     is_ended = any(is_stopped(pod) for pod in row.pods)
     return is_unproven or (seen.deleting and not seen.is_finished) or is_ended
 
 
 def is_put_off(row: TaskWithJobs) -> bool:
-    """Whether J ended before its start because the database took none. That says nothing about the image."""
+    """Whether J ended before its start because the database took no start. That says nothing about the image."""
     exits = (pod.exit for pod in row.pods if pod.exit is not None)
     return row.task.launch != row.last and any(end.exit_code == PUT_OFF for end in exits)
 
 
 def is_over_limit(row: TaskWithJobs) -> bool:
-    """Whether J ended at its run limit before its start. Its image may be right, and slow to come."""
+    """Whether J ended at its run limit before its start. Its image may be right, and slow to pull."""
     ends = (pod.end for pod in row.pods if pod.end is not None)
     return row.task.launch != row.last and any(end.reason == DEADLINE for end in ends)
 
 
 def is_late(row: TaskWithJobs) -> bool:
-    """Whether J failed at its start deadline or later, and its Pod is gone. Nothing tells whether its image is bad."""
+    """Whether J failed at its start deadline or later, and its Pod is gone. Nothing shows whether its image is bad."""
     job = row.job
     if job is None or row.pods or row.task.launch == row.last:
         return False
@@ -444,13 +448,13 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
 
 
 def pause_after(row: TaskWithJobs, launches: int) -> timedelta:
-    """The pause before the next launch. After a run that was longer than it, it begins anew."""
+    """The pause before the next launch. It begins anew after a run that was longer than the pause."""
     pause, ran = backoff(launches), run_of(row)
     return pause if ran is None or ran < pause else min(pause, backoff(1))
 
 
 def run_of(row: TaskWithJobs) -> timedelta | None:
-    """How long the newest launch ran: by its heartbeats; or as long as its Job, if somebody else ended it."""
+    """Length of the newest run: by its heartbeats; or the lifetime of its Job, if somebody else ended it."""
     task, job = row.task, row.job
     if task.launch == row.last and task.started_at is not None and task.heartbeat_at is not None:
         return task.heartbeat_at - task.started_at
@@ -459,7 +463,7 @@ def run_of(row: TaskWithJobs) -> timedelta | None:
 
 
 def backoff(launches: int) -> timedelta:
-    """The pause after so many launches: none, then 10 s, doubled for each further launch, at most 5 min."""
+    """The pause after this number of launches: none, then 10 s, doubled for each further launch, at most 5 min."""
     if not launches:
         return timedelta(0)
     return timedelta(seconds=doubled(FIRST_BACKOFF_SECONDS, launches - 1, LONGEST_BACKOFF_SECONDS))
@@ -474,7 +478,7 @@ def delete(job: Job, cause: str) -> End:
 
 
 def fail(job: Job, cause: str) -> End:
-    """Lets an unfinished Job fail. It stays, with its number and its counts."""
+    """Lets an unfinished Job fail. The Job stays, with its number and its counts."""
     return End("deadline", job.name, job.uid, cause, resource_version=job.resource_version)
 
 

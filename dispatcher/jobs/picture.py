@@ -3,21 +3,14 @@
     view, memory, templates, Carried of the last cycle ─▶ JobsPicture ─▶ judge_row(task) ─▶ JobsVerdict
                                                                       ─▶ carry(judged)   ─▶ Carried
 
-The dispatcher and the janitor judge rows by the same code. Judging a row changes nothing. The next cycle gets its state
-as a value, `Carried`.
+The dispatcher and the janitor judge rows by the same code. Judging a row changes nothing.
 
-Numbers of unfinished Jobs and unseen creates by kind of Pod, and the probes among them.
+`count_jobs`: a cycle counts every Job, so the counting loops are plain.
 
-A cycle counts every Job, so the counting loops are plain.
-
-Launch groups that fail. A launch group is one image under one template for one queue.
-
-Resting rows: rows that a cycle need not read, because their only Job has not changed. It is under way, or the janitor
-will end the row by its exit code.
-
-A change of the Job, or a Pod that cannot start, ends the rest at once. A cancel, a retry or an end of the row itself is
-found within 30 s. The graces of 60 s that follow allow this delay. So the cost of a cycle depends on the number of
-changes, not on the number of rows.
+`Rest`: a cycle need not read a row whose only Job has not changed: the Job is under way, or the janitor will end the
+row by its exit code. A change of the Job, or a Pod that cannot start, ends the rest at once. A cancel, a retry or an
+end of the row itself is found within 30 s. The graces of 60 s that follow allow this delay. So the cost of a cycle
+depends on the number of changes, not on the number of rows.
 """
 
 from collections import Counter, defaultdict
@@ -64,7 +57,7 @@ class JobCounts(Struct, frozen=True):
     every: all of them.
     unplaced: those for whose Pods kube-scheduler looks for a node.
     ended: those whose Pods have ended. The Job controller finishes such a Job a moment later.
-    held: those that somebody else keeps from running: suspended, or their Pods are refused or have scheduling gates.
+    held: those that somebody else keeps from running: suspended, with refused Pods, or with scheduling gates.
     podless: those that should have a Pod and have none.
     """
 
@@ -103,7 +96,7 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
     """Numbers of unfinished Jobs.
 
     A Job under deletion whose Pods have ended uses nothing, however long a finalizer keeps it. A refused Pod does not
-    exist, so it needs no node. Every cycle counts every Job: hence few loops, and local names.
+    exist, so it needs no node.
     """
     every, unplaced, ended, held, podless, active = Counts(), Counts(), Counts(), Counts(), 0, Phase.ACTIVE
     pods, refused = cluster.pods, cluster.refusals
@@ -167,11 +160,12 @@ def jobs_with_node(cluster: ObservedCluster) -> set[str]:
 
 
 def has_node(pod: Pod) -> bool:
-    """Whether a node's free room is counted without the Pod's requests already."""
+    """Whether a node's free room already counts the Pod's requests."""
     return bool(pod.node_name or pod.nominated_node)
 
 
 LAUNCHES: Final = 3
+"""Newest launches of a group that must all have failed."""
 
 
 def failing_groups(tasks: Mapping[int, Task], jobs: Sequence[Job], cluster: ObservedCluster) -> frozenset[LaunchGroup]:
@@ -216,6 +210,7 @@ def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool |
 
 
 REST_SECONDS: Final = 30
+"""The longest rest of a row."""
 
 
 class Rest(Struct, frozen=True):
@@ -242,8 +237,7 @@ class Rest(Struct, frozen=True):
 def may_rest(found: JobsVerdict, job: Job, pods: Iterable[Pod]) -> bool:
     """Whether the row's only Job is under way, with no object to delete and no Pod to watch.
 
-    Or the Job is over, and the janitor will end the row, by the exit code that its Pod shows. If the row is tried
-    again, its attempt is another one.
+    Or the Job is over, and the janitor will end the row by the exit code of its Pod.
     """
     verdict = found.verdict
     if found.ends or not isinstance(verdict, Hold) or verdict.reason is not HoldReason.LAUNCHED:
@@ -286,7 +280,7 @@ Judged = Sequence[tuple[Task, JobsVerdict]]
 
 
 class TemplateOffers(Protocol):
-    """The templates' offers to kinds of rows. A kind is judged once, until a template changes."""
+    """The templates' offers to kinds of rows. A kind is judged once, and again if a template changes."""
 
     def offer(self, kind: Kind) -> Offer | Hold: ...
     def known_offer(self, digest: bytes) -> Offer | Hold | None: ...
@@ -295,7 +289,7 @@ class TemplateOffers(Protocol):
 class Carried(Struct, frozen=True):
     """State that one cycle hands to the next. Its loss costs time, never correctness.
 
-    first_seen: when a state that has no timestamp of its own was seen first, by the API server's clock.
+    first_seen: when a state without a timestamp of its own was seen first, by the API server's clock.
     settled: UIDs of finished Jobs that no row needs any more.
     resting: rows that need not be read, by task.
     """
@@ -324,7 +318,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     database_id: the database that the rows are from.
     cluster: Pods, nodes and clocks.
     all_jobs: all Jobs of the installation.
-    jobs: the same, by task.
+    jobs: all Jobs, by task.
     offers: the templates' offers.
     creates: creates of this process, and the pauses that answers asked for.
     carried: state of the last cycle, without entries that are over.
@@ -385,13 +379,13 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         return self.offers.offer(kind)
 
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
-        """The offer, with what its Pods need as the API server makes them, once one of them was seen."""
+        """The offer. Once a Pod of the shape was seen, it has the needs as admitted."""
         offer = self.offers.known_offer(digest)
         made = self.cluster.made.get(offer.shape) if isinstance(offer, Offer) else None
         return offer if made is None or not isinstance(offer, Offer) else offer_with(offer, made)
 
     def refused(self, row: IndexedRow) -> Hold | None:
-        """The hold that answers of the API server to this row, to similar rows or to their template ask for."""
+        """The hold that the API server's answers to this row, to similar rows or to their template ask for."""
         offer = self.offers.known_offer(row.kind)
         template = self.creates.templates.get(offer.template, OPEN).hold if isinstance(offer, Offer) else None
         return template or self.creates.refused.hold(row, self.at)
@@ -403,7 +397,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     def judge_row(self, task: Task) -> JobsVerdict:
         """The verdict of the table of outcomes. A launch becomes a hold if this process's creates forbid it.
 
-        A row that cannot be judged is held. It ends no cycle, which launches the rows of all teams.
+        A row that cannot be judged is held: it must not end the cycle of all teams.
         """
         try:
             return judge_row(self, task)
@@ -477,9 +471,9 @@ def still_carried(carried: Carried, view: ClusterView, jobs: Mapping[int, Sequen
 
 
 class KnownJobs(Struct, frozen=True):
-    """What follows from the Jobs of a view alone, while Jobs, Pods and refusals stay the same objects; at most `until`.
+    """Counts and indexes of one view. Valid before `until`, while jobs, pods and refusals are the same objects.
 
-    until: when a Job under deletion is over, although nobody tells.
+    until: when a Job under deletion is over, which no event shows.
     """
 
     view: ClusterView

@@ -1,17 +1,15 @@
-"""The second, independent check: compares the finished Job with its template.
+"""The second, independent check: compares the finished Job with its template. Pure.
 
 `manifest.py` builds by allow-list; this module compares for equality. Every field that a row may not set must be in the
 Job exactly as in the template. Every field that a row may set must be inside the bounds. The two modules do not call
 each other, so each finds mistakes of the other. With a single check, one mistake is enough (three Argo Workflows
 advisories of 2026).
 
-The second check of a placement: a Pod may have only these additions to its template.
+`placement_violations`: a Pod may have only these additions to its template:
 
 * a pool that the row may name,
 * preferred nodes,
 * a cache below the root.
-
-The check reads only the finished Pod. It does not use the code that builds the Pod.
 """
 
 import re
@@ -57,7 +55,7 @@ def placement_violations(
 
 
 def demand_of(spec: Mapping[str, Any], template: Template, settings: PlacementSettings) -> list[tuple[str, ...]]:
-    """The pool's additions to every term of the template: a machine that the row may name, or the default selector."""
+    """The pool's conditions in every term of the template: a machine that the row may name, or the default selector."""
     for field, label in (
         ("private_machine", settings.private_machine_label), ("special_machine", settings.special_machine_label)
     ):  # fmt: skip
@@ -106,13 +104,13 @@ def is_preference_by_name(one: Json) -> bool:
 
 
 def entries_added(ours: Sequence[Json] | None, theirs: Sequence[Json] | None) -> list[Json]:
-    """The entries after the template's own. If those are not first and unchanged, `[{}]`, which no check accepts."""
+    """The entries after the template's own. If these are not first and unchanged: `[{}]`, which no check accepts."""
     mine, base = list(ours or []), list(theirs or [])
     return mine[len(base) :] if mine[: len(base)] == base else [{}]
 
 
 def cache_violations(pod: Json, base: Mapping[str, Any], folder: str) -> Iterator[str]:
-    """`folder`: of this installation's caches; empty: there are none."""
+    """Checks the cache. `folder`: the folder of this installation's caches; empty: there are none."""
     for volume in entries_added(pod.get("volumes"), base.get("volumes")):
         parent, _, name = (volume.get("hostPath") or {}).get("path", "").rpartition("/")
         is_ours = volume == {
@@ -132,7 +130,7 @@ def without_cache(container: Mapping[str, Any]) -> Json:
 
 JOB_FIELDS = frozenset({"backoffLimit", "podFailurePolicy", "template"})
 POD_FIELDS = frozenset({"restartPolicy", "activeDeadlineSeconds", "schedulerName", "containers"}) | {
-    "affinity", "tolerations", "volumes", "initContainers",  # a placement may change these; see placed_check
+    "affinity", "tolerations", "volumes", "initContainers",  # may change; see `placement_violations`
 }  # fmt: skip
 RUNS_OR_TRUSTS = re.compile(
     r"(PATH|HOME|USER|SHELL|IFS|(BASH_)?ENV|BROWSER|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|GCONV_PATH|LOCPATH"
@@ -170,7 +168,7 @@ def cache_folder(site: JobSite) -> str:
 
 
 def meta_violations(job: Manifest, order: LaunchSpec, template: Template, site: JobSite) -> Iterator[str]:
-    """Checks the metadata of Job and Pod: the template's, with exactly our labels and annotations over them."""
+    """Checks the metadata of Job and Pod: the template's own, with exactly our labels and annotations added."""
     task, number, theirs = order.task, order.launch.number, template.manifest.get("metadata") or {}
     labels = {
         "app.kubernetes.io/managed-by": "dispatcher", "dispatcher.internal/installation": site.installation,
@@ -294,7 +292,7 @@ def env_violations(container: Mapping[str, Any], order: LaunchSpec, template: Te
 def size_violations(
     container: Mapping[str, Any], given: Mapping[str, Any], template: Template
 ) -> Iterator[str]:  # fmt: skip
-    """Checks the text that is the row's. What a Job has, etcd keeps many times."""
+    """Checks the size of the row's text. etcd keeps many copies of a Job."""
     rows = [one for one in container["env"] if one["name"] not in CONTRACT and given.get(one["name"]) != one]
     words = [text for one in rows for text in (one["name"], one.get("value", ""))]
     for field in ("command", "args"):
@@ -318,7 +316,7 @@ def contract_of(order: LaunchSpec, limit: int, cache: str) -> dict[str, dict[str
 
 
 def row_violations(variable: Mapping[str, Any], is_given: bool, opened: frozenset[str]) -> Iterator[str]:
-    """Checks a variable that the row set: template, PASS_ENV and contract do not have it like this."""
+    """Checks a variable that the row set, which neither template, PASS_ENV nor contract has with this value."""
     name = variable["name"]
     if f"env.{name}" not in opened and (is_given or "env" not in opened or RUNS_OR_TRUSTS.match(name)):
         yield f"env.{name} is not opened"

@@ -1,10 +1,10 @@
-"""Rows that the API server refuses as they are, and rows similar to them.
+"""The meaning of the API server's answers to a create, and the memory of refused rows.
 
-A refused row is held until it or a template changes. One that a policy of the cluster refused is tried again. Three
-refused rows hold similar rows for a minute, because each try costs a write. Refused rows never hold rows of another
-submitter.
+`Refusals`: a refused row is held until it or a template changes. A row that a policy of the cluster refused is tried
+again. Three refused rows hold similar rows for a minute, because each try costs a write. Refused rows never hold rows
+of another submitter.
 
-The meaning of the API server's answers to a create (docs/protocol.md, section 4).
+`read_create`: the meaning of an answer (docs/protocol.md, section 4).
 """
 
 import re
@@ -23,21 +23,26 @@ from dispatcher.model.verdicts import Hold, HoldReason
 K = TypeVar("K")
 V = TypeVar("V")
 ALIKE_SECONDS: Final = 60
+"""Seconds for which refused rows hold similar rows."""
 REFUSED_ROWS_ALIKE: Final = 3
+"""Refused rows after which similar rows are held."""
 REFUSED_ROWS_OF_A_SUBMITTER: Final = 10
+"""Refused rows after which new rows of the submitter are tried one by one."""
 REFUSED_EVERY_SECONDS: Final = 1
-"""Pause between tries of new rows of a submitter with many refused rows. Each try costs a write that others need."""
+"""Seconds between tries of new rows of a submitter with many refused rows. Each try costs a write that others need."""
 MOST_REMEMBERED: Final = 100_000
+"""Refusals of each sort that are remembered, at most."""
 Attempt = tuple[int, int]
 """Task and attempt. A refusal ends with the attempt."""
 Likeness = tuple[str, bytes, str | None, bytes]
+"""Submitter, kind, cache key and placement of a row."""
 
 
 def likeness(order: LaunchSpec) -> Likeness:
-    """Submitter, kind, cache key and placement. Rows that share all four get the same Job, except for its command.
+    """What similar rows share: submitter, kind, cache key and placement. Their Jobs differ only in the command.
 
-    The submitter is part, so that rows of one submitter never hold rows of another. The placement is part, because
-    containers report their nodes: a placement may come from a container of another team.
+    The submitter is part of it, so that rows of one submitter never hold rows of another. The placement is part of it,
+    because containers report their nodes: a placement may come from a container of another team.
     """
     placement = msgspec.json.encode(order.placement, order="deterministic")
     return order.task.submitted_by, order.task.kind, order.request.cache_key, placement
@@ -81,7 +86,7 @@ class Refusals:
         trimmed(self._parked)[task.id, task.attempt] = hold
 
     def rest(self, task: Task, hold: Hold, until: float) -> None:
-        """Holds a row until then. No event ends the hold earlier."""
+        """Holds a row until `until`. No event ends the hold earlier."""
         trimmed(self._resting)[task.id, task.attempt] = (hold, until)
 
     def refused(self, order: LaunchSpec, now: float) -> None:
@@ -92,14 +97,14 @@ class Refusals:
         self._taken.pop((submitter, kind), None)
 
     def rests(self, order: LaunchSpec, now: float) -> bool:
-        """Returns True if the row is held now for a minute, because similar rows were refused."""
+        """Whether the row is held now for a minute, because similar rows were refused."""
         hold = self._why_to_rest(order, now) if self._alike else None
         if hold is not None:
             trimmed(self._resting)[order.task.id, order.task.attempt] = (hold, now + ALIKE_SECONDS)
         return hold is not None
 
     def accepted(self, order: LaunchSpec) -> None:
-        """A Job was made. Similar rows may be tried again."""
+        """Ends the holds of similar rows, because a Job was made."""
         if self._alike:
             self._alike.pop(likeness(order), None)
             trimmed(self._taken)[order.task.submitted_by, order.task.kind] = 0
@@ -156,13 +161,13 @@ class Meaning(StrEnum):
 
 
 OF_THE_ROW = frozenset({Meaning.POISON, Meaning.DENIED})
-"""No Job can be made of the row as it is."""
+"""Answers after which no Job can be made of the row as it is."""
 POISON_STATUS = frozenset({400, 413, 422})
 OF_A_POLICY = re.compile(
     r'admission webhook "|policy \'[^\' ]+\' with binding \'[^\' ]+\' denied request: |'
     r'\S+ "[^" ]+" is forbidden: ValidatingAdmissionPolicy \''
 )
-"""How the messages of webhooks, of mutating and of validating policies begin. What a row sets stands later in it."""
+"""Beginnings of the messages of webhooks and of mutating and validating policies. Values of a row stand later."""
 
 
 def read_create(answer: ApiAnswer) -> Meaning:
@@ -187,7 +192,7 @@ def read_create(answer: ApiAnswer) -> Meaning:
 
 
 def read_forbidden(answer: ApiAnswer) -> Meaning:
-    """Which of the four causes a 403 has. Kubernetes has a code for one of them. The others differ only by their text
+    """The cause of a 403, one of four. Kubernetes has a code for one of them. The others differ only by their text
     (apiserver `responsewriters/errors.go` and quota `admission/resourcequota/controller.go`).
     """
     if "NamespaceTerminating" in answer.causes:
@@ -200,7 +205,7 @@ def read_forbidden(answer: ApiAnswer) -> Meaning:
 
 
 def is_of_a_policy(message: str) -> bool:
-    """Whether an admission policy or webhook has refused it."""
+    """Whether the message is that of an admission policy or a webhook."""
     return bool(OF_A_POLICY.match(message))
 
 
@@ -210,8 +215,8 @@ def is_absent(answer: ApiAnswer) -> bool:
 
 
 def are_over(jobs: Iterable[Job], identity: str, left: Collection[str] = ()) -> bool:
-    """Whether all Jobs of the row are over. The first create of a later attempt waits for this (section 4).
+    """Whether all Jobs of the row are over. A later attempt waits for this (docs/protocol.md, section 4).
 
-    left: UIDs of Jobs whose Pods have ended, and that somebody's finalizer keeps.
+    left: UIDs of Jobs whose Pods have ended, kept by a foreign finalizer.
     """
     return all(job.is_finished or job.uid in left for job in jobs if is_same(job.identity, identity))

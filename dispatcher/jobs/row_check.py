@@ -1,11 +1,10 @@
-"""The first check of rows: judges a kind of row against the bounds of its template.
+"""The first check of rows: judges a kind of row by its template, and the columns of a row without a database. Pure.
 
-A kind is judged once for all its rows, so that ten thousand bad rows cost ten thousand look-ups in a dictionary.
+`judge_kind`: a kind is judged once for all its rows, so that ten thousand bad rows cost ten thousand look-ups.
 
-The columns that a submitter may set, as JSON, without a database: `dispatcher render --file F --row JSON`.
-
-INSERT refuses what is refused here; tests/integration/test_row_columns.py compares both. INSERT refuses more, because
-it knows the queues, the rows that are there, and the sizes of values (UNCHECKED).
+`column_faults`: checks the columns of `dispatcher render --file F --row JSON`. INSERT refuses what is refused here;
+tests/integration/test_row_columns.py compares both. INSERT refuses more, because it knows the queues, the existing
+rows, and the sizes of values (UNCHECKED).
 """
 
 import difflib
@@ -48,7 +47,7 @@ PLACED_BY: Final = (
 def judge_kind(
     kind: Kind, templates: Mapping[str, Template | str], passed: frozenset[str], placed_by: PlacedBy = NOT_PLACED
 ) -> Offer | Hold:
-    """The offer for rows of this kind, or why they are held. A template that is a string is the fault of its file."""
+    """The offer for rows of this kind, or their hold. A template that is a string is the fault of its file."""
     template = templates.get(kind.template)
     if template is None:
         known = ", ".join(sorted(templates)) or "none"
@@ -116,7 +115,7 @@ def check_amount(resource: str, written: str | None, template: Template) -> str:
 def plan_shape(template: Template, spec: Mapping[str, str]) -> str:
     """Digest of resources and placement constraints. Pods of one shape fit the same nodes.
 
-    Labels and annotations are a part of it: affinity of other Pods goes by labels, and webhooks go by both.
+    Labels and annotations are part of it: affinity of other Pods goes by labels, and webhooks go by both.
     """
     pod: Mapping[str, Any] = template.pod_spec
     said = template.manifest["spec"]["template"].get("metadata") or {}
@@ -169,7 +168,7 @@ KEPT: Final = frozenset({
 
 
 def column_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(name, what is wrong) for each column that INSERT would refuse."""
+    """(name, fault) for each column that INSERT would refuse."""
     yield from faults_of(row, COLUMNS, "the columns that a row may set")
     spec, env, labels = (
         found if isinstance(found := row.get(name), dict) else {} for name in ("spec", "env", "labels")

@@ -1,11 +1,9 @@
-"""Makes Jobs: builds a Job, checks it, asks the API server if needed, sends the create, and stores the result.
+"""Makes Jobs: builds a Job, checks it, asks the API server if needed, sends the create, and remembers the result.
 
 Only this launch of this row has the name in the create. A refusal is confirmed by a GET. An answer that does not say
 for certain whether the Job was made counts as unknown.
 
-The Jobs stage of a cycle: builds the picture by which rows are judged, and sends the launches.
-
-How many creates are under way at once: fewer after answers that ask for a pause, more again with each success.
+`Launcher`: the Jobs stage of a cycle. It builds the picture by which rows are judged, and sends the launches.
 """
 
 import asyncio
@@ -34,7 +32,7 @@ from dispatcher.runtime.metrics import INSERT_TO_JOB, JOB_CREATES, LAUNCHES
 
 
 class Lanes:
-    """A semaphore whose size follows the answers, between 1 and `most`. It halves, and grows by one."""
+    """Bounds the creates under way, between 1 and `most`. A pause halves the bound, and each success adds one."""
 
     def __init__(self, most: int) -> None:
         self._most = self._limit = most
@@ -73,15 +71,18 @@ log = structlog.get_logger(component="jobs.submit")
 
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 AT_A_TIME: Final = 16
+"""Creates under way at the same time, at most."""
 RESOLVE_AFTER_SECONDS: Final = 20
-"""No POST of ours can land after this time (client and server limits together), so a GET tells the result."""
+"""Seconds after which no POST of ours can land (client and server limits together), so that a GET gives the result."""
 TAKEN_AS_IT_IS: Final = frozenset({Meaning.CREATED, Meaning.UNKNOWN, Meaning.UNAUTHORIZED, Meaning.NOT_SENT})
+"""Outcomes that need no confirming GET."""
 TOO_MANY: Final = 429
 TRIES: Final = 12
-"""How often one create is sent while the server asks for pauses. Then all creates pause."""
+"""Times that one create is sent while the server asks for pauses. Then all creates pause."""
 LONGEST_WISH_SECONDS: Final = 3
-"""The longest Retry-After that one create waits for by itself."""
+"""The longest Retry-After that one create obeys by itself, in seconds."""
 PAUSE_SECONDS: Final = 0.5
+"""Seconds before such a create is sent again if the server gives no time."""
 FIRST, AGAIN = "first", "again"
 STILL_THERE: Final = ApiAnswer(200)
 
@@ -96,7 +97,7 @@ class JobCalls(Protocol):
 
 
 def build(order: LaunchSpec, template: Template, site: JobSite) -> tuple[Manifest, str]:
-    """The Job, and why it may not be sent. A Job that cannot be built is the fault of this launch alone."""
+    """The Job, and why it may not be sent. If it cannot be built, only this launch fails."""
     try:
         manifest = build_job(order, template, site)
         return manifest, check_job(manifest, order, template, site)
@@ -167,7 +168,7 @@ class Submitter:
                 creates.answered(name, answer.job.resource_version)
 
     async def follow(self) -> None:
-        """Reads again what the watch may never show: Jobs whose labels somebody has changed."""
+        """Reads again the Jobs that the watch may never show, because somebody has changed their labels."""
         strays = self._memory.strays
         for name in list(strays)[:AT_A_TIME]:
             answer = await self._jobs.get(name)
@@ -228,7 +229,9 @@ class Submitter:
         return CreateResult(order, name, meaning, answer, job)
 
     async def _answer_of(self, name: str, manifest: Manifest) -> ApiAnswer:
-        """The answer to the POST. A server that asks for a pause is asked again after it, while other creates go on."""
+        """The answer to the POST. If the server asks for a pause, the POST is repeated after it. Other creates
+        go on.
+        """
         for _ in range(TRIES):
             self._memory.creates.sent(name, self._clock())
             answer = await self._jobs.create(manifest)
@@ -281,7 +284,7 @@ async def confirmed(jobs: JobCalls, name: str, meaning: Meaning) -> tuple[Meanin
 
 
 class Launcher:
-    """One object for the life of the process. Its state between cycles is a cache."""
+    """The Jobs stage: one object for the life of the process. Its state between cycles is a cache."""
 
     def __init__(
         self, submitter: Submitter, memory: Memory, catalog: Catalog, rules: Rules, clock: Clock = elapsed
@@ -319,13 +322,13 @@ class Launcher:
         )
 
     def _know(self, view: ClusterView, now: datetime) -> KnownJobs:
-        """The Jobs of the view. They are counted anew only if a Job, a Pod or a refusal has changed."""
+        """The counts and indexes of the view. They are made anew only if a Job, a Pod or a refusal has changed."""
         if self._known is None or not self._known.is_of(view):
             self._known = know_jobs(view, now)
         return self._known
 
     async def launch(self, picture: JobsPicture, judged: Judged, orders: Sequence[LaunchSpec]) -> int:
-        """Ends the cycle of a picture: sends the orders. Returns how many, without waiting for the answers."""
+        """Ends the cycle of a picture: sends the orders. Returns their number, without waiting for the answers."""
         self._carried = picture.carry(judged)
         await self._submitter.resolve()
         now = self._clock()
@@ -334,7 +337,7 @@ class Launcher:
         return len(sent)
 
     def _rests(self, order: LaunchSpec, now: float) -> bool:
-        """Whether the row is held for a while: rows like it were refused, or its Job has much text."""
+        """Whether the row is held for a while: similar rows were refused, or its Job has much text."""
         if self._memory.refusals.rests(order, now):
             return True
         waits = self._memory.large.hold(order, now)
@@ -343,9 +346,9 @@ class Launcher:
         return waits is not None
 
     def _probes(self, orders: Iterable[LaunchSpec], probed: set[str]) -> Iterator[LaunchSpec]:
-        """After a create of a template failed, or its Job came back changed, sends one of that template at a time.
+        """Sends one create of a template at a time, after one of them failed or came back changed.
 
-        The create is chosen among admitted rows. A held row would block the probe.
+        It is chosen among admitted rows: a held row would block it.
         """
         for order in orders:
             name = order.task.template

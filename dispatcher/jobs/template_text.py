@@ -22,10 +22,13 @@ from dispatcher.model.errors import TemplateError, TemplateFault
 from dispatcher.model.jobs import Manifest
 
 MOST_BYTES: Final = 256 << 10
+"""Bytes of a text, at most."""
 MOST_NODES: Final = 100_000
+"""Values of a text with all aliases written out, at most."""
 DEEPEST: Final = 100
+"""Levels of nesting, at most."""
 Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The one of C is faster. PyYAML has it where libyaml was there when it was built."""
+"""The C loader is faster. PyYAML has it if libyaml was there when PyYAML was built."""
 TAG: Final = "tag:yaml.org,2002:"
 WORDS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(["", "~", "null", "Null", "NULL"], None),
@@ -36,19 +39,19 @@ INTEGER: Final = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?(
 BASES: Final = (16, 2, 8, 10)
 INTEGERS: Final = range(-(2**63), 2**64)
 MOST_DIGITS: Final = 100
-"""A whole number of more digits is too large, whatever its base. Python refuses to read thousands."""
+"""A whole number with more digits is too large, whatever its base. Python refuses to read thousands."""
 FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 NO_NUMBERS: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 MERGE: Final = "<<"
 BREAKS: Final = re.compile("[\x85\u2028\u2029\ufeff]")
-"""Ends of lines, and the mark of byte order, that only double quotes can hold."""
+"""Line ends, and the byte order mark, that only double quotes can hold."""
 LARGEST_WRITTEN_WHOLE: Final = 1e21
-"""kubectl writes a whole number below it without a point or an exponent."""
+"""kubectl writes smaller whole numbers without a point or an exponent."""
 Path = tuple[str | int, ...]
 
 
 def read_manifest(text: str) -> Manifest:
-    """The manifest of a template's text. TemplateError: it is not one YAML document with an object."""
+    """The manifest of a template's text. Raises TemplateError if it is not one YAML document with an object."""
     root = compose(text)
     if not isinstance(root, yaml.MappingNode):
         raise at_line(line_of_mark(root.start_mark) if root else 1, "the document is not an object: a Job manifest is")
@@ -57,7 +60,7 @@ def read_manifest(text: str) -> Manifest:
 
 
 def value_of(node: yaml.Node, known: dict[int, Any]) -> Any:
-    """The value of a node. `known`: those of nodes that an alias may name again."""
+    """The value of a node. `known`: the values of nodes that an alias may name again."""
     if id(node) not in known:
         if isinstance(node, yaml.MappingNode):
             known[id(node)] = object_of(node, known)
@@ -69,7 +72,7 @@ def value_of(node: yaml.Node, known: dict[int, Any]) -> Any:
 
 
 def object_of(node: yaml.MappingNode, known: dict[int, Any]) -> dict[str, Any]:
-    """An object. Its own keys win against those that it merges, and of those the first."""
+    """An object. Its own keys win against merged ones. Of merged keys, the first wins."""
     lines, own, merged = dict[str, int](), dict[str, Any](), dict[str, Any]()
     for key, value in node.value:
         line = line_of_mark(key.start_mark)
@@ -119,7 +122,7 @@ def scalar_of(node: yaml.Node) -> Any:
 
 
 def plain_value(text: str) -> bool | float | str | None:
-    """What a text without quotes stands for."""
+    """The value of a text without quotes."""
     if text in WORDS:
         return WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -157,7 +160,7 @@ def write_document(value: object) -> str:
 
 
 def line_of(text: str, path: Path) -> int:
-    """The line of the place that the path leads to, or of the innermost part of it that is there."""
+    """The line that the path leads to, or that of its innermost existing part."""
     node, line = compose(text), 1
     for step in path:
         if (found := follow(node, step)) is None:
@@ -186,10 +189,10 @@ class Plain(Loader):  # type: ignore[misc, valid-type]  # a class that is chosen
 
 
 def read_documents(text: str, most: int = MOST_BYTES) -> list[tuple[int, dict[str, Any]]]:
-    """The objects of a text of at most so many bytes, with their lines. Those of a List or a JobList stand alone.
+    """The objects of a text of at most `most` bytes, with their lines. Objects of a List or a JobList stand alone.
 
-    A list without items is an object. An export may have hundreds of items, so each is counted by itself.
-    TemplateError: as `read_manifest`.
+    A list without items is an object. An export may have hundreds of items, so each is counted by itself. Raises
+    TemplateError as `read_manifest`.
     """
     found = list[tuple[int, dict[str, Any]]]()
     for root in compose_all(text, most):
@@ -216,7 +219,7 @@ def read_documents(text: str, most: int = MOST_BYTES) -> list[tuple[int, dict[st
 def compose(text: str) -> yaml.Node | None:
     """The text as nodes, which know their lines.
 
-    TemplateError: it is not one document, it stands for too many values, or as `compose_all` says.
+    Raises TemplateError if it is not one document, stands for too many values, or as `compose_all`.
     """
     roots = compose_all(text)
     for root in roots:
@@ -228,7 +231,7 @@ def compose(text: str) -> yaml.Node | None:
 
 
 def compose_all(text: str, most: int = MOST_BYTES) -> list[yaml.Node]:
-    """The documents that are not blank. TemplateError: the text is no YAML, too large, or too deep."""
+    """The documents that are not blank. Raises TemplateError if the text is no YAML, too large, or too deep."""
     if len(text.encode(errors="surrogatepass")) > most:
         raise at_line(1, f"the text has more than {most >> 10} KiB")
     text = with_whole_characters(text)
@@ -248,7 +251,7 @@ ESCAPE: Final = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][
 
 
 def with_whole_characters(text: str) -> str:
-    """A text of JSON with each pair of surrogates as its character: JSON writes it so, and YAML does not know pairs."""
+    """A text of JSON with each pair of surrogates as one character. JSON may write such pairs; YAML has none."""
     if not text.lstrip().startswith("{") or not is_json(text):
         return text
     return ESCAPE.sub(lambda one: bytes.fromhex(one[1] + one[2]).decode("utf-16-be") if one[1] else one[0], text)
@@ -263,7 +266,7 @@ def is_json(text: str) -> bool:
 
 
 def is_blank(root: yaml.Node) -> bool:
-    """Whether a document is empty, or has comments alone."""
+    """Whether a document is empty, or has only comments."""
     return isinstance(root, yaml.ScalarNode) and root.tag == f"{TAG}plain" and root.value in WORDS
 
 
@@ -276,7 +279,7 @@ def check_depth(events: Iterable[yaml.Event]) -> None:
 
 
 def count(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many nodes this one stands for, with all aliases written out. A node under way counts as 0."""
+    """Number of nodes that this one stands for, with all aliases written out. A node in its own part counts as 0."""
     if id(node) in known:
         if not known[id(node)]:
             raise at_line(line_of_mark(node.start_mark), "an alias leads to a part that contains it")

@@ -1,9 +1,8 @@
-"""Job templates: plain Job manifests. Their annotations say which fields rows may set (docs/author.md).
+"""Job templates: plain Job manifests whose annotations say which fields rows may set (docs/author.md). Pure.
 
 Templates are trusted, but checked when the file is read. A template must not break "one launch = one Job = one Pod",
-and its bounds must mean what they say. A faulty template launches no Job; the fault names the field.
-
-The checks of a template's manifest. All faults are found at once: an author corrects a file in one go.
+and its bounds must mean what they say. A faulty template launches no Job; the fault names the field. All faults are
+found at once, so that an author corrects a file in one go.
 """
 
 import hashlib
@@ -44,9 +43,13 @@ OPENABLE: Final = frozenset({"image", "command", "args", "cpu", "memory", "env",
 TASK: Final = "task"
 """The usual name of the task's container."""
 LONGEST_SECONDS: Final = 604800
+"""The highest run limit, in seconds."""
 MOST_FAILURES: Final = 100
+"""The highest max_failures of a template."""
 FEWEST_BYTES: Final = 2**10
+"""The lowest max-bytes of a template."""
 MOST_BYTES: Final = 256 * 2**10
+"""The highest max-bytes of a template."""
 OURS: Final = (
     "activeDeadlineSeconds", "backoffLimitPerIndex", "managedBy", "maxFailedIndexes", "podFailurePolicy", "selector",
     "successPolicy", "ttlSecondsAfterFinished",
@@ -55,13 +58,14 @@ OURS: Final = (
 DEFAULTS: Final[Mapping[str, object]] = {
     "suspend": False, "completionMode": "NonIndexed", "manualSelector": False, "podReplacementPolicy": "Failed",
 }  # fmt: skip
-"""Fields that may say what holds without them."""
+"""Fields that may be set to their default only."""
 RESTARTS: Final[Mapping[str, Collection[object]]] = {
     "containers": (None, "Never"), "initContainers": (None, "Never", "Always"),
 }  # fmt: skip
-"""What the restartPolicy of a container may be. Kubernetes 1.35 restarts containers of a Pod that never restarts."""
+"""Allowed values of a container's restartPolicy. Kubernetes 1.35 restarts containers of a Pod that never restarts."""
 ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 DROPPED: Final = KINDS["ObjectMeta"].others.keys() - {"labels", "annotations"}
+"""Fields of metadata that no Job gets from its template."""
 
 
 class Bounds(Struct, frozen=True):
@@ -98,7 +102,7 @@ class Bounds(Struct, frozen=True):
 
 
 def restarts(manifest: Manifest) -> Iterator[tuple[Path, str]]:
-    """What would start a container of a Pod again. An init container that restarts always is a sidecar."""
+    """Parts that would start a container of a Pod again. An init container that always restarts is a sidecar."""
     rule = "a container runs once; max_failures of a row says how often the row does"
     for kind, policies in RESTARTS.items():
         for index, container in enumerate(list_at(manifest, *POD, kind)):
@@ -126,7 +130,7 @@ class Checks:
             self.told.append(TemplateFault(path, words))
 
     def check(self, name: str) -> Bounds:
-        """Runs all checks. The bounds mean nothing if there is a fault."""
+        """Runs all checks. If there is a fault, the bounds mean nothing."""
         manifest = self._manifest
         rule = "lower-case letters, digits, '-', at most 63 characters"
         self.must(NAME.fullmatch(name) is not None, (), is_but("its name", name, rule))
@@ -199,7 +203,7 @@ class Checks:
         )
 
     def text(self, annotation: str) -> str | None:
-        """The text of an annotation. None: the template has none, or a value of another type."""
+        """The text of an annotation. None: the template has no such annotation, or a value of another type."""
         value = self._annotations.get(annotation)
         return value if isinstance(value, str) else None
 
@@ -231,7 +235,7 @@ class Checks:
         return globs
 
     def read_bound(self, resource: str, annotation: str, index: int, opened: frozenset[str]) -> Fraction | None:
-        """The most that a row may ask for: the annotation, or else the container's own limit."""
+        """The most that a row may ask for: the annotation, else the container's own limit."""
         if resource not in opened:
             return None
         limits: Path = (*POD, "containers", index, "resources", "limits", resource)
@@ -249,7 +253,7 @@ class Checks:
         return bound
 
     def read_container(self, names: Sequence[object]) -> int:
-        """The index of the task's container: the one that is named, or else `task`, or else the first."""
+        """Index of the task's container: the named one, else `task`, else the first."""
         named = self.text(CONTAINER)
         if named is None:
             return names.index(TASK) if TASK in names else 0
@@ -258,7 +262,7 @@ class Checks:
         return names.index(named) if named in names else 0
 
     def read_number(self, annotation: str, most: int) -> int:
-        """0: the template does not say it."""
+        """The number in an annotation; 0: the template has none."""
         written, path = self.text(annotation), (*ANNOTATIONS, annotation)
         if written is None:
             return 0
@@ -269,7 +273,7 @@ class Checks:
         return int(written) if is_number and is_inside else 0
 
     def read_bytes(self) -> int:
-        """0: the template leaves it to the installation."""
+        """The bytes in the annotation; 0: the installation's bound counts."""
         written, path = self.text(MAX_BYTES), (*ANNOTATIONS, MAX_BYTES)
         if written is None:
             return 0
@@ -283,7 +287,7 @@ class Checks:
         return found
 
     def read_report(self) -> tuple[str, str]:
-        """How the task reports, and the final codes. No codes: every status but 0 is tried again."""
+        """How the task reports, and the final codes. Without codes, every status except 0 is tried again."""
         report, path = str(self._annotations.get(REPORT, "sql")), (*ANNOTATIONS, FINAL_CODES)
         self.must(report in {"sql", "exit-code"}, (*ANNOTATIONS, REPORT), is_but(REPORT, report, "sql or exit-code"))
         codes = self.text(FINAL_CODES)
@@ -299,7 +303,7 @@ class Checks:
 
 
 def without_image(manifest: Manifest, given: int | None) -> Iterator[Path]:
-    """The places of images that are missing. `given`: index of the container whose image rows may set."""
+    """The places of missing images. `given`: index of the container whose image rows may set."""
     for field in ("containers", "initContainers"):
         for index, one in enumerate(list_at(manifest, *POD, field)):
             is_given = field == "containers" and index == given
@@ -316,12 +320,12 @@ IMAGE: Final = re.compile(
 
 
 def is_image(text: object) -> bool:
-    """Whether nodes can read the text as the reference of an image. The API server takes any text."""
+    """Whether a node can read the text as the reference of an image. The API server accepts any text."""
     return isinstance(text, str) and IMAGE.fullmatch(text) is not None
 
 
 def is_dropped(path: Path) -> bool:
-    """Whether no Job has this part: an export has more metadata than labels and annotations, and a status."""
+    """Whether no Job has this part. Exports have a status, and more metadata than labels and annotations."""
     return path[:1] == ("status",) or (path[:1] == ("metadata",) and len(path) > 1 and path[1] in DROPPED)
 
 
@@ -340,7 +344,7 @@ def opening_of(manifest: Manifest, name: str) -> tuple[Bounds, tuple[TemplateFau
 
 
 def all_faults(manifest: Manifest, told: Sequence[TemplateFault]) -> tuple[TemplateFault, ...]:
-    """Those of fields, too. Of a place about which the dispatcher has a rule, that alone is told."""
+    """Faults of the dispatcher's rules, and of the API schema for places without such a rule."""
     if isinstance(kind := manifest.get("kind"), str) and kind != "Job":
         return tuple(told)  # the fields of another kind are others
     ruled = {fault.path for fault in told if fault.path}
@@ -371,7 +375,7 @@ class Template(Bounds, frozen=True, kw_only=True):
         return container
 
     def doubts(self, passed: Collection[str], scheduler: str = "") -> Iterator[str]:
-        """What the author may not have meant.
+        """What the author may not have intended.
 
         passed: the names of variables that PASS_ENV gives every container.
         scheduler: SCHEDULER_NAME; empty: it is not set.

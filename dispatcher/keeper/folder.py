@@ -1,20 +1,17 @@
-"""The root of the cache directories of a node, and the steps by which a directory leaves it.
+"""The folder of a node's cache directories: its steps, what is in it, and the pace of work on its disk.
 
     ROOT/DIGEST ─ set_aside ─▶ ROOT/.aside.DIGEST ─ condemn ─▶ ROOT/.condemned.DIGEST.… ─▶ removed, piece by piece
          ◀────── put_back ──────────────┘
 
-Each step is one rename, so a kill at any moment leaves a directory whole, or condemned. A condemned directory
-never comes back. A mount that a Pod made before the rename follows the directory. No step makes a file or a folder,
-so a disk without a free inode stops none.
+`CacheFolder`: each step is one rename, so a kill at any moment leaves a directory whole, or condemned. A condemned
+directory never comes back. A mount that a Pod made before the rename follows the directory. No step makes a file or a
+folder, so a disk without a free inode stops none. No link is followed, and no mount below the root is entered. Names of
+other forms are not touched.
 
-Nothing here follows a link or enters a mount below the root. Names of other forms are not touched.
+`KeeperPace`: works on the disk in small parts, so that tasks have most of it.
 
-What is in the folder of caches: how large each directory is, and who uses it.
-
-A look is quick, and is made before directories go. A measurement may take minutes, and tasks can make it longer. So
-nothing waits for one, and each has a bound.
-
-Works on the disk in small parts, so that tasks have most of it.
+`Survey`: how large each directory is, and who uses it. A look is quick, and is made before directories go. A
+measurement may take minutes, and tasks can make it longer. So nothing waits for one, and each has a bound.
 """
 
 import asyncio
@@ -60,6 +57,7 @@ ASIDE, CONDEMNED, RECORD = ".aside.", ".condemned.", ".record.json"
 NEW_RECORD: Final = f"{RECORD}.new"
 RENAME_NOREPLACE: Final = 1
 LARGEST_RECORD: Final = 64 * 2**20
+"""Bytes of the record that are read, at most."""
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 log = structlog.get_logger(component="keeper")
@@ -69,7 +67,7 @@ class Root:
     """The folder, open. It is only read."""
 
     def __init__(self, path: str) -> None:
-        """SettingsError: this is no folder for caches."""
+        """Raises SettingsError if this is no folder for caches."""
         self._path = path
         self._root = open_root(path)
         self._mount = mount_of(self._root)
@@ -97,7 +95,7 @@ class Root:
             return sorted(one.name for one in entries if not is_ours(one) and not is_cache(one))
 
     def measuring(self, name: str) -> Generator[Measured, None, None]:
-        """Measures a directory, step by step. The last value is the result. OSError, Refused: it cannot be measured."""
+        """Measures a directory, step by step. The last value is the result. Raises OSError or RemovalRefused."""
         with opened(name, self._root, self._mount) as descriptor:
             yield from measure(descriptor, self._mount)
 
@@ -120,10 +118,10 @@ class Root:
 
 
 class CacheFolder(Root):
-    """The folder, from which directories are taken. `removing`: removes what is condemned."""
+    """The folder, from which directories are taken. `removing`: removes condemned directories."""
 
     def __init__(self, path: str) -> None:
-        """SettingsError: this is no folder for caches, or another keeper works in it."""
+        """Raises SettingsError if this is no folder for caches, or another keeper works in it."""
         super().__init__(path)
         try:
             fcntl.flock(self._root, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,13 +135,15 @@ class CacheFolder(Root):
         return [name.removeprefix(ASIDE) for name in self._begins_with(ASIDE)]
 
     def set_aside(self, name: str) -> None:
-        """From here on no new Pod gets the directory. Refused, OSError: it stays where it is."""
+        """Sets a directory aside: no new Pod gets it from here on. After RemovalRefused or OSError it is still in
+        place.
+        """
         with located(name, self._root, self._mount):
             pass
         self._rename(name, f"{ASIDE}{name}")
 
     def put_back(self, name: str) -> bool:
-        """False: a new directory of the name has been made meanwhile."""
+        """Puts a directory back. False: a new directory of the name has been made meanwhile."""
         try:
             self._rename(f"{ASIDE}{name}", name)
         except FileExistsError:
@@ -151,17 +151,17 @@ class CacheFolder(Root):
         return True
 
     def condemn(self, name: str) -> str:
-        """Returns the name that the directory has from here on."""
+        """Condemns a directory. Returns its new name."""
         condemned = f"{CONDEMNED}{name}.{os.urandom(8).hex()}"
         self._rename(f"{ASIDE}{name}", condemned)
         return condemned
 
     def condemned(self) -> list[str]:
-        """The names of what is condemned and still there."""
+        """The names of condemned directories that still exist."""
         return self._begins_with(CONDEMNED)
 
     def write_record(self, text: bytes) -> None:
-        """Replaces the record as a whole. OSError: the disk is full."""
+        """Replaces the whole record. Raises OSError if the disk is full."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(NEW_RECORD, flags, 0o600, dir_fd=self._root), "wb") as file:
             file.write(text)
@@ -183,7 +183,7 @@ def is_cache(entry: "os.DirEntry[str]") -> bool:
 
 
 def open_root(path: str) -> int:
-    """SettingsError: it is no folder, a link, or the root of everything."""
+    """The descriptor of the root. Raises SettingsError if it is no folder, a link, or the root of everything."""
     try:
         descriptor = os.open(path, OPEN_FOLDER)
     except OSError as fault:
@@ -199,7 +199,7 @@ def wrong(path: str, why: str) -> SettingsError:
 
 
 def rename_to_new(name: str, new: str, folder: int) -> None:
-    """Renames, and never replaces: FileExistsError. Python has no call for it."""
+    """Renames, and never replaces: raises FileExistsError. Python has no call for it."""
     if LIBC.renameat2(folder, os.fsencode(name), folder, os.fsencode(new), RENAME_NOREPLACE):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), name)
@@ -207,13 +207,15 @@ def rename_to_new(name: str, new: str, folder: int) -> None:
 
 T = TypeVar("T")
 STEPS_A_SECOND: Final = 20_000
+"""Directory entries that are worked on in a second."""
 STEPS_AT_ONCE: Final = 500
+"""Directory entries that are worked on without a pause."""
 BUSY_PART: Final = 0.5
-"""Part of the time that may be work. On a slow disk, this bounds the load, and not the number of steps."""
+"""Part of the time that may be work. On a slow disk this bounds the load, and the number of steps does not."""
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """The work in a thread. Whoever is cancelled waits for its end: a folder must not be closed while it is used."""
+    """Runs the work in a thread. A cancelled caller waits for its end: a folder must not be closed while it is used."""
     under_way = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(under_way)
@@ -223,7 +225,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 class KeeperPace:
-    """The pace of all work of one keeper. A step is one directory entry: looked at, renamed or removed."""
+    """The pace of all work of one keeper. A step is one directory entry that is looked at, renamed or removed."""
 
     def __init__(self, steps_a_second: float = STEPS_A_SECOND, clock: Clock = elapsed) -> None:
         self._steps_a_second = steps_a_second
@@ -231,9 +233,9 @@ class KeeperPace:
         self._turn = asyncio.Lock()
 
     async def last_of(self, steps: Iterator[T], none: T, longest_seconds: float = inf) -> tuple[T, bool]:
-        """Takes the steps, in a thread, for so long at most. Other work of this pace gets every second part.
+        """Takes the steps, in a thread, for `longest_seconds` at most. Other work of this pace gets every second part.
 
-        Returns the last one (`none`: there are none), and whether all were taken. Raises what a step raises.
+        Returns the last step (`none`: there are none), and whether all were taken. Raises what a step raises.
         """
         last, ends_at = none, self._clock() + longest_seconds
         while self._clock() < ends_at:
@@ -252,13 +254,13 @@ class KeeperPace:
 
 
 LONGEST_SECONDS: Final = 300
-"""Of one measurement: 6 million files and folders at the usual pace."""
+"""Seconds of one measurement, at most: 6 million files and folders at the usual pace."""
 
 
 class Survey:
     """What is known of the directories.
 
-    entries: by name, what is known for longer than the program runs.
+    entries: by name, the records that are older than this process.
     users: the Pods that use directories.
     pace: of all work on the disk.
     """
@@ -274,7 +276,7 @@ class Survey:
         self._present: Mapping[str, float] = {}
 
     async def look(self, pods: Iterable[MountingPod], now: float) -> None:
-        """Notes which directories there are, and who uses them."""
+        """Notes which directories exist, and who uses them."""
         self._present = await in_thread(self._folder.names)
         users = self.users_among(pods, self._present.keys())
         self.entries = noted(self.entries, self._present, users, self.users, now)
@@ -287,11 +289,11 @@ class Survey:
         return directories_of(self.entries, set(self.unmeasured(now)))
 
     def forget(self, name: str) -> None:
-        """It was condemned. A directory that a Pod makes anew is another one."""
+        """Forgets a condemned directory. A directory that a Pod makes anew is another one."""
         self.entries.pop(name, None)
 
     def unmeasured(self, now: float) -> Sequence[str]:
-        """Those that may have changed: first those that nobody uses, and of them those that were measured long ago."""
+        """The directories that may have changed: unused ones first, and of these the oldest measurement first."""
         in_use = self.users.names
         found = [
             name for name, entry in self.entries.items()
@@ -300,13 +302,13 @@ class Survey:
         return sorted(found, key=lambda name: (name in in_use, self.entries[name].measured_at, name))
 
     async def measure(self, now: float) -> None:
-        """Measures all that may have changed since they were measured last."""
+        """Measures all directories that may have changed since their last measurement."""
         for name in self.unmeasured(now) if self._present else ():  # before the first look, each one seems changed
             if name in self.entries:
                 await self._measure(name, now)
 
     async def _measure(self, name: str, now: float) -> None:
-        """One that cannot be measured stays unsure, and is tried again."""
+        """Measures a directory. If that fails, its size stays unsure, and it is tried again."""
         changed_at = self._present.get(name, 0)
         try:
             with closing(self._folder.measuring(name)) as steps:

@@ -5,9 +5,9 @@
 A directory is renamed before its removal. The Pods that are listed after the rename include every Pod that may have
 begun to use it. So a directory that a Pod uses comes back whole, and a Pod that comes later gets a new, empty one.
 
-The disk is asked after each removal, and directories that need not go any more come back. While a removal still frees
-the disk, no other directory goes for the disk. So one that hides its size, or takes long, costs no other one its place.
-A round waits for no measurement, and for each removal so long at most.
+The free space of the disk is read after each removal, and directories that need not go any more come back. While a
+removal still frees the disk, no other directory goes for the disk. So a directory that hides its size, or takes long,
+costs no other one its place. A round waits for no measurement, and for each removal a limited time.
 
 Failure story: a kill at any moment leaves a directory whole, set aside, or condemned. The next round puts back what is
 set aside, and goes on to remove what is condemned. If the Pods cannot be listed, what was set aside is put back. A disk
@@ -41,22 +41,23 @@ from dispatcher.runtime.clock import elapsed
 log = structlog.get_logger(component="keeper")
 
 EVERY_SECONDS: Final = 60
+"""Seconds between two rounds."""
 AGAIN_SECONDS: Final = 5
-"""The pause after a round that removed something: a disk that somebody else fills may be above its mark again."""
+"""Seconds before the next round if this one removed something: a disk that others fill may be above its mark again."""
 AT_ONCE, FILES_AT_ONCE = 50, 10_000
 """Directories, and their files, that are set aside between two lists of Pods. A Pod that comes then starts cold."""
 EMPTYING_SECONDS: Final = 300
-"""So long a round waits for one removal. The next rounds go on with it."""
+"""Seconds a round waits for one removal; later rounds continue it."""
 LEFT_PART: Final = 0.1
-"""Of that time: so long a round goes on with what earlier rounds left, unless the disk needs it."""
+"""Part of that time for removals that earlier rounds left, unless the disk needs them."""
 PATIENCE: Final = 6
 """Rounds that wait for removals to end, before other directories go for the disk: half an hour of work."""
 FREED_SECONDS: Final = (0, 0.5, 0.5, 1)
-"""Some file systems free what was removed a moment later."""
+"""Pauses before the free space is read: some file systems free removed files a moment later."""
 
 
 class KeeperNode(Protocol):
-    """What the keeper knows of its node and of the cluster. Times are Unix seconds by the API server's clock."""
+    """The node and the cluster, as the keeper sees them. Times are Unix seconds by the API server's clock."""
 
     def now(self) -> float: ...
     def pods(self) -> Iterable[MountingPod]:
@@ -66,14 +67,14 @@ class KeeperNode(Protocol):
         """The living Pods of this node, and those without a node, as they are now. Raises ClusterError."""
 
     async def ordered(self) -> Mapping[str, float]:
-        """Directories that somebody wants to go, and when that was said. Raises ClusterError."""
+        """Directories that somebody has ordered to go, with the times of the orders. Raises ClusterError."""
 
 
 class Round(Struct, frozen=True):
     """What a round found and did.
 
-    directories: all that there are.
-    in_use: names of those that Pods use.
+    directories: all directories.
+    in_use: names of directories that Pods use.
     disk: the disk in the end.
     removed: the directories that were removed, with the cause.
     refused: why something could not be removed, by name.
@@ -89,15 +90,15 @@ class Round(Struct, frozen=True):
 
     @property
     def unsure(self) -> int:
-        """How many directories have no measured size yet."""
+        """Number of directories without a measured size."""
         return sum(one.is_whole and not one.files for one in self.directories)
 
 
 class Emptying:
-    """The condemned directories of one folder. `ended`: those of which nothing is left, since somebody asked."""
+    """The condemned directories of one folder. `ended`: those that have been removed since the last read of it."""
 
     def __init__(self, folder: CacheFolder, survey: Survey, seconds: float) -> None:
-        """`seconds`: so long one removal is waited for."""
+        """`seconds`: the time that is waited for one removal."""
         self.ended: list[Removal] = []
         self._folder = folder
         self._survey = survey
@@ -105,7 +106,7 @@ class Emptying:
         self._under_way: dict[str, Removal] = {}
 
     def left(self) -> Set[str]:
-        """What is condemned and can be removed. It gives the disk room, and is not done yet."""
+        """Condemned directories that can be removed, and are not yet. Their removal gives the disk room."""
         return set(self._folder.condemned()) - self._folder.removing.refused.keys()
 
     def condemn(self, name: str) -> str:
@@ -118,13 +119,13 @@ class Emptying:
         await self._empty(condemned, self._seconds)
 
     async def go_on(self, part: float) -> None:
-        """Goes on with what is condemned. Each gets a part of the time, so none keeps the others from being removed."""
+        """Goes on with condemned directories. Each gets a part of the time, so that none keeps the others waiting."""
         names = self._folder.condemned()
         for name in names:
             await self._empty(name, self._seconds * part / len(names))
 
     async def _empty(self, condemned: str, seconds: float) -> None:
-        """Removes the tree, and those that were too deep in it and stand beside it now."""
+        """Removes the tree, and the trees that were too deep in it and stand beside it now."""
         ends_at, trees = elapsed() + seconds, {condemned}
         while trees:
             with closing(self._folder.removing.steps(min(trees))) as steps:
@@ -159,7 +160,7 @@ class Keeping:
         self._record = b""
 
     async def run_once(self) -> float:
-        """One round. Returns the pause before the next one, in seconds."""
+        """Runs one round. Returns the pause before the next one, in seconds."""
         self._emptying.ended = []
         for name in self._folder.aside():
             self._put_back(name)
@@ -180,7 +181,7 @@ class Keeping:
 
     @property
     def found(self) -> Round | None:
-        """What is known now. None: there was no look yet."""
+        """The present knowledge. None: there was no look yet."""
         if not self._has_looked:
             return None
         return Round(
@@ -193,7 +194,9 @@ class Keeping:
         self._has_looked = True
 
     async def _plan(self, marks: Marks) -> Sequence[Removal]:
-        """What goes. The live list is asked only if something would: a thousand keepers must not list all the time."""
+        """The directories that go. The live list is read only if one would: a thousand keepers must not list all the
+        time.
+        """
         in_use = self._survey.users.names
         if not self._removals(in_use, marks):
             return []
@@ -215,14 +218,14 @@ class Keeping:
                     await self._remove_one(one)
 
     def _is_needed(self, one: Removal) -> bool:
-        """False: it would go for the disk alone, which has room, or gets some by an earlier removal."""
+        """Whether the directory must still go. Not if only the disk needs it, and the disk has room or gets some."""
         if one.cause is not RemovalCause.DISK:
             return True
         is_waiting = self._waited < PATIENCE and bool(self._emptying.left())
         return self._folder.disk().used_part > self._marks.low and not is_waiting
 
     async def _remove_one(self, one: Removal) -> None:
-        """Removes what is set aside, if it is still needed."""
+        """Removes a directory that is set aside, if it must still go."""
         if not self._is_needed(one):
             self._put_back(one.directory.name)
             return
@@ -269,7 +272,7 @@ class Keeping:
 
 
 def parts(removals: Sequence[Removal]) -> Iterator[list[Removal]]:
-    """The removals in parts. One whose size is not sure, or is large, is a part of its own."""
+    """The removals in parts. A directory whose size is not sure, or is large, is a part of its own."""
     part, files = list[Removal](), 0
     for one in removals:
         more = one.directory.files if one.directory.is_sure else FILES_AT_ONCE

@@ -1,15 +1,11 @@
-"""Decides which cache directories of a node go, and why. Pure.
+"""Decides which cache directories of a node go, and why: by disk, record, users and orders. Pure.
 
-Which directories Pods use, or are about to use. Pure.
+`DirectoryRecord`: the keeper keeps the records from one round to the next and over its restarts. A lost or unreadable
+record costs no directory: each one then counts as used when its folder changed last.
 
-The record of each directory, which the keeper has from one round to the next and over its restarts. Pure.
-
-A lost or unreadable record costs no directory: each one then counts as used when its folder changed last.
-
-Orders to remove cache directories: the data of a ConfigMap, `DIGEST` or `DIGEST.NODE` with the time of the order.
-
-A keeper removes a directory that was first used before its order. Each order is an entry of its own, so two people who
-order at the same time lose nothing. Pure.
+`orders_for`: orders to remove cache directories are the data of a ConfigMap, `DIGEST` or `DIGEST.NODE` with the time of
+the order. A keeper removes a directory that was first used before its order. Each order is an entry of its own, so two
+people who order at the same time lose nothing.
 """
 
 import re
@@ -23,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 DAY: Final = 86_400
+"""Seconds of a day."""
 
 
 class RemovalCause(StrEnum):
@@ -38,11 +35,11 @@ class Directory(Struct, frozen=True):
     """A cache directory.
 
     name: the digest of installation, queue and key.
-    size: bytes on the disk, when it was measured last.
-    files: number of inodes, at that time.
+    size: bytes on the disk, at the last measurement.
+    files: number of inodes, at the last measurement.
     first_use, last_use: when a Pod used it, in Unix seconds.
-    is_whole: False: it was measured in part only, because it has too many or too deep folders, or is always changed.
-    is_sure: whether it has this size now. False: nobody knows what its removal frees.
+    is_whole: False: it was measured only in part, because it has too many or too deep folders, or always changes.
+    is_sure: whether it has this size now. False: nobody knows how much its removal frees.
     """
 
     name: str
@@ -57,8 +54,8 @@ class Directory(Struct, frozen=True):
 class Disk(Struct, frozen=True):
     """The file system of the directories.
 
-    size: bytes that are used, and bytes that are free for everybody.
-    files: the same in inodes. Some file systems have no fixed number of inodes, and tell 0.
+    used, free: bytes that are used, and bytes that are free for everybody.
+    used_files, free_files: the same in inodes. Some file systems have no fixed number of inodes, and report 0.
     """
 
     used: int
@@ -68,7 +65,7 @@ class Disk(Struct, frozen=True):
 
     @property
     def used_part(self) -> float:
-        """The larger one of the parts of bytes and inodes that are used, from 0 to 1."""
+        """The larger one of the used parts of bytes and inodes, from 0 to 1."""
         return max(part(self.used, self.free), part(self.used_files, self.free_files))
 
     def without(self, one: Directory) -> "Disk":
@@ -80,9 +77,9 @@ class Marks(Struct, frozen=True):
     """When directories go.
 
     high, low: parts of the disk, above 0 and below 1. Above `high` directories go until `low` is reached.
-    max_age_days: directories that were not used for so long go; 0: they stay.
-    max_bytes: size of one directory at most; 0: any. One that was measured in part only counts as larger.
-    ordered: directories that go, and when that was said, in Unix seconds. One that was first used later stays.
+    max_age_days: directories that were not used for so many days go; 0: they stay.
+    max_bytes: size of one directory, at most; 0: any. A directory that was measured only in part counts as larger.
+    ordered: directories that go, and the times of their orders, in Unix seconds. One that was first used later stays.
     """
 
     high: float
@@ -100,7 +97,7 @@ class Removal(Struct, frozen=True):
 def plan_removals(
     directories: Iterable[Directory], in_use: Set[str], disk: Disk, marks: Marks, now: float
 ) -> Sequence[Removal]:
-    """The directories that go, in their order. Never one that is in use."""
+    """The directories that go, in their order. A directory in use never goes."""
     idle = [one for one in directories if one.name not in in_use]
     found = {one.name: Removal(one, RemovalCause.ORDER) for one in by_last_use(idle) if is_ordered(one, marks)}
     for one in by_last_use(idle):
@@ -113,9 +110,9 @@ def plan_removals(
 
 
 def for_the_disk(idle: Sequence[Directory], found: Mapping[str, Removal], disk: Disk, marks: Marks) -> list[Removal]:
-    """The least recently used ones, until the low mark is reached. `found`: what goes in any case.
+    """The least recently used ones, until the low mark is reached. `found`: directories that go in any case.
 
-    It ends with the first one whose size is not sure. Then the disk is asked again, so no other one goes in its place.
+    It ends with the first directory whose size is not sure. Then the disk is read again, so no other one goes instead.
     """
     if disk.used_part <= marks.high or not all(removal.directory.is_sure for removal in found.values()):
         return []
@@ -144,12 +141,12 @@ def is_large(one: Directory, marks: Marks) -> bool:
 
 
 def by_last_use(directories: Iterable[Directory]) -> list[Directory]:
-    """The least recently used first."""
+    """The directories, the least recently used first."""
     return sorted(directories, key=lambda one: (one.last_use, one.name))
 
 
 def by_size(directories: Iterable[Directory]) -> list[Directory]:
-    """The largest first."""
+    """The directories, the largest first."""
     return sorted(directories, key=lambda one: (-one.size, one.name))
 
 
@@ -158,7 +155,7 @@ def part(used: int, free: int) -> float:
 
 
 MEASURED_IN_USE_SECONDS: Final = 300
-"""Between two measurements of a directory that is in use."""
+"""Seconds between two measurements of a directory that is in use."""
 
 
 class DirectoryRecord(Struct, frozen=True, omit_defaults=True):
@@ -166,8 +163,8 @@ class DirectoryRecord(Struct, frozen=True, omit_defaults=True):
 
     first_use, last_use: as far as this record goes back.
     uses: number of Pods that were seen to use it.
-    size, files: bytes and inodes, when it was measured last.
-    measured_at: 0: it was not measured yet.
+    size, files: bytes and inodes, at the last measurement.
+    measured_at: time of the last measurement; 0: there was none.
     changed_at: when its folder had changed last, at that time.
     is_whole: False: the measurement was ended before it had seen everything.
     """
@@ -182,7 +179,7 @@ class DirectoryRecord(Struct, frozen=True, omit_defaults=True):
     is_whole: bool = True
 
     def needs_measurement(self, changed_at: float, now: float, *, is_in_use: bool) -> bool:
-        """Whether its size may have changed. Deep inside, it changes only while it is in use."""
+        """Whether its size may have changed. Deep inside, it changes only while the directory is in use."""
         if is_in_use:
             return not 0 <= now - self.measured_at < MEASURED_IN_USE_SECONDS
         return self.measured_at <= self.last_use or self.changed_at != changed_at
@@ -207,10 +204,10 @@ Entries = Mapping[str, DirectoryRecord]
 def noted(
     known: Entries, present: Mapping[str, float], users: Users, before: Users, now: float
 ) -> dict[str, DirectoryRecord]:
-    """The record of this round. Directories that are gone are forgotten.
+    """The records of this round. Directories that are gone are forgotten.
 
     present: when the folder of each directory changed last.
-    before: the users of the last round. Only the others are counted as new uses.
+    before: the users of the last round. Only other users count as new uses.
     """
     return {name: entry_of(known.get(name), changed_at, new_pods(name, users, before), name in users.names, now)
             for name, changed_at in present.items()}  # fmt: skip
@@ -229,7 +226,7 @@ def entry_of(
 
 
 def directories_of(entries: Entries, unsure: Set[str] = frozenset()) -> list[Directory]:
-    """`unsure`: those that must be measured, because they may have changed."""
+    """The directories. `unsure`: those that must be measured, because they may have changed."""
     return [
         Directory(name, one.size, one.files, one.first_use, one.last_use,
                   is_whole=one.is_whole or name in unsure, is_sure=one.is_whole and name not in unsure)
@@ -242,7 +239,7 @@ def write_record(entries: Entries) -> bytes:
 
 
 def read_record(written: bytes) -> dict[str, DirectoryRecord]:
-    """The record; empty if it is none."""
+    """The records; empty if the text is no record."""
     try:
         return msgspec.json.decode(written, type=dict[str, DirectoryRecord])
     except msgspec.MsgspecError:
@@ -275,22 +272,22 @@ def names_of(path: str, root: str, names: Set[str]) -> Iterable[str]:
 
 
 def clean(path: str) -> str:
-    """The path without what means nothing in it, as kubelet mounts it. `/` is empty."""
+    """The path without parts that mean nothing, as kubelet mounts it. `/` is empty."""
     return "".join(f"/{part}" for part in path.split("/") if part not in {"", "."})
 
 
 LASTS: Final = timedelta(days=7)
-"""Keepers forget an order after this time. A directory that was in use all the time stays."""
+"""Keepers forget an order after this time. A directory that was in use for the whole time stays."""
 DIGEST: Final = re.compile(r"[0-9a-f]{40}")
 
 
 def order_entry(digest: str, node: str | None, now: datetime) -> tuple[str, str]:
-    """Name and value of an order. `node`: None: every node."""
+    """Name and value of an order. `node` None: every node."""
     return digest if node is None else f"{digest}.{node}", now.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def orders_for(node: str, entries: Mapping[str, str], now: datetime) -> dict[str, float]:
-    """The times of the orders that are for a node, in Unix seconds, by directory. Others are passed over."""
+    """The times of the orders for a node, in Unix seconds, by directory. Orders for other nodes are left out."""
     found = dict[str, float]()
     for name, value in entries.items():
         digest, _, of = name.partition(".")
@@ -301,12 +298,12 @@ def orders_for(node: str, entries: Mapping[str, str], now: datetime) -> dict[str
 
 
 def over(entries: Mapping[str, str], now: datetime) -> list[str]:
-    """Names of the orders that keepers have forgotten, or never understood."""
+    """Names of the orders that keepers have forgotten, or cannot read."""
     return [name for name, value in entries.items() if (at := time_of(value)) is None or at <= now - LASTS]
 
 
 def time_of(value: str) -> datetime | None:
-    """None: it is no time with a time zone."""
+    """The time; None: the text is no time with a time zone."""
     try:
         at = datetime.fromisoformat(value)
     except ValueError:

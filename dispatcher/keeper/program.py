@@ -1,4 +1,4 @@
-"""`dispatcher cache-keeper`: measures and removes the cache directories of its node, and tells which are there.
+"""`dispatcher cache-keeper`: measures and removes the cache directories of its node, and reports them.
 
     Pods of this node, orders ─▶ keeper.keeping ─▶ directories ─▶ metrics, ConfigMap {INSTALLATION}-cache-NODE
 
@@ -6,7 +6,7 @@ The keeper needs no database. Its account may list Pods, and write ConfigMaps of
 round removes directories, another one measures them, and a third one writes the ConfigMap. So neither a long
 measurement nor a refused write stops a removal.
 
-`dispatcher cache drop`: an order to the cache keepers, in the ConfigMap {INSTALLATION}-cache-orders.
+`drop`: `dispatcher cache drop`, an order to the cache keepers, in the ConfigMap {INSTALLATION}-cache-orders.
 """
 
 import asyncio
@@ -54,14 +54,17 @@ log = structlog.get_logger(component="cache-keeper")
 
 DISK_FULL: Final = "CacheDiskFull"
 WARN_SECONDS: Final = 3600
+"""Seconds between two Events about a full disk."""
 TELL_SECONDS: Final = 60
+"""Seconds between two reports."""
 MEASURE_SECONDS: Final = 5
+"""Seconds between two rounds of measurements."""
 FIRST_SECONDS: Final = 30
-"""So long the first words wait for the sizes."""
+"""Seconds for which the first report waits for the sizes."""
 
 
 async def run(settings: Settings, *, dry_run: bool = False) -> None:
-    """Runs until SIGTERM or SIGINT. With `dry_run`: says what one round would remove, and changes nothing."""
+    """Runs until SIGTERM or SIGINT. With `dry_run`: prints what one round would remove, and changes nothing."""
     path, name = place_of(settings)
     client = KubeClient(await log_in(settings.kube))
     try:
@@ -79,13 +82,13 @@ async def run(settings: Settings, *, dry_run: bool = False) -> None:
 
 
 def tell_foreign(folder: Root, path: str) -> None:
-    """Names what is in the folder and is no cache directory. The keeper leaves it alone."""
+    """Logs the names in the folder that are no cache directories. The keeper does not touch them."""
     if names := folder.foreign():
         log.warning("not cache directories, left alone", folder=path, number=len(names), first=names[:5])
 
 
 def place_of(settings: Settings) -> tuple[str, str]:
-    """The folder of this installation's caches, and the name of the node. SettingsError: one of them is not known."""
+    """The folder of this installation's caches, and the name of the node. Raises SettingsError if one is not known."""
     root, node = settings.placement.cache_root, os.environ.get("NODE_NAME", "")
     faults = []
     if not root:
@@ -104,7 +107,7 @@ def marks_of(settings: KeeperSettings) -> Marks:
 
 
 class KeptNode:
-    """What the keeper knows of its node and of the cluster."""
+    """The keeper's knowledge of its node and of the cluster."""
 
     def __init__(self, client: KubeClient, settings: Settings, name: str) -> None:
         self.name = name
@@ -120,7 +123,7 @@ class KeptNode:
         return self.client.now().timestamp()
 
     def pods(self) -> Iterable[CachePod]:
-        """ClusterStale: they are not known now, so nothing may be removed."""
+        """The living Pods. Raises ClusterStale if they are not known now, so that nothing may be removed."""
         if fault := fault_of(self.watched):
             raise ClusterStale(fault)
         return self.watched.store.values()
@@ -133,9 +136,9 @@ class KeptNode:
 
 
 def marked(installation: str) -> Mapping[str, Any]:
-    """The label by which the dispatcher finds what keepers tell, and the keeper's Pod as its owner.
+    """The label by which the dispatcher finds reports of keepers, and the keeper's Pod as their owner.
 
-    Kubernetes deletes the ConfigMap with the Pod. So nobody believes it of a node that was replaced under its name.
+    Kubernetes deletes the ConfigMap with the Pod. So a node that was replaced under its name has no old report.
     """
     found: dict[str, Any] = {"labels": {LABEL_INSTALLATION: installation, **CACHES_OF}}
     pod, uid = os.environ.get("POD_NAME"), os.environ.get("POD_UID")
@@ -172,7 +175,7 @@ async def serve(
 
 
 async def keep(keeping: Keeping, node: KeptNode) -> float:
-    """One round, and its metrics."""
+    """Runs one round, and sets its metrics."""
     try:
         return await keeping.run_once()
     except OSError as fault:
@@ -185,7 +188,7 @@ async def keep(keeping: Keeping, node: KeptNode) -> float:
 
 
 async def measure(keeping: Keeping, survey: Survey, node: KeptNode) -> float:
-    """Measures what may have changed."""
+    """Measures the directories that may have changed."""
     try:
         await survey.measure(node.now())
         if (found := keeping.found) is not None:
@@ -196,7 +199,7 @@ async def measure(keeping: Keeping, survey: Survey, node: KeptNode) -> float:
 
 
 class KeeperReport:
-    """Tells what the last round found: the ConfigMap of the node, and an Event on the Node."""
+    """Reports the result of the last round: the ConfigMap of the node, and an Event on the Node."""
 
     def __init__(self, keeping: Keeping, node: KeptNode, settings: Settings) -> None:
         self._keeping = keeping
@@ -262,9 +265,10 @@ async def preview(folder: Root, path: str, node: KeptNode, marks: Marks) -> None
 
 
 async def drop(settings: Settings, which: tuple[str, str], node: str | None, namespace: str | None) -> str:
-    """Writes the order, and removes the orders that are over. Returns what was ordered, in words.
+    """Writes the order, and removes the orders that are over. Returns the order in words. Raises ClusterError.
 
-    which: queue and key. namespace: of our programs; None: that of the account. Raises ClusterError.
+    which: queue and key.
+    namespace: the namespace of our programs; None: that of the account.
     """
     installation = settings.kube.installation
     digest = cache_digest(installation, *which)

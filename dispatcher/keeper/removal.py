@@ -1,14 +1,14 @@
 """Measures and removes trees that other teams' code has written, and may still be writing.
 
 Everything is reached from a descriptor of its folder, and no link is followed. So nobody can swap a folder for a link
-on our way. A walk has at most DEEPEST folders open, and keeps nothing of those that it has left. What is deeper is not
-measured, and is moved up to be removed.
+on our way. A walk has at most DEEPEST folders open, and keeps nothing of folders that it has left. Deeper folders are
+not measured, and are moved up to be removed.
 
 Each function is a generator that gives way after every step, so that its caller can leave the disk to the tasks, and
-can end a walk that somebody makes endless, because he writes while we read.
+can end a walk that a writer makes endless.
 
 Not guaranteed: that everything can be removed. An immutable file stays, and so does a folder on which something is
-mounted. The caller is told of both.
+mounted. The caller learns of both.
 """
 
 import errno
@@ -22,15 +22,15 @@ from typing import Final
 from msgspec import Struct
 
 DEEPEST: Final = 100
-"""Levels that a walk looks into. Each needs two descriptors."""
+"""Levels that a walk looks into, at most. Each needs two descriptors."""
 BLOCK: Final = 512
-"""The unit of st_blocks."""
+"""The unit of st_blocks, in bytes."""
 OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LONGEST_FDINFO: Final = 4096
 LONGEST_BEGINNING: Final = 100
 NO_FOLDER: Final = frozenset({errno.ENOTDIR, errno.ELOOP})
 CHANGED: Final = NO_FOLDER | {errno.EISDIR, errno.ENOTEMPTY}
-"""Somebody has written meanwhile."""
+"""Faults after which somebody has written meanwhile."""
 
 
 class Measured(Struct, frozen=True):
@@ -41,7 +41,7 @@ class Measured(Struct, frozen=True):
     is_whole: bool = True
 
     def plus(self, found: os.stat_result) -> "Measured":
-        """A file with several names counts once, in parts."""
+        """The sum with a file. A file with several names counts once, in parts."""
         links = 1 if stat.S_ISDIR(found.st_mode) else max(1, found.st_nlink)
         return Measured(self.size + found.st_blocks * BLOCK // links, self.files + 1, self.is_whole)
 
@@ -55,9 +55,10 @@ class RemovalRefused(Exception):
 
 @contextmanager
 def located(name: str, folder: int, mount: int) -> Iterator[int]:
-    """A descriptor of a folder in a folder, which cannot read it. OSError: it is none, or a link. Refused: a mount.
+    """A descriptor of a folder in a folder, which cannot read it.
 
-    Nothing is asked of a mount, because its server may never answer.
+    Raises OSError if it is no folder or a link, and RemovalRefused for a mount. No call reaches a mount, because its
+    server may never answer.
     """
     descriptor = os.open(name, OPEN_FOLDER | os.O_PATH, dir_fd=folder)
     try:
@@ -69,7 +70,7 @@ def located(name: str, folder: int, mount: int) -> Iterator[int]:
 
 
 def mount_of(descriptor: int) -> int:
-    """The number of the mount of a place. A folder that is mounted twice has two."""
+    """The number of the mount of a descriptor. A folder that is mounted twice has two numbers."""
     told = os.open(f"/proc/self/fdinfo/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return int(os.read(told, LONGEST_FDINFO).partition(b"mnt_id:")[2].split()[0])
@@ -79,7 +80,7 @@ def mount_of(descriptor: int) -> int:
 
 @contextmanager
 def opened(name: str, folder: int, mount: int) -> Iterator[int]:
-    """A descriptor of a folder in a folder, to read it. It fails as `located` does."""
+    """A descriptor of a folder in a folder, to read it. It raises the same as `located`."""
     descriptor = open_below(name, folder, mount)
     try:
         yield descriptor
@@ -93,10 +94,10 @@ def open_below(name: str, folder: int, mount: int) -> int:
 
 
 class Level:
-    """An open folder of a walk, and its entries. `name`: in the folder above it."""
+    """An open folder of a walk, and its entries. `name`: its name in the folder above it."""
 
     def __init__(self, folder: int, name: str = "") -> None:
-        """Takes the descriptor over."""
+        """Takes over the descriptor."""
         self.folder = folder
         self.name = name
         try:
@@ -123,12 +124,12 @@ class Walk:
         return len(self.levels) >= DEEPEST
 
     def enter(self, name: str) -> Level:
-        """The folder below. It fails as `located` does."""
+        """Opens the folder below. Raises the same as `located`."""
         self.levels.append(Level(open_below(name, self.levels[-1].folder, self._mount), name))
         return self.levels[-1]
 
     def leave(self) -> str:
-        """Returns the name of the folder that was left."""
+        """Closes the lowest folder. Returns its name."""
         left = self.levels.pop()
         left.close()
         return left.name
@@ -188,9 +189,9 @@ class Removing:
         self._mount = mount
 
     def steps(self, name: str) -> Generator[None, None, None]:
-        """Removes the tree. Yields after each step. It ends when the tree is gone, or `refused` has it.
+        """Removes the tree. Yields after each step. It ends when the tree is gone, or is in `refused`.
 
-        A folder that is too deep becomes a tree beside this one. The names of both begin alike.
+        A folder that is too deep becomes a tree beside this one. Both names have the same beginning.
         """
         self.refused.pop(name, None)
         try:
@@ -206,7 +207,7 @@ class Removing:
         yield
 
     def _empty(self, top: int, name: str) -> Iterator[None]:
-        """Takes out all that can be taken out, in as many walks as it needs. Refused: something stays."""
+        """Removes everything that it can, in as many walks as it needs. Raises RemovalRefused if something stays."""
         stays, is_empty = "", False
         while not is_empty and not stays:
             is_empty = True
@@ -259,7 +260,7 @@ def remove_file(name: str, walk: Walk) -> None:
 
 
 def remove_folder(name: str, walk: Walk) -> None:
-    """Goes into it. Its entries are removed next, and then the folder."""
+    """Goes into a folder. Its entries are removed next, and then the folder."""
     try:
         walk.enter(name)
     except OSError as fault:

@@ -19,7 +19,7 @@ FOR_PEOPLE: Final = frozenset({
     ("configmaps", "create"), ("configmaps", "get"), ("configmaps", "list"), ("configmaps", "update"),
     ("configmaps", "watch"), ("events", "create"), ("workloads", "list"),
 })  # fmt: skip
-"""Launches go on without these. The log and the status tell that they are missing."""
+"""Launches go on without these rights. The log and the status name the missing ones."""
 
 
 class ReviewStatus(Struct, frozen=True):
@@ -44,7 +44,7 @@ class Access:
         self.fault = self.missing = "not asked yet"
 
     async def check(self) -> None:
-        """Asks for every verb. What is asked for without a right is refused when it is used, too."""
+        """Asks for every verb. If a question itself needs a missing right, the use of the verb is refused, too."""
         unanswered = ""
         for asked in self._verbs:
             try:

@@ -1,10 +1,11 @@
-"""Follows nodes, bound Pods and reservations of the whole cluster, to compute the free room of nodes.
+"""Local copies of the cluster's objects, kept up to date by watches, and their listeners.
 
-Follows the ResourceQuotas of the namespace of Jobs.
+`QuotaMirror`: the ResourceQuotas of the namespace of Jobs. While they are not known for certain, they hold no row: the
+API server's own refusal names them.
 
-While they are not known for certain, they hold no row: the API server's own refusal tells of them.
+`Mirror`: Jobs, Pods and nodes, and one view of all of them.
 
-Local copies of Jobs, Pods and nodes, and one view of all of them.
+`RoomMirror`, `CapacityMirror`: nodes, Pods and reservations of the whole cluster, for the free room of nodes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -91,7 +92,7 @@ class QuotaMirror:
         self._reflector = reflectors.of(Resource[Quota]("resourcequotas", path, read_quota))
 
     def quotas(self) -> tuple[Quota, ...]:
-        """The quotas by name; none if they are not known, or no longer for certain."""
+        """The quotas by name; none if they are not known for certain."""
         if fault_of(self._reflector):
             return NONE
         return tuple(sorted(self._reflector.store.view().values(), key=lambda quota: quota.name))
@@ -101,13 +102,14 @@ class QuotaMirror:
 
 
 MOST_SHAPES: Final = 2_000
+"""Shapes whose needs are remembered, at most."""
 NODES: Final[Resource[Node]] = Resource("nodes", "/api/v1/nodes", read_node)
 
 
 class Mirror:
     """Jobs and Pods of the installation and, if `with_nodes`, the nodes of the cluster.
 
-    `all_pods`: a resource with the Pods of all namespaces, which this process follows anyway. Ours are taken from it.
+    all_pods: a resource with the Pods of all namespaces, which this process follows anyway. Ours are taken from it.
     """
 
     def __init__(
@@ -194,7 +196,7 @@ class Mirror:
         self._tell()
 
     def _learn(self, pod: Pod) -> None:
-        """Keeps what the newest Pod of each shape needs. It tells what the next one will need."""
+        """Keeps the needs of the newest Pod of each shape: the next Pod will have the same needs."""
         known_at, known = self._made.get(pod.shape, (LONG_AGO, None))
         if pod.needs is None or pod.created_at < known_at:
             return
@@ -220,14 +222,14 @@ def count_end(before: Job | None, after: Job | None) -> None:
 
 
 BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-"""Pods that use room: not ended, and bound to a node."""
+"""Field selector of Pods that use room: bound to a node, and not ended."""
 BOUND_PODS: Final = Resource("pods", "/api/v1/pods", read_bound_pod, fields=BOUND, key=full_name)
 
 
 def pods_of_all(namespace: str, installation: str, scheduler: str | None = None) -> Resource[BoundPod]:
     """Pods of all namespaces: those that use room, and those of the installation in `namespace`, whatever their phase.
 
-    `scheduler`: the scheduler of our Pods; None: the cluster's default.
+    scheduler: the scheduler of our Pods; None: the cluster's default.
     """
     read = pod_reader(namespace, installation, scheduler or DEFAULT_SCHEDULER, elapsed)
     return Resource("pods", "/api/v1/pods", read, key=full_name)
@@ -250,7 +252,7 @@ class RoomListener(Protocol):
 class RoomMirror:
     """Tells a listener each change of nodes, of Pods that use room, and of PriorityClasses.
 
-    `with_reservations`: also of NodeReservations. The kind or the right to read it may be missing: then there are none.
+    with_reservations: also of NodeReservations. If the kind or the right to read it is missing, there are none.
     """
 
     def __init__(
@@ -280,7 +282,7 @@ class CapacityListener(Protocol):
 class CapacityMirror:
     """Tells a listener each change of nodes, bound Pods and reservations.
 
-    `pods`: the resource to follow. Its Pods without a node are left out.
+    pods: the resource to follow. Its Pods without a node are left out.
     """
 
     def __init__(
@@ -302,7 +304,7 @@ class CapacityMirror:
         return all(one.store.is_synced for one in self._all)
 
     def hears(self) -> bool:
-        """Whether news of a Pod that is bound now would arrive at once. During a relist it would not."""
+        """Whether news of a Pod that is bound now would arrive at once. They would not during a relist."""
         return self._pods.is_following
 
     def knows_reservations(self) -> bool:

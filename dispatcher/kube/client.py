@@ -1,12 +1,11 @@
 """A thin client of the Kubernetes API: it sends bytes and returns a status and bytes.
 
-Watches and short requests have separate sessions, so that they never starve each other. Proxy settings of the
-environment are ignored. Every wait has a limit: a silent server is a fault.
+`ServerClock`: the API server's clock, estimated from its answers. Ages are measured with the clock that set the times
+of objects. An answer names the second that has begun, so the estimate lags by up to a second. The estimate stays until
+an answer contradicts it. An answer that comes early in its second improves the estimate.
 
-The API server's clock, estimated from its answers. Ages are measured with the clock that set the times of objects.
-
-An answer names the second that has begun, so the estimate lags by up to a second. The estimate stays until an answer
-contradicts it. An answer that comes early in its second improves the estimate.
+`KubeClient`: watches and short requests have separate sessions, so that they never starve each other. Proxy settings of
+the environment are ignored. Every wait has a limit: a silent server is a fault.
 """
 
 import asyncio
@@ -63,15 +62,19 @@ class ServerClock:
 
 
 REQUEST_SECONDS: Final = 30
+"""Limit of a short request, in seconds."""
 CONNECT_SECONDS: Final = 5
+"""Limit of a TCP connect, in seconds."""
 HANDSHAKE_SECONDS: Final = 10
+"""Limit of the opening of a web socket, in seconds."""
 SILENCE_SECONDS: Final = 90
-"""Limit for a watch without a line. Bookmarks come about once a minute."""
+"""Limit for a watch without a line, in seconds. Bookmarks come about once a minute."""
 LINE_BYTES: Final = 8 * 2**20
 """Half of the longest line of a watch (aiohttp). etcd takes 1.5 MiB of an object; JSON has up to six bytes for one."""
 PIECE_BYTES: Final = 2**20
+"""Half of the bytes of an answer that wait to be read, at most."""
 MOST_BYTES: Final = 16 * 2**20
-"""The largest body of an answer. A page of large objects has more, and is asked for in smaller parts."""
+"""Bytes of the body of an answer, at most. A page of large objects has more, and is asked for in smaller parts."""
 TOO_LARGE: Final = "too large"
 """The code of such an answer in the metric."""
 NETWORK_FAULTS: Final = (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError, ValueError)
@@ -155,7 +158,7 @@ class KubeClient:
         return self._login.own_namespace
 
     def acting_for(self, user: str) -> "KubeClient":
-        """Another client, whose requests are judged as those of this user. The caller closes it."""
+        """Another client, whose requests are judged as requests of this user. The caller closes it."""
         return KubeClient(msgspec.structs.replace(self._login, acts_for=user), self._silence)
 
     def now(self) -> datetime:
@@ -208,13 +211,13 @@ class KubeClient:
         return await self._once(question, again)  # nothing was sent without a trusted connection
 
     async def _way(self) -> RequestRoute:
-        """How each request reaches the server."""
+        """The way of each request to the server."""
         login = self._login
         self._tls = await login.renewed(False) if login.renewed else login.tls
         return {"ssl": self._tls or True, "proxy": login.proxy or None, "server_hostname": login.server_name or None}
 
     async def _has_other_certificates(self, fault: BaseException) -> bool:
-        """Whether there are newer certificates than those with which a connection has just failed."""
+        """Whether there are newer certificates than those of a connection that has just failed."""
         if not isinstance(fault, aiohttp.ClientSSLError) or self._login.renewed is None:
             return False
         return await self._login.renewed(True) is not self._tls
@@ -242,7 +245,7 @@ class KubeClient:
     async def _stream(
         self, verb: str, path: str, params: Mapping[str, str], limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """An answer that goes on. `verb`: for the metrics. Raises ClusterRefused, WatchSilent and ClusterAway."""
+        """An answer without an end. `verb`: for the metrics. Raises ClusterRefused, WatchSilent and ClusterAway."""
         doing = f"{verb.lower()} {path}"
         try:
             async with self._watches.get(

@@ -1,8 +1,10 @@
-"""ConfigMaps that we keep in our own namespace, each with one text. People read them with kubectl.
+"""ConfigMaps of our own namespace, and the Pods that use cache directories of a node.
 
-What cache keepers tell, as the ConfigMaps of our own namespace hold it.
+`ConfigMaps`: texts that we keep, each in its ConfigMap. People read them with kubectl.
 
-The Pods that use folders of one node, or may come to use them.
+`node_caches`: the reports of cache keepers.
+
+`pods_of_node`: the Pods that use folders of one node, or may come to use them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +23,7 @@ from dispatcher.model.errors import ClusterRefused
 from dispatcher.model.launches import LABEL_INSTALLATION, MANAGED_BY, MANAGER
 
 REQUEST_SECONDS: Final = 5
+"""Limit of one request, in seconds."""
 NOT_FOUND, CONFLICT, INVALID = 404, 409, 422
 
 
@@ -31,7 +34,7 @@ class WireConfigMap(Wire, frozen=True):
 class ConfigMaps:
     """The ConfigMaps of one installation. `may_write` is asked before each write, because a term may end meanwhile.
 
-    `more`: labels and owner of each ConfigMap that is written.
+    more: labels and owner of each ConfigMap that is written.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class ConfigMaps:
         self._may_write = may_write
 
     async def read(self, name: str, key: str) -> str | None:
-        """The text in `{INSTALLATION}-{name}`; None: there is none. Raises ClusterError."""
+        """The text of `key` in `{INSTALLATION}-{name}`; None: there is none. Raises ClusterError."""
         return (await self.read_all(name)).get(key)
 
     async def read_all(self, name: str) -> Mapping[str, str]:
@@ -68,7 +71,7 @@ class ConfigMaps:
         self._expect(reply, doing, name)
 
     async def write(self, name: str, key: str, text: str) -> bool:
-        """Writes the text, and removes what else is in the ConfigMap. False: this replica does not lead any more.
+        """Writes the text, and removes all other texts of the ConfigMap. False: this replica does not lead any more.
 
         Raises ClusterError.
         """
@@ -84,7 +87,9 @@ class ConfigMaps:
         return True
 
     def _expect(self, reply: Reply, doing: str, name: str) -> None:
-        """Raises ClusterError. Our account may delete no ConfigMap, so a person has to delete one that is immutable."""
+        """Raises ClusterError for a failure. Our account may delete no ConfigMap, so a person has to delete an
+        immutable one.
+        """
         if reply.status == INVALID and b"immutable" in reply.body:
             named = f"-n {self._namespace} delete configmap {self._installation}-{name}"
             raise ClusterRefused(
@@ -111,7 +116,7 @@ class WireCaches(Wire, frozen=True):
 
 
 def node_caches(namespace: str, installation: str) -> Resource[NodeCaches]:
-    """The words of all keepers. Those in a ConfigMap of another node's name are not believed."""
+    """The reports of all keepers. A report in the ConfigMap of another node is not believed."""
     prefix = f"{installation}-{name_of_map('')}"
 
     def read(raw: msgspec.Raw) -> NodeCaches | None:
@@ -164,5 +169,5 @@ def read_cache_pod(raw: msgspec.Raw) -> CachePod:
 
 
 def pods_of_node(namespace: str, node: str) -> Resource[CachePod]:
-    """The living Pods of a node. `node` is empty: those that have no node yet."""
+    """The living Pods of a node. `node` empty: the Pods that have no node yet."""
     return Resource("pods", pods_path(namespace), read_cache_pod, fields=f"spec.nodeName={node},{LIVING}")

@@ -1,8 +1,7 @@
-"""Where the credentials of the API server come from: the Pod's service account in a cluster, a kubeconfig outside.
+"""How a program logs in at the API server: address, token, certificates. All of them change while it runs.
 
-Login with a kubeconfig. Only this file imports kubernetes_asyncio, and only for its loader.
-
-How a program logs in at the API server: address, token, certificates. All of them change while it runs.
+In a cluster they come from the Pod's service account, outside from a kubeconfig. Only this file imports
+kubernetes_asyncio, and only for its kubeconfig loader.
 """
 
 import base64
@@ -22,6 +21,7 @@ from dispatcher.runtime.metrics import CREDENTIAL_END
 from dispatcher.settings.definition import KubeSettings
 
 REREAD_SECONDS: Final = 60
+"""Seconds between two looks at files of credentials."""
 log = structlog.get_logger(component="kube.credentials")
 
 
@@ -48,7 +48,7 @@ class Login(Struct, frozen=True):
     """The name that the server's certificate must have; empty: the host of the URL."""
 
     async def authorization(self, refused: bool) -> list[tuple[str, str]]:
-        """The headers that say who asks. `refused`: the token of the last request was."""
+        """The headers that identify us. `refused`: whether the token of the last request was refused."""
         token = await self.token(refused)
         acting = [("Impersonate-User", self.acts_for)] if self.acts_for else list(self.headers)
         return [*acting, *([("Authorization", f"Bearer {token}")] if token else ())]
@@ -87,7 +87,7 @@ class FreshTls:
 
 
 class TokenFile:
-    """A projected token. kubelet rotates it, so it is read again each minute, and when it was refused."""
+    """A projected token. kubelet rotates it, so it is read again each minute, and after a refusal."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -103,7 +103,7 @@ class TokenFile:
 
 
 def report_token(token: str) -> None:
-    """Sets the metric of the token's end. A token that tells no end has no sample."""
+    """Sets the metric of the token's end. A token without an end has no sample."""
     if (end := token_end(token)) is not None:
         CREDENTIAL_END.labels("token").set(end)
 
@@ -118,7 +118,7 @@ HONOURED: Final = {
         "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra", "extensions",
     },
 }  # fmt: skip
-"""The fields of a kubeconfig that are honoured, or ask for nothing."""
+"""The fields of a kubeconfig that are supported, or ask for nothing."""
 
 
 class Kubeconfig:
@@ -176,7 +176,7 @@ class Kubeconfig:
 
 
 async def from_kubeconfig(path: str | None, context: str | None) -> Login:
-    """Login by certificates, exec plugins or OIDC. A field that is not honoured is refused by its name."""
+    """Login by certificates, exec plugins or OIDC. A field that is not supported is refused by its name."""
     loaded = Kubeconfig(path, context)
     try:
         await loaded.load()
@@ -201,7 +201,7 @@ def part_of(written: Any, kind: str, name: object) -> Mapping[str, Any]:
 
 
 def unsupported(kind: str, part: Mapping[str, Any]) -> Iterator[str]:
-    """What of a user or cluster is not honoured. Who ignored it would act as somebody else, or trust somebody else."""
+    """Fields of a user or cluster that are not supported. Ignoring them could change the identity or the trusted CA."""
     for field, value in part.items():
         if field not in HONOURED[kind] and value not in (None, "", False, [], {}):
             yield f"{kind} field {field} is not supported. Take it out, or use another context"
@@ -214,7 +214,7 @@ def unsupported(kind: str, part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def headers_of(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The headers of a user who acts for somebody, or who has a password. Names of extras are percent-encoded."""
+    """The headers of a user with impersonation or a password. Names of extras are percent-encoded."""
     found: list[tuple[str, str]] = [("Impersonate-User", str(user["as"]))] if user.get("as") else []
     found += [("Impersonate-Uid", str(user["as-uid"]))] if user.get("as-uid") else []
     found += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
@@ -252,7 +252,7 @@ async def log_in(kube: KubeSettings) -> Login:
 
 
 def is_cluster_named(kube: KubeSettings) -> bool:
-    """Whether there is anything to log in with: a service account, or a kubeconfig in one of the usual places."""
+    """Whether there is a service account, or a kubeconfig in one of the usual places."""
     named = kube.kubeconfig or os.environ.get("KUBECONFIG")
     return bool(named) or in_cluster() is not None or (Path.home() / ".kube" / "config").exists()
 

@@ -1,9 +1,10 @@
-"""Writes Events (core/v1) about objects. The API server keeps them for an hour.
+"""Events (core/v1): the ones that we write about objects, and those that name refused Pods.
 
-Finds Jobs whose Pods the API server refuses. Only Events of the Job controller tell of this.
+`Events`: writes Events. The API server keeps them for an hour.
 
-Pod Security, a missing ServiceAccount, a webhook or a quota refuse a Pod. The Job stays active and has no Pod. The
-Events of such a Job are read only after it had no Pod for a while, and of few Jobs at a time.
+`PodRefusals`: finds Jobs whose Pods the API server refuses: by Pod Security, a missing ServiceAccount, a webhook or a
+quota. Such a Job stays active and has no Pod, and only Events of the Job controller say why. They are read only after
+the Job had no Pod for a while, and of few Jobs at a time.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ from dispatcher.runtime.metrics import EVENTS, REFUSED_PODS
 VERSIONS: Final = {"Job": "batch/v1", "Pod": "v1", "NodeReservation": "dispatcher.internal/v1alpha1", "Node": "v1"}
 """apiVersion of each kind that we write Events about."""
 OF_CLUSTER: Final = "default"
-"""Namespace of Events about objects that have none, as the API server demands."""
+"""Namespace of Events about objects without a namespace, as the API server demands."""
 KNOWN: Final = 409
 BUSY, BROKEN = 429, 500
 LONGEST_NAME, LONGEST_WORDS = 200, 1024
@@ -116,16 +117,20 @@ def name_of(notice: Notice, name: str) -> str:
 
 
 ROUND_SECONDS: Final = 5
+"""Seconds between two rounds."""
 REQUEST_SECONDS: Final = 5
-"""Limit of one request. A stop of the program waits for the round."""
+"""Limit of one request, in seconds. A stop of the program waits for the round."""
 MOST_JOBS: Final = 20
-"""Jobs whose Events one round reads. The others follow in later rounds."""
+"""Jobs whose Events one round reads, at most. The others follow in later rounds."""
 POD_APPEARS_IN: Final = timedelta(seconds=15)
+"""A Job without a Pod is asked about after this time."""
 LONGEST_MESSAGE: Final = 500
+"""Characters of a message that are kept, at most."""
 OF_QUOTAS: Final = ("exceeded quota: ", "status unknown for quota: ")
 OF_RULES: Final = (" is forbidden: ", " denied the request", " denied request: ", " is invalid: ")
-"""Words of a refusal by a rule: Pod Security, RBAC, quotas and policies (403), webhooks, wrong fields (422). Any other
-answer says nothing about the Pod: a webhook or etcd that does not answer, a server that is overloaded."""
+"""Parts of messages by which a rule refuses: Pod Security, RBAC, quotas and policies (403), webhooks, wrong fields
+(422). Any other message says nothing about the Pod: a webhook or etcd does not answer, or a server is overloaded.
+"""
 
 
 class PodRefusals:
@@ -157,7 +162,7 @@ class PodRefusals:
         return ROUND_SECONDS
 
     def forget(self) -> None:
-        """Forgets the refusals, and ends their metric. Call it where no round follows soon."""
+        """Forgets the refusals, and ends their metric. Call it if no round follows soon."""
         self.known = {}
         REFUSED_PODS.clear()
 
@@ -170,12 +175,12 @@ class PodRefusals:
 
 
 def next_jobs(waiting: Iterable[Job], *, after: str) -> list[Job]:
-    """The Jobs of one round, at most MOST_JOBS. They take turns by name, from `after` on."""
+    """The Jobs of one round, at most MOST_JOBS. They take turns by name; `after`: the last name of the round before."""
     return sorted(waiting, key=lambda job: (job.name <= after, job.name))[:MOST_JOBS]
 
 
 def refusal_of(events: Sequence[WireEvent]) -> PodRefusal | None:
-    """The refusal since the first of these Events, in the words of the last. None without Events."""
+    """The refusal since the first of these Events, in the words of the last one. None: there are no Events."""
     if not events:
         return None
     last = max(events, key=lambda event: event.ended_at)
@@ -190,7 +195,7 @@ def cause_of(refusal: PodRefusal) -> str:
 
 
 def jobs_without_pod(view: ClusterView) -> Iterator[Job]:
-    """Jobs that should have a Pod for some time, and have none."""
+    """Jobs that should have had a Pod for POD_APPEARS_IN, and have none."""
     with_pod = {pod.job_uid for pod in view.pods.values()}
     for job in view.jobs.values():
         is_old = view.now - job.created_at >= POD_APPEARS_IN

@@ -1,15 +1,16 @@
-"""Creates, reads and deletes Jobs, and deletes Pods. Answers are values; `jobs.answers` decides what they mean.
+"""Calls for Jobs and their Pods, the answers of autoscalers, and the reasons of suspended Jobs.
 
-What cluster autoscalers say of Pods that wait for a node. Only Events of the Pods tell of it.
+`JobApi`: creates, reads and deletes Jobs, and deletes Pods. Answers are values; `jobs.refusals.read_create` decides
+what they mean.
 
-cluster-autoscaler writes TriggeredScaleUp and NotTriggerScaleUp, Karpenter writes Nominated, and FailedScheduling under
-its own name. The Events of few Pods are read at a time, and only while Pods wait. Whoever may write Events in the
-namespace of Jobs can forge them. A forged one costs no more than Pods that wait, within all caps.
+`ScaleAnswers`: what cluster autoscalers say of Pods that wait for a node. Only Events of the Pods contain it.
+cluster-autoscaler writes TriggeredScaleUp and NotTriggerScaleUp. Karpenter writes Nominated, and FailedScheduling under
+its own name. The Events of few Pods are read at a time, and only while Pods wait. Any account that may write Events in
+the namespace of Jobs can forge them. A forged Event costs no more than Pods that wait, within all caps.
 
-Asks why suspended Jobs are suspended: the Workload that Kueue keeps for a Job tells it, or else the Job's Events.
-
-Few Jobs are asked about at a time. Whoever may write Events or Workloads in the namespace of Jobs can forge the words.
-They are for people: nothing is decided by them.
+`Suspensions`: why Jobs are suspended, by the Workload that Kueue keeps for a Job, or else by the Job's Events. Few Jobs
+are asked about at a time. Any account that may write Events or Workloads in the namespace of Jobs can forge the words.
+They are for people, and no decision uses them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,11 +33,12 @@ from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.clock import Clock, elapsed
 
 WRITE_SECONDS: Final = 10
+"""Our own limit of a write, in seconds."""
 SERVER_SECONDS: Final = 8
-"""The server's limit, sent as `timeout`. It bounds how late a write of ours can take effect."""
+"""The server's limit in seconds, sent as `timeout`. It bounds how late a write of ours can take effect."""
 
 COMPARED_SECONDS: Final = 1
-"""In such a time one Job of each template is compared with what was sent."""
+"""Seconds between two comparisons of created Jobs of one template with what was sent."""
 WITHHELD: Final = ApiAnswer(0, message="not sent: this replica does not lead any more", is_sent=False)
 
 
@@ -78,12 +80,12 @@ class JobApi:
         return await self._made(manifest, params)
 
     async def try_create(self, manifest: Manifest) -> ApiAnswer:
-        """The same POST as a dry run: the API server checks it and stores nothing."""
+        """The same POST as a dry run: the API server checks the Job and stores nothing."""
         params = {"fieldValidation": "Strict", "dryRun": "All", "timeout": f"{SERVER_SECONDS}s"}
         return await self._made(manifest, params)
 
     async def _made(self, manifest: Manifest, params: dict[str, str]) -> ApiAnswer:
-        """The answer to a POST, with what others changed in the Job, if that is due to be looked at."""
+        """The answer to a POST, with the changes that others made in the Job, if a comparison is due."""
         try:
             reply = await self._client.request("POST", self._jobs, encode(manifest), params, WRITE_SECONDS)
         except ClusterAway as fault:
@@ -94,7 +96,7 @@ class JobApi:
         return msgspec.structs.replace(answer, changes=changes_of(manifest, msgspec.json.decode(reply.body)))
 
     def _is_due(self, template: str) -> bool:
-        """Whether no Job of the template was compared lately. It takes a tenth of the time of a create."""
+        """Whether no Job of the template was compared lately. A comparison takes a tenth of the time of a create."""
         now = self._clock()
         if now - self._compared.get(template, float("-inf")) < COMPARED_SECONDS:
             return False
@@ -113,7 +115,7 @@ class JobApi:
         return [job for raw in page.items if (job := read_job(raw)) is not None]
 
     async def end(self, end: End) -> ApiAnswer:
-        """Ends the object as it was judged, or does nothing: all calls carry preconditions."""
+        """Ends the object in the judged version, or does nothing: all calls carry preconditions."""
         if not self._may_write():
             return WITHHELD
         if end.kind in {"deadline", "mark", *EndedBy}:
@@ -121,9 +123,10 @@ class JobApi:
         return await (self._delete_unplaced(end) if end.kind == "unplaced-pods" else self._delete(end))
 
     async def _change(self, end: End) -> ApiAnswer:
-        """PATCH of a deadline that has passed: the Job fails, and its Pods go. Or of an annotation.
+        """PATCH: activeDeadlineSeconds=1, by which the Job fails and its Pods go; or an annotation.
 
-        That others end its Pod is noted on any version of the Job: its controller changes it in the same moment.
+        The note that others end its Pod is written to any version of the Job: its controller changes it in the same
+        moment.
         """
         change: Manifest = {"metadata": {"uid": end.uid}}
         if end.resource_version is not None:
@@ -137,7 +140,7 @@ class JobApi:
         return await self._ask("PATCH", f"{self._jobs}/{end.name}", encode(change), {"timeout": f"{SERVER_SECONDS}s"})
 
     async def _delete_unplaced(self, end: End) -> ApiAnswer:
-        """Deletes a Pod in the version in which it had no node. A Pod that gets one meanwhile stays."""
+        """Deletes a Pod in the version in which it had no node. If the Pod gets a node meanwhile, it stays."""
         try:
             only = {"fieldSelector": f"metadata.name={end.name},spec.nodeName="}
             reply = await self._client.request("GET", self._pods, params=only, seconds=WRITE_SECONDS)
@@ -185,15 +188,17 @@ def read_answer(reply: Reply) -> ApiAnswer:
 
 
 ANSWERS_SECONDS: Final = 3
+"""Seconds between two rounds of questions about Pods."""
 REQUEST_SECONDS: Final = 5
-"""Limit of one request. A stop of the program waits for the round."""
+"""Limit of one request, in seconds. A stop of the program waits for the round."""
 MOST_PODS: Final = 20
-"""Pods whose Events one round reads. The others follow in later rounds."""
+"""Pods whose Events one round reads, at most. The others follow in later rounds."""
 COMES: Final = frozenset({"TriggeredScaleUp", "Nominated"})
 REFUSES: Final = frozenset({"NotTriggerScaleUp", "FailedScaleUp"})
 UNSCHEDULED: Final = "FailedScheduling"
-"""The Pod's own scheduler says so, too. Any other writer is an autoscaler: Karpenter, under whatever name."""
+"""The Pod's own scheduler writes this reason, too. Any other writer is an autoscaler, such as Karpenter."""
 LONGEST_WORDS: Final = 300
+"""Characters of words that are kept, at most."""
 
 
 class ScaleAnswers:
@@ -225,12 +230,12 @@ class ScaleAnswers:
 
 
 def next_pods(waiting: Iterable[Pod], *, after: str) -> list[Pod]:
-    """The Pods of one round, at most MOST_PODS. They take turns by name, from `after` on."""
+    """The Pods of one round, at most MOST_PODS. They take turns by name; `after`: the last name of the round before."""
     return sorted(waiting, key=lambda pod: (pod.name <= after, pod.name))[:MOST_PODS]
 
 
 def answer_of(events: Sequence[WireEvent], scheduler: str) -> ScaleAnswer | None:
-    """The newest answer among the Events of a Pod; None: no autoscaler has said anything. `scheduler`: the Pod's."""
+    """The newest answer among a Pod's Events; None: no autoscaler has answered. `scheduler`: the Pod's scheduler."""
     said = [event for event in events if event.reason in COMES or is_refusal(event, scheduler)]
     if not said:
         return None
@@ -243,14 +248,15 @@ def is_refusal(event: WireEvent, scheduler: str) -> bool:
 
 
 SUSPENSIONS_SECONDS: Final = 5
+"""Seconds between two rounds of questions about suspended Jobs."""
 SPEAKS_IN: Final = timedelta(seconds=2)
-"""Who suspends a Job says why within this time."""
+"""A program that suspends a Job says why within this time."""
 KUEUE: Final = "/apis/kueue.x-k8s.io"
 FAILED: Final = 400
-"""There is no Kueue, nobody has granted us to read its Workloads, or its webhook is away: then Events have to tell."""
+"""Status from which on Workloads are not known: no Kueue, no right to read them, or no webhook. Events remain."""
 JOB_LABEL: Final = "kueue.x-k8s.io/job-uid"
 HOLDS: Final = frozenset({"QuotaReserved", "Admitted", "PodsReady"})
-"""Conditions of a Workload that tell why it waits, while they are false."""
+"""Conditions of a Workload that say why it waits, while they are false."""
 OF_KUBERNETES: Final = "job-controller"
 OURS: Final = "dispatcher"
 
@@ -268,7 +274,7 @@ class WorkloadStatus(Wire, frozen=True):
 
 
 class Workload(Wire, frozen=True):
-    """What Kueue keeps for a Job."""
+    """Kueue's object for a Job."""
 
     metadata: Meta = Meta()
     status: WorkloadStatus = WorkloadStatus()
@@ -303,7 +309,7 @@ class Suspensions:
         return SUSPENSIONS_SECONDS
 
     def forget(self) -> None:
-        """Forgets all words. Call it where no round follows soon."""
+        """Forgets all words. Call it if no round follows soon."""
         self.known = {}
 
     async def _workloads(self) -> str:
@@ -335,14 +341,14 @@ def suspended_jobs(view: ClusterView) -> Iterator[Job]:
 
 
 def words_of_workloads(workloads: Iterable[Workload]) -> str:
-    """The newest condition that keeps the Job from running. Empty: none says why."""
+    """The words of the newest condition that keeps the Job from running. Empty: none says why."""
     every = (condition for workload in workloads for condition in workload.status.conditions or ())
     holds = [one for one in every if one.type in HOLDS and one.status == "False" and one.message]
     return in_one_line(max(holds, key=began_at).message) if holds else ""
 
 
 def words_of_events(events: Iterable[WireEvent]) -> str:
-    """The newest Event that neither Kubernetes nor we have written about a Job. Empty: there is none."""
+    """The newest Event about a Job that neither Kubernetes nor we have written. Empty: there is none."""
     foreign = [event for event in events if event.message and event.writer not in {OF_KUBERNETES, OURS, ""}]
     if not foreign:
         return ""

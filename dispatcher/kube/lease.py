@@ -1,18 +1,8 @@
 """The leader lease. Every replica plans; only the leader writes.
 
-This file promises that no write begins after the trust in our own term has ended. A lease is no fence, as client-go
-says of its own lease. Two leaders are harmless for a row because of the Job names, but writes that a deposed leader
-had on their way may exceed a cap.
-
-Failure story:
-
-* The API server is away: the term ends by time.
-* The process was paused: each write asks the clock, so a process that wakes up finds its term over.
-* The lease was deleted: the first replica that may take it creates it again.
-
-The Lease object at the API server: read, create, replace. `kube.lease` decides what to write, and when.
-
-A replica's knowledge about leadership: the lease as last read, and when this version was first seen.
+`Lease`: promises that no write begins after the trust in our own term has ended. A lease is no fence, as client-go says
+of its own lease. Two leaders are harmless for a row because of the Job names, but writes that a deposed leader had on
+their way may exceed a cap.
 
 Invariant: two replicas never trust their terms at the same time, if their clocks run at about the same speed.
 
@@ -20,6 +10,12 @@ Invariant: two replicas never trust their terms at the same time, if their clock
 * A rival waits the whole length after it saw the lease unchanged. It saw the lease after the renewing call had begun.
 * Wall clocks of machines are never compared (River's trust window; client-go's elector).
 * A rival waits for an edited or deleted lease, too. Only a release by the holder makes the lease free at once.
+
+Failure story:
+
+* The API server is away: the term ends by time.
+* The process was paused: each write asks the clock, so a process that wakes up finds its term over.
+* The lease was deleted: the first replica that may take it creates it again.
 
 Not guaranteed: that a replica waits for a leader whose lease somebody deletes before the replica ever read it, or
 deletes twice between two reads. That leader notices the deletion at its next renewal.
@@ -45,7 +41,7 @@ from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import FAULTS, LEADER
 
 RELEASED_SECONDS = 1
-"""Lease length that marks a release if the holder is empty, as in client-go. Any other empty holder is an edit."""
+"""Lease length that, with an empty holder, marks a release, as in client-go. Any other empty holder is an edit."""
 
 
 class Record(Struct, frozen=True):
@@ -80,7 +76,7 @@ class Sight(Struct, frozen=True):
     seen_at: float
 
     def free_at(self, seconds: float) -> float:
-        """The moment from which a rival may take the lease. `seconds`: the rival's own lease length."""
+        """The time from which on a rival may take the lease. `seconds`: the rival's own lease length."""
         if not self.record.holder and self.record.seconds == RELEASED_SECONDS:
             return self.seen_at
         return self.seen_at + max(self.record.seconds, seconds)
@@ -138,7 +134,7 @@ class WireLease(Wire, frozen=True):
 
 
 class LeaseObject:
-    """One lease at the API server. `seconds`: the length that we write; a call takes a third of it at most."""
+    """The Lease object at the API server. `seconds`: the length that we write; a call takes a third of it at most."""
 
     def __init__(self, client: KubeClient, namespace: str, name: str, seconds: int) -> None:
         self.name = name
@@ -202,7 +198,7 @@ log = structlog.get_logger(component="kube.lease")
 
 
 class LeaseName(Struct, frozen=True):
-    """Where an installation's lease stands.
+    """The place of an installation's lease.
 
     The lease is in the namespace of our programs, so that accounts that only create Jobs cannot write it.
     """
@@ -249,7 +245,7 @@ class Lease:
         return self._terms if self.is_trusted() else 0
 
     def holder(self) -> str | None:
-        """Who holds the lease, as this replica read it last; None: it was not read, or a rival may take it."""
+        """The holder of the lease, as this replica read it last; None: it was not read, or a rival may take it."""
         sight = self._sight
         return None if sight is None or sight.is_free(self._seconds, self._clock()) else sight.record.holder
 
@@ -313,7 +309,7 @@ class Lease:
             self._won()
 
     def _may_take(self) -> bool:
-        """True if the lease is absent, ours, released or expired, or if its holder was removed while we lead."""
+        """Whether the lease is absent, ours, released or expired, or its holder was removed while we lead."""
         sight = self._sight
         is_ours = sight is None or self._holds() or (self.is_trusted() and not sight.record.holder)
         return is_ours or (sight is not None and sight.is_free(self._seconds, self._clock()))

@@ -1,6 +1,7 @@
-"""Reads Jobs, Pods and nodes, as decisions see them, from the API server's objects.
+"""Reads Jobs, Pods and nodes of the API server as decisions see them, and what others have done to them.
 
-Who keeps a Job from having Pods, and an object from being gone: what labels, managed fields and finalizers tell.
+`kept_by`, `suspender_of`, `changed_labels`: finalizers, labels and managed fields show who keeps, suspends or changes
+an object.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,13 +42,14 @@ from dispatcher.model.resources import NOTHING, amounts
 from dispatcher.model.tasks import LARGEST_ID
 
 OF_KUBERNETES: Final = frozenset({"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"})
-"""Finalizers that Kubernetes itself takes away."""
+"""Finalizers that Kubernetes itself removes."""
 OURS: Final = "pg-job-dispatcher"
 LONGEST_NAME: Final = 100
+"""Characters of a program's name that are kept, at most."""
 
 
 class ManagedFields(Wire, frozen=True):
-    """Who has set which fields. `manager`: the name that a program gives itself."""
+    """The fields that one program has set. `manager`: the name that the program gives itself."""
 
     manager: str = ""
     fields_v1: dict[str, Any] | None = msgspec.field(default=None, name="fieldsV1")
@@ -67,7 +69,7 @@ def is_suspended(wire: WireJob) -> bool:
 def suspender_of(wire: WireJob) -> str:
     """The program that suspends a Job. Empty: nothing names one.
 
-    Kueue's webhook suspends a Job while it is made, so its label tells, and not the managed fields.
+    Kueue's webhook suspends a Job while it is created, so its label names it, and not the managed fields.
     """
     meta, holding = wire.metadata, "f:suspend" if wire.spec.suspend else "f:parallelism"
     if queue := (meta.labels or {}).get(QUEUE_OF_KUEUE):
@@ -79,9 +81,9 @@ def suspender_of(wire: WireJob) -> str:
 
 
 def changed_labels(meta: JobMeta, ours: Mapping[str, str]) -> str:
-    """Labels of ours that somebody has changed or removed, and who. Nothing tells who has removed one.
+    """Labels of ours that somebody has changed or removed, and who. Nothing shows who has removed one.
 
-    `ours`: what a Job of this name had; empty: the name is none of ours. The identity is an annotation.
+    ours: the labels that a Job of this name had; empty: the name is not ours. The identity is an annotation.
     """
     told, labels = list[str](), meta.labels or {}
     noted = (meta.annotations or {}).get(IDENTITY, "")
@@ -98,7 +100,7 @@ def changed_labels(meta: JobMeta, ours: Mapping[str, str]) -> str:
 
 
 def field_owner(meta: JobMeta, *path: str) -> str:
-    """The program that has set a field, by the managed fields. Empty: they do not tell."""
+    """The program that has set a field, by the managed fields. Empty: they name none."""
     try:
         entries: Sequence[ManagedFields] = msgspec.json.decode(meta.managed_fields, type=list[ManagedFields])
     except UNREADABLE:
@@ -116,11 +118,13 @@ UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 NUMBERS: Final = (ids.LABEL_TASK_ID, ids.LABEL_ATTEMPT, ids.LABEL_LAUNCH)
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 WHOLE_SECONDS: Final = 60
-"""A Pod of each shape is read whole in such a time: that takes as long as reading all else of it."""
+"""Seconds between two complete decodes of Pods of one shape. A complete decode doubles the cost."""
 MUCH_TEXT: Final = 8 * 1024
+"""Bytes of env, command and args from which on they are counted."""
 MOST_SHAPES: Final = 10_000
+"""Shapes whose last complete decode is remembered, at most."""
 LARGEST_LEARNT: Final = 256 * 1024
-"""Bytes of a Pod. A larger one takes long to read whole, and tells nothing of its shape."""
+"""Bytes of a Pod that is decoded completely, at most. A larger one takes long, and says nothing of its shape."""
 
 
 def read_job(raw: bytes | msgspec.Raw) -> Job | None:
@@ -173,7 +177,7 @@ def job_of(wire: WireJob, numbers: tuple[int, ...], identity: str, size: int) ->
 
 
 def statuses(written: str | None) -> frozenset[int]:
-    """None, if somebody has changed the text to one that cannot be read: the row is then tried again."""
+    """The statuses in a text of ours; none if somebody has made it unreadable: the row is then tried again."""
     try:
         return read_statuses(written) if written else frozenset()
     except ValueError:
@@ -181,7 +185,7 @@ def statuses(written: str | None) -> frozenset[int]:
 
 
 def text_of(raw: bytes | msgspec.Raw) -> int:
-    """Bytes of what rows can set, if that is much; else 0. The whole object has another length in a watch."""
+    """Bytes of the texts that rows can set, if they are many; else 0. A watch gives the object another length."""
     if len(memoryview(raw)) < MUCH_TEXT:
         return 0
     containers = msgspec.json.decode(raw, type=TextJob).spec.template.spec.containers
@@ -190,7 +194,7 @@ def text_of(raw: bytes | msgspec.Raw) -> int:
 
 
 def numbers_of(name: str, labels: Mapping[str, str]) -> tuple[int, ...] | None:
-    """Id, attempt and launch. None: the Job is none of ours."""
+    """Id, attempt and launch. None: the Job is not ours."""
     named = ids.numbers_in(name)
     try:
         numbers = named[1:] if named else tuple(int(labels[key]) for key in NUMBERS)
@@ -200,9 +204,9 @@ def numbers_of(name: str, labels: Mapping[str, str]) -> tuple[int, ...] | None:
 
 
 def identity_of(meta: Meta) -> str:
-    """The identity of its row, by the annotation; or its beginning in the name, where somebody has spoilt that.
+    """The identity of its row, by the annotation; or its beginning in the name, if somebody has changed the annotation.
 
-    The name counts with our label alone: a Job that has neither is somebody else's.
+    The name counts only with our label: a Job that has neither is somebody else's.
     """
     noted, named = (meta.annotations or {}).get(ids.IDENTITY, ""), ids.identity_in(meta.name)
     is_labelled = (meta.labels or {}).get(ids.LABEL_INSTALLATION) == ours_of(meta.name).get(ids.LABEL_INSTALLATION, "")
@@ -210,7 +214,7 @@ def identity_of(meta: Meta) -> str:
 
 
 def ours_of(name: str) -> dict[str, str]:
-    """The labels that a Job of this name had when we made it, and by which we and others find it. {}: not our name."""
+    """The labels that a Job of this name had when we made it, and by which it is found. Empty: the name is not ours."""
     if (named := ids.numbers_in(name)) is None:
         return {}
     installation, *numbers = named
@@ -260,7 +264,7 @@ def read_pod(raw: bytes | msgspec.Raw) -> Pod:
 
 
 class ReadLately:
-    """Shapes whose Pods were read whole lately. Webhooks and quotas change Pods alike, so one Pod in a while tells."""
+    """Shapes whose Pods were decoded completely lately. Webhooks and quotas change all Pods of a shape alike."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock`: in seconds."""
@@ -279,20 +283,20 @@ class ReadLately:
 
 
 def own_pod_reader(clock: Callable[[], float]) -> Callable[[bytes | msgspec.Raw], Pod]:
-    """Reads Pods of this installation, and of each shape what they need."""
+    """A reader of Pods of this installation, which also reads the needs of each shape."""
     lately = ReadLately(clock)
     return lambda raw: with_needs(read_pod(raw), raw, lately)
 
 
 def with_needs(pod: Pod, raw: bytes | msgspec.Raw, lately: ReadLately) -> Pod:
-    """The Pod, with what it needs if none of its shape was read lately. Only Pods of Jobs tell, and no huge ones."""
+    """The Pod, with its needs if no Pod of its shape was read lately. Pods without a Job and huge ones get none."""
     if not pod.job_uid or len(memoryview(raw)) > LARGEST_LEARNT or not lately.is_due(pod.shape):
         return pod
     return msgspec.structs.replace(pod, needs=made_needs(raw))
 
 
 def made_needs(raw: bytes | msgspec.Raw) -> PodNeeds:
-    """What a Pod needs of a node. Its own node and gates are none of it: they are of the moment."""
+    """What a Pod needs of a node. Node name and gates are left out; they belong to this Pod alone."""
     spec = msgspec.json.decode(raw, type=WholePod).spec
     return needs_of(msgspec.structs.replace(spec, node_name="", scheduling_gates=None))
 
@@ -349,8 +353,10 @@ def scheduled_at(conditions: Sequence[Condition]) -> datetime | None:
 
 
 def unschedulable_since(conditions: Sequence[Condition]) -> datetime | None:
-    """Since when kube-scheduler tries in vain: no node fits (Unschedulable), or one of its plugins or extenders fails
-    (SchedulerError). A gated Pod it does not try.
+    """Since when kube-scheduler finds no node: none fits (Unschedulable), or a plugin or extender fails
+    (SchedulerError).
+
+    kube-scheduler does not try a gated Pod.
     """
     return next(
         (c.last_transition_time for c in conditions
@@ -370,7 +376,7 @@ def has_run(status: ContainerStatus) -> bool:
 
 
 def existed(states: ContainerStates) -> bool:
-    """A container that failed with StartError never had a process."""
+    """Whether the container had a process. One that failed with StartError never had one."""
     if states.running is not None:
         return True
     ended = states.terminated
@@ -386,10 +392,10 @@ def read_bound_pod(raw: bytes | msgspec.Raw) -> BoundPod | None:
 def pod_reader(
     namespace: str, installation: str, scheduler: str = DEFAULT_SCHEDULER, clock: Callable[[], float] | None = None
 ) -> Callable[[bytes | msgspec.Raw], BoundPod | None]:
-    """Reads Pods of all namespaces: those that use room, and those of the installation, whatever their phase.
+    """A reader of Pods of all namespaces: those that use room, and those of the installation, whatever their phase.
 
     A Pod that preempts others uses room of its nominated node, but only for Pods of the same `scheduler`. With a
-    `clock` it is read of each shape of ours what they need.
+    `clock`, the needs of each shape of ours are read, too.
     """
     ours = {ids.LABEL_INSTALLATION: installation}
     lately = ReadLately(clock) if clock is not None else None
@@ -408,7 +414,7 @@ def pod_reader(
 
 
 RESIZE_REFUSED: Final = ("PodResizePending", "Infeasible")
-"""The node will never give the Pod what it asks for in its place."""
+"""The node will never give the Pod this request in place."""
 
 
 def bound_pod_of(wire: WirePod, own: Pod | None = None) -> BoundPod:

@@ -1,12 +1,7 @@
-"""Reads what a Pod needs of a node, from the spec of a Pod template or of a Job.
+"""Reads what a Pod needs of a node, and how it failed, from its spec and its status. Pure.
 
-Reads the resource requests of a Pod from its spec and its status, as kube-scheduler does.
-
-Reads amounts that people write. An amount that is no quantity counts as not there, and is counted in a metric.
-
-Reads how a Pod failed, and what a Pod waits for, in the words of kubelet and kube-scheduler.
-
-A container writes its termination message itself. So the message is cut, and has no control characters.
+`end_of`, `waiting_message`: in the words of kubelet and kube-scheduler. A container writes its termination message
+itself. So the message is cut, and has no control characters.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +23,7 @@ ONE_POD: Final = {"pods": 1000}
 
 
 MOST_NAMES: Final = 1_000
-"""Resources that are read of one container. No node has so many. Whoever names more hides extended resources alone."""
+"""Resources that are read of one container, at most. No node has as many. Further extended resources are ignored."""
 
 
 ALL_THERE_IS: Final = str(LARGEST)
@@ -43,7 +38,7 @@ def asked_of(spec: PodSpec, requests_of: Callable[[Container], Written]) -> Amou
 
 
 def requests_of_whole(resources: wire.Resources | None, named: Collection[str]) -> Written:
-    """The requests of the Pod as a whole. A resource with only a limit is requested by it, if no container names it."""
+    """The requests of the Pod as a whole. A limit counts as request if no container names the resource."""
     if resources is None:
         return ()
     of_limits = {name: amount for name, amount in (resources.limits or {}).items() if name not in named}
@@ -61,11 +56,12 @@ def limits_of(spec: PodSpec) -> Amounts:
 
 
 def taken(container: Container, status: ContainerStatus | None, *, is_refused: bool = False) -> Written:
-    """For each resource the larger of request and given amount, as kube-scheduler counts a resized Pod (KEP-1287).
+    """The larger of request and given amount of each resource, as kube-scheduler counts a resized Pod (KEP-1287).
 
-    is_refused: the node has refused the request, so what it gave counts alone.
+    A text that we cannot read takes all there is: the API server has accepted it as a quantity, and zero would be
+    wrong.
 
-    A text that we cannot read takes all there is: the API server has taken it for a quantity, and zero would be wrong.
+    is_refused: the node has refused the request, so only the amount that it gave counts.
     """
     asked = requests(container.resources.requests)
     largest = {name: text if is_quantity(text) else ALL_THERE_IS for name, text in asked}
@@ -82,7 +78,7 @@ def taken(container: Container, status: ContainerStatus | None, *, is_refused: b
 
 
 def requests(written: dict[str, str] | None) -> Written:
-    """What is written there. Of very many names those of Kubernetes itself come first."""
+    """The written requests. Of very many names, those of Kubernetes itself come first."""
     items = (written or {}).items()
     if len(items) > MOST_NAMES:
         items = sorted(items, key=lambda one: "/" in one[0])[:MOST_NAMES]  # type: ignore[assignment]  # pairs as well
@@ -93,9 +89,9 @@ NEVER = "Never"
 
 
 LARGEST_JUDGED: Final = 8 * 1024
-"""Bytes of what decides the place of a Pod. Each node is compared with all of it."""
+"""Bytes of a Pod's placement that are judged, at most. Each node is compared with all of it."""
 MOST_REQUIREMENTS: Final = 50
-"""Node selectors, tolerations and expressions of the node affinity of a Pod that is judged."""
+"""Node selectors, tolerations and expressions of the node affinity of a judged Pod, at most."""
 
 
 def needs_of(spec: wire.PlacedPodSpec) -> PodNeeds:
@@ -115,7 +111,7 @@ def number_of_requirements(spec: wire.PlacedPodSpec) -> int:
 
 @lru_cache(maxsize=2048)
 def needs_of_encoded(encoded: bytes) -> PodNeeds:
-    """Jobs of one kind have equal specs, and every event of a Job brings its spec again. The encoding is the key."""
+    """The needs by the encoding of a spec. Jobs of one kind have equal specs, and every event repeats the spec."""
     spec = msgspec.json.decode(encoded, type=wire.PlacedPodSpec)
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required if affinity else None
@@ -194,10 +190,11 @@ TASK: Final = "task"
 
 
 MOST_OUTPUT: Final = 2048
-"""Bytes. kubelet keeps as much of a log."""
+"""Bytes of an output that are kept, at most. kubelet keeps as much of a log."""
 
 
 LONGEST_WORDS: Final = 300
+"""Characters of a message that are kept, at most."""
 
 
 def end_of(wire: WirePod, task: str) -> PodEnd | None:
@@ -233,18 +230,20 @@ def container_end(wire: WirePod, status: ContainerStatus, ended: ContainerState,
 
 EVICTED: Final = "Evicted"
 BY_KUBELET: Final = "TerminationByKubelet"
-"""Reason of the condition of a Pod that its kubelet ends, which it sets only after the end of all containers."""
+"""Reason of the condition of a Pod that its kubelet ends. kubelet sets it only after the end of all containers."""
 EVICTION_SECONDS: Final = 15
-"""How long kubelet may take beyond the grace period of a Pod until it has written its end."""
+"""Seconds that kubelet may take beyond the grace period of a Pod until it has written its end."""
 USUAL_GRACE_SECONDS: Final = 30
+"""The default of terminationGracePeriodSeconds."""
 LONGEST: Final = timedelta(days=3650)
+"""The longest duration: no time overflows by it."""
 
 
 def was_told(wire: WirePod, ended: ContainerState) -> bool:
-    """Whether the Pod had been told to stop when the container ended: by a deletion, an eviction, its deadline.
+    """Whether the Pod had been told to stop when the container ended: by a deletion, an eviction, or its deadline.
 
     A container that its node has forgotten ended with its node, whatever its status says. kubelet evicts a Pod over its
-    own storage limit without the condition of a disruption: that is the container's end.
+    own storage limit without the condition of a disruption: then the container itself is the cause.
     """
     meta, status = wire.metadata, wire.status
     if ended.reason in FORGOTTEN:
@@ -259,7 +258,7 @@ def was_told(wire: WirePod, ended: ContainerState) -> bool:
 
 
 def disrupted_at(wire: WirePod, condition: Condition) -> datetime:
-    """When a Pod with the condition DisruptionTarget was told to stop, at the earliest."""
+    """The earliest time at which a Pod with the condition DisruptionTarget was told to stop."""
     at = condition.last_transition_time or LONG_AGO
     if condition.reason != BY_KUBELET or at <= LONG_AGO:
         return at
@@ -268,7 +267,7 @@ def disrupted_at(wire: WirePod, condition: Condition) -> datetime:
 
 
 def limit_of(wire: WirePod) -> datetime:
-    """When a Pod reached its run limit, by the clock of the API server; long ago: nobody knows."""
+    """When a Pod reached its run limit, by the clock of the API server; long ago: not known."""
     began, limit = wire.status.start_time, wire.spec.active_deadline_seconds
     if began is None or limit is None:
         return LONG_AGO
@@ -276,12 +275,12 @@ def limit_of(wire: WirePod) -> datetime:
 
 
 def seconds(number: int) -> timedelta:
-    """A duration that somebody has written. It may be one that no time can be moved by."""
+    """A duration that somebody has written, cut so that a time can be moved by it."""
     return timedelta(seconds=min(max(number, 0), LONGEST.total_seconds()))
 
 
 def lag_of_node(status: PodStatus) -> timedelta:
-    """How far the node's clock is behind that of the API server, at least: a node takes a Pod after its binding."""
+    """The least lag of the node's clock behind the API server's: a node takes a Pod after its binding."""
     bound = next((one.last_transition_time for one in status.conditions if one.type == "PodScheduled"), None)
     if bound is None or status.start_time is None:
         return timedelta(0)
@@ -289,7 +288,7 @@ def lag_of_node(status: PodStatus) -> timedelta:
 
 
 def since_long_ago(time: datetime | None) -> datetime | None:
-    """The time; None where kubelet does not know it."""
+    """The time; None if kubelet does not know it."""
     return min(time, LATEST) if time is not None and time > LONG_AGO else None
 
 
@@ -307,7 +306,7 @@ def failed(statuses: Iterable[ContainerStatus]) -> Iterator[tuple[ContainerStatu
 
 
 def disruption(wire: WirePod) -> str:
-    """The reason of its condition DisruptionTarget, such as PreemptionByScheduler; empty: it was not disrupted."""
+    """The reason of the condition DisruptionTarget, such as PreemptionByScheduler; empty: the Pod was not disrupted."""
     return next((words(one.reason) for one in wire.status.conditions if is_disruption(one)), "")
 
 
@@ -321,7 +320,7 @@ def memory_limit(containers: Sequence[Container], name: str) -> str:
 
 
 def waiting_message(wire: WirePod) -> str:
-    """What the first waiting container says, or why kube-scheduler finds no node."""
+    """The message of the first waiting container, or why kube-scheduler finds no node."""
     statuses = (*(wire.status.init_container_statuses or ()), *(wire.status.container_statuses or ()))
     said = [one.state.waiting.message for one in statuses if one.state.waiting is not None]
     unplaced = [one.message for one in wire.status.conditions if one.type == "PodScheduled" and one.status == "False"]

@@ -1,6 +1,11 @@
-"""A reflector keeps one store equal to the API server's objects of one kind by list and watch. It never stops silently.
+"""Reflectors: each keeps one store equal to the API server's objects of one kind, by list and watch.
 
-Simple watches lack these rules (sources: client-go's reflector, kopf #847, airflow #36998):
+`Store`: the local copy of one resource.
+
+`list_all`: lists one resource consistently, in pages, and reads each object as a fact.
+
+`Reflector`: it never stops silently. Simple watches lack these rules (sources: client-go's reflector, kopf #847,
+airflow #36998):
 
 * Lists are consistent (no resourceVersion=0) and paged.
 * Bookmarks move the resource version.
@@ -12,13 +17,8 @@ Simple watches lack these rules (sources: client-go's reflector, kopf #847, airf
 
 Not guaranteed: that the store is current. `Store.age` is the time since the last proof, and decisions stop by it.
 
-The local copy of one resource: objects by name, their resource version, and the time of the last proof.
-
-Lists one resource consistently, in pages, and reads each object as a fact.
-
-The reflectors of one process, one for each resource, so that nothing is listed and watched twice.
-
-This is what client-go calls a shared informer factory.
+`Reflectors`: the reflectors of one process, one for each resource, so that nothing is listed and watched twice (a
+shared informer factory of client-go).
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class Store(Generic[T]):
         return list(self._items.values())
 
     def replace(self, items: Iterable[T], resource_version: str, now: float) -> bool:
-        """Takes a whole list. Returns True if it differs from what the watch had told (drift)."""
+        """Takes a whole list. Returns True if it differs from the state after the watch (drift)."""
         fresh = {item.name: item for item in items}
         differs = self.is_synced and fresh != self._items
         before, self._items, self._view = self._items, fresh, None
@@ -99,7 +99,7 @@ class Store(Generic[T]):
         return differs
 
     def put(self, item: T) -> None:
-        """Stores an object. A node's heartbeat changes none of our fields, so nobody hears of it."""
+        """Stores an object. A node's heartbeat changes none of our fields, so no listener hears of it."""
         before = self._items.get(item.name)
         self._items[item.name] = item
         if before != item:
@@ -128,6 +128,7 @@ class Store(Generic[T]):
 
 
 PAGE: Final = 100
+"""Objects of one page of a list."""
 Item = TypeVar("Item")
 
 
@@ -143,7 +144,7 @@ class Resource(Struct, Generic[Item], frozen=True):
     read: makes a fact of an object; None: the object is not ours.
     selector: label selector.
     fields: field selector.
-    key: the fact's name, from metadata alone.
+    key: the fact's name, from its metadata.
     is_optional: a 404 means that the API server does not know the kind, so there are no such objects.
     """
 
@@ -218,9 +219,11 @@ def name_in(text: bytes) -> str:
 log = structlog.get_logger(component="kube.reflector")
 
 YIELD_EVERY: Final = 100
+"""Lines of a watch after which other coroutines run."""
 KIND_SECONDS: Final = 5
+"""Seconds between two looks for a kind that the cluster does not have yet."""
 SHORTEST_SECONDS: Final = 1
-"""A watch that ends sooner is a fault, even if it brought events."""
+"""A watch that ends within this number of seconds is a fault, even if it brought events."""
 EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 
 
@@ -228,7 +231,7 @@ class ReflectorPace(Struct, frozen=True):
     """Times in seconds. Jitter adds up to a fifth to `watch` and `relist`, so that replicas do not reconnect together.
 
     watch: length of one watch.
-    relist: time from one list to the next, as long as the watch works.
+    relist: time from one list to the next, while the watch works.
     first_pause: longest pause after a first fault.
     longest_pause: upper limit of all pauses.
     """
@@ -395,7 +398,7 @@ class Reflector(Generic[T]):
         await asyncio.sleep(KIND_SECONDS)
 
     async def _pause(self, fault: ClusterError) -> None:
-        """Sleeps for a quarter of a limit up to the whole limit, at random. The limit doubles with each fault."""
+        """Sleeps at random for a quarter of a limit up to the whole limit. The limit doubles with each fault."""
         self.fault = str(fault)
         limit = doubled(self._pace.first_pause, self._pauses, self._pace.longest_pause)
         self._pauses += 1
@@ -404,13 +407,13 @@ class Reflector(Generic[T]):
 
 
 MOST_SECONDS = 100
-"""A store without proof for longer is stale. Bookmarks come about once a minute; 90 s of silence end a watch."""
+"""Seconds without proof after which a store is stale. Bookmarks come each minute; 90 s of silence end a watch."""
 MOST_SHOWN: Final = 1e9
 """Age of a store that was never listed, as the metric shows it."""
 
 
 class Reflectors:
-    """All reflectors of a process. Every resource must be asked for before `run`."""
+    """All reflectors of a process. Every resource must be requested before `run`."""
 
     def __init__(self, client: KubeClient, pace: ReflectorPace = ReflectorPace()) -> None:
         self.client = client
@@ -450,5 +453,5 @@ def fault_of(reflector: Reflector[Any]) -> str:
 
 
 def faults_of(*reflectors: Reflector[Any]) -> str:
-    """The faults of all of them in one line; empty if all are fresh."""
+    """The faults of these reflectors in one line; empty if all are fresh."""
     return "; ".join(fault for one in reflectors if (fault := fault_of(one)))

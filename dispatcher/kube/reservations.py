@@ -1,10 +1,9 @@
-"""NodeReservations (deploy/chart): how they are read and listed, and what the extender writes about them.
+"""NodeReservations (deploy/chart): how they are read and listed, the extender's writes about them, and claims as such.
 
-Claims as NodeReservations, so that the extender keeps other people's Pods away from claimed nodes, too.
-
+`ClaimObjects`: claims as NodeReservations, so that the extender keeps other people's Pods away from claimed nodes, too.
 A reservation `{INSTALLATION}-claim-{task id}` ends by itself after 15 minutes. While its claim lasts, it is replaced in
-time. So a dispatcher that dies leaves nothing behind for long. Without the kind, or without the right, claims work for
-our own Pods alone.
+time. So a dispatcher that dies leaves nothing behind for long. Without the kind, or without the right, only our own
+Pods respect claims.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,14 +47,14 @@ GONE: Final = {404, 409}
 
 
 FINAL: Final = {400, 413, 422}
-"""These refusals are final for the object. 403 is not among them, because a right may be granted later."""
+"""These refusals are final for the object. 403 is not one of them, because a right may be granted later."""
 
 
 log = structlog.get_logger(component="kube.reservations")
 
 
 class WireTarget(Struct, frozen=True, rename="camel"):
-    """One field is set."""
+    """The target. Exactly one field is set."""
 
     pod_name: str | None = None
     job_name: str | None = None
@@ -83,7 +82,7 @@ class WireReservation(Struct, frozen=True):
 
 
 def read_reservation(raw: bytes | msgspec.Raw) -> Reservation | None:
-    """Reads a NodeReservation. Returns None if it does not fit the kind, for example if it is older than that schema.
+    """Reads a NodeReservation. Returns None if it does not fit the kind, for example if it is older than the schema.
 
     An unreadable reservation holds nothing. Failing the whole list would block every Pod.
     """
@@ -96,7 +95,7 @@ def read_reservation(raw: bytes | msgspec.Raw) -> Reservation | None:
 
 
 def reservation_of(wire: WireReservation) -> Reservation:
-    """Raises OverflowError if the end is later than any date."""
+    """The reservation. Raises OverflowError if its end is later than any date."""
     meta, spec = wire.metadata, wire.spec
     made_at = meta.creation_timestamp or LONG_AGO
     ends_at = spec.expires_at or made_at + timedelta(seconds=spec.ttl_seconds)
@@ -180,20 +179,23 @@ RESERVATIONS: Final = Resource("nodereservations", PATH, read_reservation, key=f
 
 
 LIVES_SECONDS: Final = 900
+"""Seconds after which a claim's reservation ends by itself."""
 
 
 REPLACED_AFTER_SECONDS: Final = 600
+"""Seconds after which it is replaced while its claim lasts."""
 
 
 PAUSE_SECONDS: Final = 60
-"""Pause after a refusal, for example because the kind is not installed."""
+"""Seconds of the pause after a refusal, for example because the kind is not installed."""
 
 
 REQUEST_SECONDS: Final = 5
+"""Limit of one request, in seconds."""
 
 
 AS_WANTED: Final = {404, 409}
-"""Answers of a DELETE whose object is gone, and of a POST whose object is there."""
+"""Statuses that count as success: of a DELETE whose object is gone, and of a POST whose object is there."""
 
 
 class ClaimedNode(Protocol):
@@ -225,11 +227,11 @@ class ClaimObjects:
         self._rests_until = 0.0
 
     def known(self) -> Mapping[int, str]:
-        """The claimed nodes by task, as far as reservations show them."""
+        """The claimed nodes by task, as reservations show them."""
         return {task_id: one.node for task_id, one in self._own().items()}
 
     async def keep(self, claims: Sequence[ClaimedNode]) -> int:
-        """Makes missing reservations, and deletes those that are old or not wanted. Returns the number of writes."""
+        """Creates missing reservations, and deletes old or unwanted ones. Returns the number of writes."""
         if fault_of(self._reservations) or elapsed() < self._rests_until:
             return 0
         own, wanted = self._own(), {claim.task_id: claim for claim in claims}
@@ -287,7 +289,10 @@ class ClaimObjects:
 
 
 def amounts_of(resource: str, written: Mapping[str, str | int] | None) -> dict[str, int]:
-    """Amounts in thousandths. `resource`: kind of the object, for the metric."""
+    """Amounts in thousandths. An amount that is no quantity counts as missing, and is counted in a metric.
+
+    resource: kind of the object, for the metric.
+    """
     texts = {name: str(amount) for name, amount in (written or {}).items()}
     found = amounts(texts.items())
     if len(found) < len(texts):

@@ -20,7 +20,7 @@ T = TypeVar("T")
 UNREADABLE: Final = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 """Exceptions for a body that is not the expected JSON, or has a value by which nothing can be computed."""
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time with a time zone. Without one it would be read as this machine's local time."""
+"""A time with a time zone. Without a zone it would be read as this machine's local time."""
 
 
 DEEPEST: Final = 100
@@ -91,7 +91,7 @@ class Meta(Wire, frozen=True):
 
 
 class JobMeta(Meta, frozen=True):
-    """`managed_fields`: as they are written. They are read for the few Jobs that somebody suspends."""
+    """`managed_fields`: undecoded. They are read only for the few Jobs that somebody suspends or changes."""
 
     managed_fields: msgspec.Raw = msgspec.Raw(b"[]")
 
@@ -202,7 +202,7 @@ class WireJob(Wire, frozen=True):
 
 
 class ContainerTexts(Wire, frozen=True):
-    """The parts of a container that may be large, as they were sent."""
+    """The parts of a container that may be large, undecoded."""
 
     env: msgspec.Raw = msgspec.Raw()
     command: msgspec.Raw = msgspec.Raw()
@@ -222,13 +222,13 @@ class TextSpec(Wire, frozen=True):
 
 
 class TextJob(Wire, frozen=True):
-    """A Job, read for the size of its texts alone."""
+    """A Job, read only for the size of its texts."""
 
     spec: TextSpec = TextSpec()
 
 
 class ContainerState(Wire, frozen=True):
-    """State of a container. `message`, `exit_code` and `finished_at`: of one that has ended."""
+    """State of a container. `message`, `exit_code` and `finished_at` belong to a container that has ended."""
 
     reason: str = ""
     message: str = ""
@@ -244,7 +244,9 @@ class ContainerStates(Wire, frozen=True):
 
 
 class ContainerStatus(Wire, frozen=True):
-    """`allocated_resources`, `resources`: given by the node; above the requests while a container is made smaller."""
+    """Status of a container. `allocated_resources`, `resources`: from the node; above the requests during a resize
+    down.
+    """
 
     name: str = ""
     state: ContainerStates = ContainerStates()
@@ -254,7 +256,7 @@ class ContainerStatus(Wire, frozen=True):
 
 
 class PodStatus(Wire, frozen=True):
-    """`start_time`: when the node took the Pod, by the node's clock."""
+    """Status of a Pod. `start_time`: when the node took the Pod, by the node's clock."""
 
     phase: str = "Pending"
     reason: str = ""
@@ -335,7 +337,7 @@ class EventSeries(Wire, frozen=True):
 class WireEvent(Wire, frozen=True):
     """An Event about an object.
 
-    `reporting_component`, `event_time` and `series` are what newer clients write in place of `source` and timestamps.
+    Newer clients write `reporting_component`, `event_time` and `series` in place of `source` and timestamps.
     """
 
     metadata: Meta = Meta()
@@ -368,7 +370,7 @@ class EventList(Wire, frozen=True):
     items: Sequence[msgspec.Raw] = ()
 
     def readable(self) -> list[WireEvent]:
-        """Those that can be read. One with a time that is none hides no other."""
+        """The readable Events. One with a time that cannot be read hides no other."""
         found = list[WireEvent]()
         for one in self.items:
             with contextlib.suppress(*UNREADABLE):

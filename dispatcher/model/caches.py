@@ -1,12 +1,10 @@
-"""Earlier runs of a cache key.
+"""Cache keys: earlier runs of them, their directories on nodes, and the placement of a Pod by them. Pure.
 
-What the cache keeper of a node tells of its cache directories: the text of its ConfigMap. Pure.
+The cache keeper of a node writes its directories into a ConfigMap, as this text:
 
     {"node": "n1", "whole": true, "directories": {DIGEST: [BYTES, LAST_USE]}}
 
 LAST_USE is Unix seconds, down to a full hour: a directory that is used all the time must not change the text.
-
-Nodes that a Pod must use, and nodes that it should use.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +33,7 @@ class CacheRun(Struct, frozen=True):
 class CacheHistory(Struct, frozen=True):
     """Nodes (newest first) and real use of earlier runs of a queue's cache key. It is advice, not a limit.
 
-    cold: those of the nodes that have no cache yet.
+    cold: those of `nodes` that have no cache yet.
     """
 
     nodes: tuple[str, ...] = ()
@@ -44,21 +42,24 @@ class CacheHistory(Struct, frozen=True):
 
 
 LARGEST_TEXT: Final = 512 * 2**10
+"""Bytes of the whole text, at most. A ConfigMap has 1 MiB."""
 KEY: Final = "cache.json"
+"""Key of the text in the ConfigMap."""
 ORDERS: Final = "cache-orders"
 CACHES_OF: Final = {"app.kubernetes.io/component": "cache-keeper"}
-"""The label of the ConfigMaps, besides that of their installation."""
+"""The label of these ConfigMaps, besides the label of their installation."""
 HOUR: Final = 3600
+"""Seconds of an hour."""
 OTHERS: Final = 300
-"""Bytes of the text beside the directories. A name of a node has at most 253."""
+"""Bytes that are kept free for `node` and `whole`. The name of a node has at most 253."""
 LARGEST_SIZE: Final = 2**45
-"""Of one directory. JSON numbers have 64 bits, and the sizes of all directories of all nodes are added."""
+"""Bytes of one directory, at most: JSON numbers have 64 bits, and the sizes of all directories are added."""
 Size = Annotated[int, Meta(ge=0, le=LARGEST_SIZE)]
 Seconds = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Kept(Struct, frozen=True, array_like=True):
-    """A directory on one node: bytes on the disk, and when it was used last, in Unix seconds."""
+    """A directory on one node: its bytes on the disk, and its last use in Unix seconds."""
 
     size: Size
     last_use: Seconds
@@ -67,7 +68,7 @@ class Kept(Struct, frozen=True, array_like=True):
 class NodeCaches(Struct, frozen=True):
     """The directories of a node, by digest.
 
-    whole: False: it has more, which are not told.
+    whole: False if the node has more directories than the text can hold.
     """
 
     node: str
@@ -80,12 +81,12 @@ class NodeCaches(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of all directories."""
         return sum(kept.size for kept in self.directories.values())
 
 
 class CacheTotal(Struct, frozen=True):
-    """The nodes whose cache keepers tell something, and the number and the bytes of their directories."""
+    """The nodes whose cache keepers have written, and the number and the bytes of their directories."""
 
     nodes: int
     directories: int
@@ -98,7 +99,7 @@ def name_of_map(node: str) -> str:
 
 
 def write_node_caches(node: str, directories: Iterable[tuple[str, int, float]]) -> str:
-    """The text. `directories`: digest, size, last use. The last used ones are told if there are too many."""
+    """The text. `directories`: digest, size, last use. If they do not fit, only the last used ones are written."""
     left, kept, whole = LARGEST_TEXT - OTHERS, dict[str, Kept](), True
     for digest, size, last_use in sorted(directories, key=lambda one: (-one[2], one[0])):
         one = Kept(rounded(min(size, LARGEST_SIZE)), max(0, int(last_use // HOUR * HOUR)))
@@ -111,7 +112,7 @@ def write_node_caches(node: str, directories: Iterable[tuple[str, int, float]]) 
 
 
 def read_node_caches(text: str) -> NodeCaches | None:
-    """None: it is no such text."""
+    """The directories that a text names; None: it is no such text."""
     try:
         return msgspec.json.decode(text, type=NodeCaches)
     except (msgspec.MsgspecError, RecursionError):

@@ -1,15 +1,11 @@
-"""Pods and nodes, as decisions see them. Times are by the API server's clock.
+"""Pods, nodes, free capacity and ResourceQuotas, as decisions see them. Times are by the API server's clock.
 
-Free capacity of nodes: allocatable minus the requests of bound Pods, updated with every change.
+`NodeCapacities`: only bound Pods that have not ended count, as in kube-scheduler. A Pod is not known here while
+kube-scheduler has chosen its node but not bound it. Amounts are in thousandths.
 
-Only bound Pods that have not ended count, as in kube-scheduler. A Pod is not known here while kube-scheduler has chosen
-its node but not bound it. Amounts are in thousandths.
-
-ResourceQuotas: what one more Job and its Pod would use of them.
-
-The rules are those of the API server's quota admission. It counts a Job when it is created, and its Pod when the Job
-controller creates it. A quota that cannot be judged here holds nothing: a row is held only if its Pod would be refused.
-A LimitRange may only add to what a Pod asks for, so its defaults are left out.
+`Quotas`: the rules are those of the API server's quota admission. The API server counts a Job when it is created, and
+its Pod when the Job controller creates it. A quota that cannot be judged here holds nothing: a row is held only if its
+Pod would be refused. A LimitRange may only add to the requests of a Pod, so its defaults are left out.
 """
 
 import re
@@ -30,32 +26,33 @@ LONG_AGO: Final = datetime.fromisoformat("1970-01-02T00:00:00+00:00")
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 """Phases of Pods whose containers run no more."""
 LATEST: Final = datetime.fromisoformat("9000-01-01T00:00:00+00:00")
-"""Whoever may write a Pod's status can write any time. Run limits are added to this one."""
+"""The latest time that is accepted from a Pod's status. A later one plus a run limit could overflow."""
 DEADLINE: Final = "DeadlineExceeded"
-"""The reason of a Pod that ran for longer than its limit. Any other one is a word of its kubelet about the node."""
+"""Reason of a Pod that ended at its run limit. Every other reason is kubelet's, about the node."""
 
 
 CRASHES: Final = "CrashLoopBackOff"
-"""Waiting reason of a sidecar that ends again and again. Only init containers that restart always have it."""
+"""Waiting reason of a sidecar that ends again and again. Only init containers that always restart have this reason."""
 SAYS_A_FAULT: Final = re.compile(r"^(Err|Invalid)|(Error|Failed|BackOff|Unavailable)$")
-"""How kubelet names what keeps a container from its start, such as ErrImagePull, SignatureValidationFailed or
-CreateContainerError. Each version has new names, and each runtime and virtual node has names for what only takes time.
+"""Kubelet's names for what keeps a container from its start, such as ErrImagePull, SignatureValidationFailed or
+CreateContainerError. Each version has new names. Each runtime and virtual node also has names for a start that only
+takes time.
 """
 FORGOTTEN: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
-"""Causes of the end of a container that was not there any more when its node looked for it."""
+"""Causes of the end of a container that was gone when its node looked for it."""
 
 
 class PodEnd(Struct, frozen=True, kw_only=True):
     """How a Pod failed, or how its task's container ended, in Kubernetes' words.
 
-    reason, message: why its kubelet ended it, such as Evicted; empty: it did not.
+    reason, message: why kubelet ended the Pod, such as Evicted; empty: kubelet did not.
     disruption: why somebody else disrupted it, such as PreemptionByScheduler or EvictionByEvictionAPI; empty: nobody.
-    container: the container that ended: `task` for that of the template, or the first one that failed; empty: none did.
-    exit_code: its exit code; None: it never ran.
-    was_told: whether its Pod had been told to stop before it ended.
-    cause: why it ended, such as OOMKilled or Error.
+    container: the container that ended: `task` for that of the template, or the first one that failed; empty: none.
+    exit_code: the container's exit code; None: it never ran.
+    was_told: whether the Pod had been told to stop before the container ended.
+    cause: why the container ended, such as OOMKilled or Error.
     output: its termination message, which is the end of its log by default; at most 2 KiB.
-    memory_limit: its limit of memory as the Pod has it; empty: none.
+    memory_limit: its limit of memory in the Pod; empty: none.
     started_at, ended_at: None: not known.
     """
 
@@ -79,19 +76,19 @@ class Pod(Struct, frozen=True, kw_only=True):
     shape: what its Job needs of a node, as a digest.
     nominated_node: the node that kube-scheduler makes free for it by preemption; empty: none.
     scheduled_at: when it got its node; None without a node, or if its condition does not say.
-    unschedulable_since: when kube-scheduler tried it in vain.
+    unschedulable_since: since when kube-scheduler finds no node for it.
     waiting_reason: why a container cannot start, such as ImagePullBackOff; empty while it starts normally.
     waiting_message: the same in words, or why kube-scheduler finds no node.
     had_run: whether the process of its task's container existed.
     had_begun: whether the process of any container existed, an init container's too.
-    had_prepared: whether the process of an init container existed. One that never ends, a sidecar, does not count.
+    had_prepared: whether the process of an init container existed; sidecars do not count.
     end: how it failed; None: it has not.
     exit: how its task's container ended, whatever the others do; None: it has not, or nobody knows.
     kept_by: finalizers of others, if it is being deleted.
     is_disrupted: whether it has the condition DisruptionTarget.
     scheduler: name of its scheduler.
     is_gated: whether scheduling gates keep kube-scheduler from it.
-    needs: what it needs of a node, as the API server made it; None: not read, as it was read of a Pod of its shape.
+    needs: what it needs of a node, as admitted; None if another Pod of its shape was read lately.
     """
 
     name: str
@@ -126,13 +123,13 @@ class Pod(Struct, frozen=True, kw_only=True):
 
     @property
     def is_rejected(self) -> bool:
-        """Whether the kubelet of its node refused it. Then no container of it has existed. That is the node's fault."""
+        """Whether the kubelet of its node refused it. No container of it has existed, and the node is at fault."""
         reason = self.end.reason if self.end is not None else ""
         return bool(self.node_name and reason) and not self.had_begun and reason != DEADLINE
 
     @property
     def has_ended(self) -> bool:
-        """Whether it holds no room any more."""
+        """Whether its containers have ended, so that it holds no room."""
         return self.phase in ENDED
 
 
@@ -142,7 +139,7 @@ class PodRefusal(Struct, frozen=True):
     since: time of the first such Event.
     message: the server's words.
     is_quota: a ResourceQuota refuses them. It may have room later.
-    is_outage: not the Pod is refused: something on the way does not answer, such as a webhook.
+    is_outage: nothing refused the Pod; a webhook or etcd did not answer.
     """
 
     since: datetime
@@ -152,7 +149,7 @@ class PodRefusal(Struct, frozen=True):
 
 
 class ScaleAnswer(Struct, frozen=True):
-    """An autoscaler's words on a Pod that waits for a node. `comes`: a node comes for it; False: none will."""
+    """An autoscaler's words on a Pod that waits for a node. `comes`: True: a node comes for it; False: none will."""
 
     comes: bool
     at: datetime
@@ -165,7 +162,6 @@ class Node(Struct, frozen=True):
     created_at: tells it from an earlier node of the same name.
     size: what it has for Pods (allocatable), in thousandths.
     unreachable: its kubelet ends no container: it does not report, or reports that it cannot work.
-    labels: its labels.
     taints: its taints. A cordon is one of them.
     """
 
@@ -273,7 +269,7 @@ class NodeCapacities:
 
 
 ONE: Final = 1000
-"""One object, in thousandths."""
+"""The amount of one object, in thousandths."""
 JOBS: Final = "count/jobs.batch"
 OF_A_POD: Final = {"pods": ONE, "count/pods": ONE}
 WITHOUT_PREFIX: Final = ("cpu", "memory", "ephemeral-storage")
@@ -303,7 +299,7 @@ class Quota(Struct, frozen=True):
 
 
 FINISHED_COUNT: Final = (JOBS, "count/pods")
-"""What a quota counts of Jobs that have finished."""
+"""The resources by which a quota counts Jobs that have finished."""
 
 
 def is_full_of_objects(quotas: Iterable[Quota]) -> bool:
@@ -320,7 +316,7 @@ class Quotas(Struct, frozen=True):
     """All quotas of a namespace, less what is on its way there.
 
     every: the quotas.
-    coming: by quota, what Jobs and Pods will use that are not counted yet.
+    coming: by quota, what the Jobs and Pods use that it does not count yet.
     answers: answers of `why_not`, which never change.
     """
 
@@ -346,7 +342,7 @@ class Quotas(Struct, frozen=True):
                     yield f"ResourceQuota {quota.name}: {name} {numbers[0]} asked, {numbers[1]} of {numbers[2]} used"
 
     def with_launches(self, needs: PodNeeds | None, count: int = 1, *, with_job: bool = True) -> "Quotas":
-        """The quotas after `count` equal Pods more. `with_job`: False for Pods whose Jobs are counted already."""
+        """The quotas after `count` further equal Pods. `with_job`: False for Pods whose Jobs are counted already."""
         if not self.every:
             return self
         coming = dict(self.coming)
@@ -357,7 +353,7 @@ class Quotas(Struct, frozen=True):
 
 
 def usage(quota: Quota, needs: PodNeeds | None, *, with_job: bool) -> Amounts:
-    """What one Pod uses of the quota, and with it its Job. Only resources whose limit and use are known."""
+    """What one Pod, and its Job if `with_job`, use of the quota. Only resources whose limit and use are known."""
     found: dict[str, int] = {JOBS: ONE} if with_job and not quota.scopes else {}
     if all(meets(needs, scope) for scope in quota.scopes):
         found |= OF_A_POD

@@ -1,4 +1,6 @@
-"""Exceptions for what could not be known or done. A refusal is a value (`model.Hold`), not an exception.
+"""Exceptions for what could not be known or done, the pause after failures, and the end of credentials. Pure.
+
+A refusal is a value (`model.verdicts.Hold`), not an exception.
 
     DispatcherError
     ├── SettingsError       the environment does not say how to run: exit 2
@@ -15,9 +17,7 @@
 
 Adapters translate exceptions of drivers once, with `from`. Other code never sees a driver's exception.
 
-The pause after failures in a row: it doubles with each of them, up to a limit.
-
-When certificates and tokens end, by their own words. Pure. Nothing is verified: those who use them do that.
+`certificates_end`, `token_end`: when certificates and tokens end, by their own words. They verify nothing.
 """
 
 import base64
@@ -31,7 +31,7 @@ import msgspec
 from msgspec import Struct
 
 MOST_TOLD: Final = 5
-"""So many faults of a template are in one message, which is the reason of its rows."""
+"""Faults in the message of a TemplateError, at most. The message is the reason of its rows."""
 
 
 class DispatcherError(Exception):
@@ -51,7 +51,7 @@ class TemplateFault(NamedTuple):
 
     path: keys and indexes that lead to the place in the manifest.
     words: field, value and rule.
-    line: line of the file, for a text that cannot be read as YAML; 0: the path says where.
+    line: line of the file, for a text that is no YAML; 0: the path says where.
     """
 
     path: tuple[str | int, ...]
@@ -69,7 +69,7 @@ class TemplateError(DispatcherError):
 
 
 class DiskError(DispatcherError):
-    """The disk of the cache directories does not do what was asked."""
+    """Cache directories cannot be looked at or removed."""
 
 
 class DatabaseError(DispatcherError):
@@ -116,10 +116,11 @@ class ClusterStale(ClusterError):
 
 
 MOST_DOUBLINGS: Final = 32
+"""Later doublings add nothing: the limit is reached long before."""
 
 
 def doubled(first: float, times: int, longest: float) -> float:
-    """`first`, doubled `times` times, at most `longest`."""
+    """The pause after `times` failures in a row: `first`, doubled with each of them, at most `longest`."""
     return min(first * 2.0 ** min(times, MOST_DOUBLINGS), longest)
 
 
@@ -127,7 +128,7 @@ CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTI
 VERSION: Final = 0xA0
 UTC_TIME: Final = 0x17
 VALIDITY: Final = 3
-"""Place of the validity in a certificate, after serial number, algorithm and issuer (RFC 5280, section 4.1)."""
+"""Index of the validity in a certificate, after serial number, algorithm and issuer (RFC 5280, section 4.1)."""
 
 
 class TokenClaims(Struct, frozen=True):

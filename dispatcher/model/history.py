@@ -16,9 +16,9 @@ Text = Annotated[str, Meta(extra_json_schema={"pattern": "^[^\\u0000]*$"})]
 """Postgres stores no NUL. The pattern is for readers of OpenAPI; the API itself refuses a NUL in words."""
 WantedLabel = Annotated[str, Meta(extra_json_schema={"pattern": "^[^=\\u0000]+=[^\\u0000]*$"})]
 MOST_MATCHING: Final = 10_000
-"""Rows that match are counted up to so many."""
+"""Rows that match a filter are counted up to this number."""
 MOST_FAILED: Final = 3000
-"""So many rows that failed lately are read at most."""
+"""Rows that failed lately are read up to this number."""
 
 
 class LaunchFacts(Struct, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ class BatchCount(Struct, frozen=True):
     tasks: number of its rows.
     first_started_at: when the first of its present attempts started.
     last_finished_at: when the last row ended.
-    is_whole: False: only so many of its rows were counted.
+    is_whole: False: it has more rows than were counted.
     """
 
     queue: str
@@ -211,7 +211,7 @@ class EndedTask(Struct, frozen=True):
 
 
 class Percentiles(Struct, frozen=True):
-    """Seconds that so many of a hundred did not exceed. `count`: of how many they are made; 0: none is known."""
+    """Seconds that 50, 90 and 99 of a hundred values did not exceed. `count`: number of values; 0: none is known."""
 
     count: int
     p50: float | None = None

@@ -29,8 +29,11 @@ class Phase(StrEnum):
 
 
 class EndedBy(StrEnum):
-    """Who has ended the Pod of a launch. The kubelet of its node rejects it; we and others delete it.
+    """Who has ended the Pod of a launch.
 
+    US: we deleted it.
+    OTHERS: somebody else deleted it.
+    NODE: the kubelet of its node rejected it.
     ITSELF: its container ended with 0, and had not been told to stop.
     """
 
@@ -44,7 +47,7 @@ class LaunchCache(Struct, frozen=True, gc=False):
     """Where the cache of a launch was when its Job was made.
 
     nodes: the nodes that were preferred for it, the best first.
-    cold: those of them that had no cache yet.
+    cold: those of `nodes` that had no cache yet.
     """
 
     nodes: tuple[str, ...] = ()
@@ -57,8 +60,8 @@ class Job(Struct, frozen=True, kw_only=True):
     image: image of its task's container, as we asked for it.
     reason, ended_at: reason and time of the condition that gives the phase.
     deleting_since: when its deletion began; None: it has not.
-    suspended: somebody keeps it from having Pods: by `suspend`, or by a parallelism of 0.
-    suspended_by: who does so; empty: nothing tells.
+    suspended: `spec.suspend` is true, or `parallelism` is 0.
+    suspended_by: who suspends it; empty: not known.
     kept_by: finalizers of others, if it is being deleted.
     unstarted, disrupted, unplaced_before: counts of the launches before it (docs/protocol.md, section 5).
     disrupted_at: times of the newest of these disruptions, in their order.
@@ -115,7 +118,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
     @property
     def is_finished(self) -> bool:
-        """Whether its conditions say that it is over. A Job that is being deleted counts until it is gone."""
+        """Whether its conditions say that it is over. A Job that is being deleted is not finished until it is gone."""
         return self.phase in {Phase.COMPLETE, Phase.FAILED}
 
     @property
@@ -132,9 +135,11 @@ class Job(Struct, frozen=True, kw_only=True):
 class End(Struct, frozen=True):
     """An object to end, with the preconditions that make a late or repeated call harmless.
 
-    kind: `jobs` or `pods`: delete it. `unplaced-pods`: delete the Pod only if it has no node. `deadline`: let the Job
-        fail, and keep it as the memory of its launch. `mark`: mark the Job as unplaced. `us`, `others`, `node`: note on
-        the Job who ends its Pod.
+    kind `jobs`, `pods`: delete the object.
+    kind `unplaced-pods`: delete the Pod only if it has no node.
+    kind `deadline`: let the Job fail, and keep it as the memory of its launch.
+    kind `mark`: mark the Job as unplaced.
+    kind `us`, `others`, `node`: note on the Job who ends its Pod.
     """
 
     kind: str

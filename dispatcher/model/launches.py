@@ -1,11 +1,11 @@
-"""Launches, orders and verdicts: the values between judging a row and making its Job.
+"""The values between judging a row and making its Job, and all names, labels and annotations of our objects. Pure.
 
-All names, labels and annotations of our objects are defined here.
+`job_name`: a Job's name is made from the row's identity, attempt and launch, never from image, version or time: two
+dispatchers, and two versions of this program, must make the same name.
 
-A Job's name is made from the row's identity, attempt and launch, never from image, version or time: two dispatchers,
-and two versions of this program, must make the same name. We find our objects by labels. The identity annotation
-proves that an object is ours, because 8 hex digits in a name may be equal by chance, and anybody can set a label. If
-somebody has removed the annotation, the digits have to do: the Job may run, and a name is the one thing that stays.
+`is_same`: we find our objects by labels. The identity annotation proves that an object is ours, because 8 hex digits in
+a name may be equal by chance, and anybody can set a label. If somebody has removed the annotation, the digits have to
+do: the Job may run, and a name is the one thing that stays.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ class InFlight(Struct, frozen=True):
     every: all of them.
     unplaced: those whose Pods have no node yet, and need one.
     ended: those whose Pods have ended, so that they hold no room.
-    held: those that somebody else keeps from running: suspended, without parallelism, or their Pods are refused.
+    held: those that somebody else keeps from running: suspended, without parallelism, or with refused Pods.
     unseen: number of creates that the view does not show yet.
     podless: number of unfinished Jobs that should have a Pod and have none.
     """
@@ -128,12 +128,12 @@ class Launch(Struct, frozen=True):
     number: number of the launch within its attempt.
     unstarted: earlier launches of the attempt that never started.
     disrupted: earlier launches of the attempt that were disrupted, within a day.
-    disrupted_at: times of the newest of them, in their order.
     ask: the question to ask before the create.
     is_repeat: the same POST was sent before, and its answer never came.
     unplaced: earlier launches of the attempt that got no node and were taken back.
+    left: UIDs of Jobs of earlier attempts whose Pods have ended, kept by a foreign finalizer.
     avoid: nodes whose kubelet has rejected a Pod of this attempt.
-    left: UIDs of unfinished Jobs of earlier attempts that are over: a finalizer keeps them.
+    disrupted_at: times of the newest disruptions, in their order.
     """
 
     number: int
@@ -173,7 +173,7 @@ class JobsVerdict(Struct, frozen=True):
 
     verdict: the next launch, or a hold; None: there is nothing to do.
     ends: objects to delete.
-    seen: states that have no timestamp of their own. Cycles remember when each was seen first.
+    seen: states that have no timestamp of their own. Cycles remember when they first saw each of them.
     """
 
     verdict: Launch | Hold | None
@@ -198,11 +198,11 @@ SUBMITTED_BY: Final = f"{DOMAIN}/submitted-by"
 UNSTARTED: Final = f"{DOMAIN}/unstarted"
 DISRUPTED: Final = f"{DOMAIN}/disrupted"
 DISRUPTED_AT: Final = f"{DOMAIN}/disrupted-at"
-"""When the newest of the disruptions that count happened, as a list of times."""
+"""Times of the newest disruptions that count, as a list."""
 UNPLACED: Final = f"{DOMAIN}/unplaced"
-"""Marks a Job that was taken back, because its Pod got no node and nobody waits for it any more."""
+"""Marks a Job that was taken back: its Pod got no node, and is not wanted now."""
 ENDED_BY: Final = f"{DOMAIN}/ended-by"
-"""On a Job: who deletes its Pod while that is not over. The Pod goes, and the Job's conditions do not tell."""
+"""On a Job: who deletes its Pod. The Job's conditions do not say so once the Pod is gone."""
 UNPLACED_BEFORE: Final = f"{DOMAIN}/unplaced-before"
 REPORT: Final = f"{DOMAIN}/report"
 IMAGE: Final = f"{DOMAIN}/image"
@@ -210,11 +210,11 @@ IMAGE: Final = f"{DOMAIN}/image"
 CACHE_KEY: Final = f"{DOMAIN}/cache-key"
 SHAPE: Final = f"{DOMAIN}/shape"
 CONTAINER: Final = f"{DOMAIN}/container"
-"""Of a template and its Pods: the name of the task's container. Others may add containers before it."""
+"""The name of the task's container, of a template and its Pods. Others may add containers before it."""
 HISTORY_NODES: Final = f"{DOMAIN}/history-nodes"
 WOKEN_AT: Final = f"{DOMAIN}/woken-at"
 COLD_NODES: Final = f"{DOMAIN}/cold-nodes"
-"""Nodes of the history that have no cache yet. The launch was drawn to them, because the others had no room."""
+"""Preferred nodes that have no cache yet. They are preferred because no node with the cache had room."""
 REAL_RESOURCES: Final = f"{DOMAIN}/real-resources"
 
 ROW_MAY_SET: Final = f"{DOMAIN}/row-may-set"
@@ -224,7 +224,7 @@ MAX_SECONDS: Final = f"{DOMAIN}/max-seconds"
 TIMEOUT_SECONDS: Final = f"{DOMAIN}/timeout-seconds"
 MAX_FAILURES: Final = f"{DOMAIN}/max-failures"
 FINAL_CODES: Final = f"{DOMAIN}/final-codes"
-"""Of a template that reports by exit code, and of its Jobs: the statuses after which no second try helps."""
+"""The statuses after which no second try helps, of a template that reports by exit code, and of its Jobs."""
 MAX_BYTES: Final = f"{DOMAIN}/max-bytes"
 IMAGES: Final = f"{DOMAIN}/images"
 MACHINES: Final = f"{DOMAIN}/machines"
@@ -232,7 +232,7 @@ OPENINGS: Final = frozenset({
     ROW_MAY_SET, MAX_CPU, MAX_MEMORY, MAX_SECONDS, TIMEOUT_SECONDS, MAX_FAILURES, MAX_BYTES, IMAGES, MACHINES, REPORT,
     FINAL_CODES, CONTAINER,
 })  # fmt: skip
-"""Annotations that a template may carry; any other of our domain is a fault."""
+"""Annotations that a template may carry. Any other annotation of our domain is a fault."""
 
 NO_KEY: Final = "00000000-0000-0000-0000-000000000000"
 """Stands for the start key where no Job is made. The janitor may not read the secret."""
@@ -253,8 +253,9 @@ def start_key(secret: tuple[bytes, bytes], task_id: int, created_at: datetime) -
     """The key that proves a container's right to start its row, as a UUID.
 
     Its halves are created_at of the row in microseconds, and the first 8 bytes of an HMAC-SHA-256 of id and created_at.
-    So the server can check it without a look at the row.
-    `secret`: the inner and the outer block of the HMAC key. `start_keys` in sql/ derives the same key.
+    So the server can check the key without a look at the row. `start_keys` in sql/ derives the same key.
+
+    secret: the inner and the outer block of the HMAC key.
     """
     inner, outer = secret
     moment = ((created_at - EPOCH) // timedelta(microseconds=1)).to_bytes(8, "big", signed=True)
@@ -274,7 +275,7 @@ def written_times(times: Sequence[datetime]) -> str:
 
 
 def read_times(written: str) -> tuple[datetime, ...]:
-    """Reads times that we wrote. Any other text has none."""
+    """The times in a text that `written_times` wrote. Any other text has none."""
     try:
         found = tuple(datetime.fromisoformat(part) for part in written.split(",")) if written else ()
     except ValueError:
@@ -302,17 +303,17 @@ def numbers_in(name: str) -> tuple[str, int, int, int] | None:
 
 
 def identity_in(name: str) -> str:
-    """The beginning of the identity, as `job_name` wrote it. It tells the row where the annotation is gone."""
+    """The beginning of the identity, as `job_name` wrote it. It names the row if the annotation is gone."""
     parts = NAME.fullmatch(name)
     return parts[3] if parts else ""
 
 
 WHOLE: Final = re.compile(r"[0-9a-f]{64}")
-"""An identity. A Job with that of another row is not ours, whatever its name and labels say."""
+"""A whole identity. A Job with the identity of another row is not ours, whatever its name and labels say."""
 
 
 def is_same(found: str, identity: str) -> bool:
-    """Whether what a Job tells of its row's identity, whole or by its name alone, is this one."""
+    """Whether the identity found on a Job, whole or only its beginning from the name, is this one."""
     return found == identity or (len(found) == IN_NAME and identity.startswith(found))
 
 

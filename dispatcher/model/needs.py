@@ -1,4 +1,4 @@
-"""What a Pod needs of a node, and which nodes it may have whatever their free room.
+"""What a Pod needs of a node, and which nodes the Pod may have whatever their free room. Pure.
 
 The rules are those of kube-scheduler's filters NodeUnschedulable, TaintToleration and NodeAffinity. An operator that is
 not known here counts as met: the dispatcher holds a row only if kube-scheduler would find no node for it.
@@ -39,7 +39,8 @@ OF_THE_START: Final = (
     "readiness.k8s.io",
 )
 """Words in the keys of taints that a new node has until its agents run: those of cluster-autoscaler, of Karpenter, of
-cloud providers and of agents such as Cilium's (`node.cilium.io/agent-not-ready`)."""
+cloud providers and of agents such as Cilium's (`node.cilium.io/agent-not-ready`).
+"""
 
 
 class Toleration(Struct, frozen=True):
@@ -98,7 +99,7 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> T
 
 
 def keeps_away_for_good(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
-    """Whether a taint keeps the Pod away that does not go when the node has started, such as one of its pool."""
+    """Whether a taint keeps the Pod away that stays after the node has started, such as the taint of its pool."""
     return untolerated((taint for taint in taints if not is_of_the_start(taint)), tolerations) is not None
 
 
@@ -123,7 +124,7 @@ def is_selected(needs: PodNeeds, name: str, labels: Mapping[str, str]) -> bool:
 
 
 def fits_wherever(one: PodNeeds, other: PodNeeds) -> bool:
-    """Whether the first Pod may have each node that the other one may have, if both are small enough."""
+    """Whether the first Pod may have every node that the other Pod may have, if both are small enough."""
     if one.scheduler != other.scheduler or one.is_gated or other.is_gated:
         return False
     if (one.terms is not None and one.terms != other.terms) or not all(pair in other.selector for pair in one.selector):

@@ -47,7 +47,7 @@ class Notices:
             self.dropped[notice.reason] += 1
 
     def due(self, most: int) -> Sequence[Notice]:
-        """The next notices, `most` at most. They stay until `told` removes them."""
+        """The oldest notices, at most `most`. They stay until `told` removes them."""
         return list(islice(self._due.values(), most))
 
     def told(self, notice: Notice) -> None:

@@ -1,4 +1,4 @@
-"""Of each reason: whose turn it is, and the next step. Pure."""
+"""Advice for each reason of a hold: its meaning, whose turn it is, and the next step. Pure."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -28,7 +28,7 @@ class Turn(StrEnum):
     AUTHOR: who writes the template and the image.
     OPERATOR: who sets caps, pauses, rights and quotas.
     CLUSTER: whoever gives the cluster room.
-    NOBODY: time and the line.
+    NOBODY: nobody: the row must only wait.
     """
 
     SUBMITTER = "submitter"
@@ -203,7 +203,7 @@ ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
         ),
     }
 )
-"""Each reason of `HoldReason`."""
+"""The advice for each `HoldReason`."""
 
 
 class Detail(Struct, frozen=True):
@@ -215,6 +215,7 @@ class Detail(Struct, frozen=True):
 
 
 NOT_YET: Final = ("nothing: it takes seconds", Turn.NOBODY)
+"""Next step and turn of a stage that ends by itself within seconds."""
 STAGES: Final[Mapping[Stage, Detail]] = MappingProxyType(
     {
         Stage.ORDERED: Detail("the dispatcher makes its Job now", *NOT_YET),
@@ -273,7 +274,7 @@ STAGES: Final[Mapping[Stage, Detail]] = MappingProxyType(
         Stage.ENDING: Detail("its Job has ended, and is being deleted", *NOT_YET),
     }
 )
-"""Each stage of `Launched`."""
+"""The advice for each stage of `Launched`."""
 NOT_READY: Final[Mapping[NotReady, Detail]] = MappingProxyType(
     {
         NotReady.STALE_CACHE: Detail(
@@ -317,7 +318,7 @@ NOT_READY: Final[Mapping[NotReady, Detail]] = MappingProxyType(
         ),
     }
 )
-"""Each detail of `DispatcherNotReady`."""
+"""The advice for each detail of `DispatcherNotReady`."""
 DETAILS: Final[Mapping[HoldReason, Mapping[str, Detail]]] = MappingProxyType(
     {
         HoldReason.LAUNCHED: {stage.value: detail for stage, detail in STAGES.items()},
@@ -362,11 +363,11 @@ DETAILS: Final[Mapping[HoldReason, Mapping[str, Detail]]] = MappingProxyType(
         },
     }
 )
-"""What the details of some reasons begin with."""
+"""By reason: the advice for the beginnings of its details."""
 
 
 def reason_rows() -> list[dict[str, str]]:
-    """The rows of `dispatch.reasons`: of each reason, and of each detail as REASON: BEGINNING."""
+    """The rows of `dispatch.reasons`: one for each reason, and one for each detail, as REASON: BEGINNING."""
     told: dict[str, Advice | Detail] = {reason.value: advice for reason, advice in ADVICE.items()}
     told |= {f"{reason}: {words}": one for reason, details in DETAILS.items() for words, one in details.items()}
     return [
@@ -376,7 +377,7 @@ def reason_rows() -> list[dict[str, str]]:
 
 
 def advice_of(hold: Hold) -> Advice:
-    """Of the reason; whose turn it is and the next step by its detail, where that says more."""
+    """Advice for a hold. The longest known beginning of its detail gives turn and next step, else its reason does."""
     advice = ADVICE[hold.reason]
     found = [words for words in DETAILS.get(hold.reason, ()) if hold.detail.startswith(words)]
     if not found:

@@ -1,10 +1,9 @@
-"""NodeReservations, and the keys by which a reservation names a Pod.
+"""NodeReservations, the keys by which they name a Pod, and forbidden changes of a Job of ours. Pure.
 
-What somebody else changed in a Job of ours, in fields on which our promises rest. Pure.
-
-Policies and webhooks of a cluster change Jobs when they are made. Most changes are welcome: a registry, tolerations,
-sidecars. These are not: a Job that removes itself when it has ended is forgotten, and its row runs again; a Job with
-other labels is not found; another command is not the work of the row.
+`changes_of`: what others changed in a Job of ours, in fields on which our promises rest. Policies and webhooks of a
+cluster change Jobs when they are made. Most changes are welcome: a registry, tolerations, sidecars. These are not: a
+Job that removes itself when it has ended is forgotten, and its row runs again; a Job with other labels is not found;
+another command is other work.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,6 @@ class Reservation(Struct, frozen=True, gc=False):
     """A NodeReservation: an amount of a node that is held for a Pod to come.
 
     name: `namespace/name`.
-    node: name of the node.
     amounts: held amount of each resource.
     target: one of the Pod's keys.
     made_at, ends_at: seconds of the API server's clock.
@@ -84,18 +82,18 @@ OF_JOBS: Final[Mapping[str, Any]] = {
     "successPolicy": None,
     "podFailurePolicy": None,
 }
-"""Fields of a Job's spec, and what the API server makes of one that is not sent; None: it stays absent."""
+"""Fields of a Job's spec, and the API server's default of a field that is not sent; None: the field stays absent."""
 OF_PODS: Final[Mapping[str, Any]] = {"restartPolicy": "Always", "activeDeadlineSeconds": None}
 OF_CONTAINERS: Final[Mapping[str, Any]] = {
     "command": None, "args": None, "restartPolicy": None, "restartPolicyRules": None,
 }  # fmt: skip
 OF_INIT_CONTAINERS: Final[Mapping[str, Any]] = {"restartPolicy": None, "restartPolicyRules": None}
 QUEUE_OF_KUEUE: Final = "kueue.x-k8s.io/queue-name"
-"""Kueue suspends the Jobs that have this label, until it has room for them. Who sets it in a template wants that."""
+"""Kueue suspends Jobs with this label until it has room for them. A template with this label wants that."""
 
 
 def changes_of(sent: Json, made: Json) -> tuple[str, ...]:
-    """Each change of such a field, as `spec.suspend is true, not false`."""
+    """Each forbidden change, such as `spec.suspend is true, not false`."""
     return tuple(changes(sent, made))
 
 
@@ -122,7 +120,7 @@ def changes(sent: Json, made: Json) -> Iterator[str]:
 
 
 def of_init_containers(spec: Json, theirs: Json) -> Iterator[str]:
-    """Our own, as far as others have left them. Others may add more."""
+    """Checks only init containers of ours that are still there. Others may add more."""
     by_name = {one.get("name"): one for one in theirs.get("initContainers") or ()}
     for container in spec.get("initContainers") or ():
         where = f"spec.template.spec.initContainers[{container['name']}]"
@@ -130,7 +128,7 @@ def of_init_containers(spec: Json, theirs: Json) -> Iterator[str]:
 
 
 def of_metadata(where: str, sent: Json, made: Json) -> Iterator[str]:
-    """Others may add labels and annotations, but must keep ours."""
+    """Checks that our labels and annotations are there. Others may add more."""
     for field in ("labels", "annotations"):
         there = made.get(field) or {}
         for key, value in (sent.get(field) or {}).items():
@@ -148,7 +146,7 @@ def of_fields(where: str, fields: Json, sent: Json, made: Json) -> Iterator[str]
 
 
 def of_env(where: str, sent: Sequence[Json], made: Sequence[Json]) -> Iterator[str]:
-    """Values stay out of the message: they may be secrets."""
+    """Checks the variables. Values stay out of the message: they may be secrets."""
     there = {one.get("name"): one for one in made}
     for one in sent:
         if not holds(one, there.get(one["name"])):
@@ -156,7 +154,7 @@ def of_env(where: str, sent: Sequence[Json], made: Sequence[Json]) -> Iterator[s
 
 
 def holds(wanted: Any, found: Any) -> bool:
-    """Whether all that was sent is there. The API server adds defaults to objects; empty and absent are alike."""
+    """Whether everything that was sent is there. The API server adds defaults, and empty and absent are alike."""
     if isinstance(wanted, Mapping):
         return isinstance(found, Mapping) and all(holds(value, found.get(key)) for key, value in wanted.items())
     if isinstance(wanted, list | tuple):

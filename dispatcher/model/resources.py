@@ -1,19 +1,20 @@
-"""Resource requests of Pods, counted as kube-scheduler does, in whole thousandths of a core, a byte or a Pod.
+"""Quantities, and the requests of Pods, in whole thousandths of a core, a byte or a Pod. Pure.
 
-Amounts are whole numbers, because thousands of nodes are compared for every Pod. Finer amounts are rounded up, as
-kube-scheduler does. The rule is `component-helpers/resource.PodRequests`:
+`parse_quantity`: Kubernetes quantities, as the API server counts them (`1500m`, `2Gi`, `1e3`). Grammar and bounds:
+apimachinery `pkg/api/resource/quantity.go`. A value is a whole number of billionths; a finer one is rounded up. A
+number may have any length and any exponent: a value above 2**63 - 1 counts as that. Anybody may write such texts into a
+Pod, so the work for one text is bounded.
+
+`Amounts` are whole numbers, because thousands of nodes are compared for every Pod. Finer amounts are rounded up, as
+kube-scheduler does.
+
+`asked_by`: the requests of a Pod, by the rule of kube-scheduler's `component-helpers/resource.PodRequests`:
 
 * Containers run at the same time: their requests are added.
 * Init containers run before them, one after another: the highest request counts, if it is above that sum.
 * A sidecar is an init container that keeps running: it counts together with everything that starts after it.
 * A request for the Pod as a whole replaces these numbers.
 * Overhead is added at the end.
-
-Kubernetes quantities, as the API server counts them (`1500m`, `2Gi`, `1e3`).
-
-Grammar and bounds: apimachinery `pkg/api/resource/quantity.go`. A value is a whole number of billionths; a finer one is
-rounded up. A number may have any length and any exponent: what is above 2**63 - 1 counts as that. Anybody may write
-such texts into a Pod, so the work for one is bounded.
 """
 
 import re
@@ -24,9 +25,9 @@ from types import MappingProxyType
 from typing import Final
 
 TENS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-"""Powers of ten."""
+"""Powers of ten, by suffix."""
 TWOS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-"""Powers of two."""
+"""Powers of two, by suffix."""
 WRITTEN: Final = re.compile(
     r"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?"  # the number
     r"(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?"  # a suffix or an exponent
@@ -34,8 +35,9 @@ WRITTEN: Final = re.compile(
 BILLION: Final = 10**9
 LARGEST: Final = 2**63 - 1
 MOST_DIGITS: Final = 100
-"""Digits of a number that are read. Later ones, and powers of ten beyond it, tell no two values apart."""
+"""Digits of a number that are read. Later digits, and powers of ten beyond this number, change no result."""
 LONGEST_KEPT: Final = 40
+"""Characters of a text whose value is remembered, at most."""
 
 
 def parse_quantity(written: str) -> Fraction:
@@ -67,14 +69,14 @@ def read(written: str) -> int:
 
 
 def bounded(exponent: str) -> int:
-    """An exponent. One that no number of a text makes up for counts as a large one."""
+    """The exponent as a number. A very long text counts as a large exponent."""
     found = exponent.lstrip("+-").lstrip("0")
     power = int(found or "0") if len(found) <= 8 else 10**8
     return -power if exponent.startswith("-") else power
 
 
 def times_ten_to(number: int, power: int) -> int:
-    """`number` times ten to the `power`, rounded up. A value that is far too large or small is not worked out."""
+    """`number` times ten to the `power`, rounded up. A value that is far too large or small is not computed."""
     tens: int = 10 ** min(abs(power), 2 * MOST_DIGITS)
     return number * tens if power >= 0 else -(-number // tens)
 
@@ -89,7 +91,9 @@ Asked = tuple[tuple[Written, ...], tuple[tuple[Written, bool], ...], Written, Wr
 
 BINARY: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 MOST_CONTAINERS: Final = 8
+"""Containers of a Pod whose sum is remembered, at most."""
 MOST_NAMES: Final = 8
+"""Resources of a container whose sum is remembered, at most."""
 
 
 def milli_of(written: str) -> int:
@@ -136,7 +140,7 @@ def add_to(total: dict[str, int], more: Amounts) -> None:
 
 
 def take_from(total: dict[str, int], gone: Amounts) -> None:
-    """Takes away what was added. A resource of which 0 is left goes."""
+    """Takes away what was added. A resource of which 0 is left is removed."""
     for name, amount in gone.items():
         if name in total:
             total[name] -= amount
@@ -169,7 +173,7 @@ def remembered(asked: Asked) -> Amounts:
 
 
 def total_of(asked: Asked) -> Amounts:
-    """The requests of one Pod. The work grows with their number alone: anybody may write a Pod with thousands."""
+    """The requests of one Pod. The work grows only with their number: anybody may write a Pod with thousands."""
     containers, init_containers, overhead, whole = asked
     total: dict[str, int] = {}
     peak: dict[str, int] = {}

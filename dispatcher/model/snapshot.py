@@ -43,7 +43,7 @@ class ClusterView(Struct, frozen=True):
 
 
 class StoreAge(Struct, frozen=True):
-    """How old something is that decisions or answers rest on.
+    """The age of something that decisions or answers rest on.
 
     age: seconds since the last sign of life; infinite before the first.
     most: an older one is stale.

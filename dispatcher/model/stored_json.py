@@ -1,4 +1,4 @@
-"""JSON as Postgres stores it in a jsonb column: what it refuses, and the text that it gives out again.
+"""JSON as Postgres stores it in a jsonb column: the texts that it refuses, and the text that it gives back. Pure.
 
 `dispatcher try` has no database, and must answer as one. The text matters, because bounds of size count it: jsonb adds
 spaces, writes numbers without exponent, and keeps the last of equal keys. `tests/integration` compares both.
@@ -24,7 +24,9 @@ TOKEN: Final = re.compile(
 SPACE: Final = re.compile(r"[ \t\n\r]*")
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 DEEPEST: Final = 5000
-"""Postgres bounds the depth by its stack, at about this number with its own settings."""
+"""Levels of nesting, at most. Postgres bounds the depth by its stack, at about this number with its default
+settings.
+"""
 DIGITS_BEFORE_POINT, DIGITS_AFTER_POINT = 131072, 16383
 EXPONENT_DIGITS: Final = 7
 
@@ -159,7 +161,7 @@ class Reader:
 
 
 def stored_json(text: str) -> str:
-    """The text of the value that a jsonb column keeps. NotStoredJson: it keeps none."""
+    """The text of the value that a jsonb column keeps. Raises NotStoredJson if Postgres would refuse it."""
     return Reader(text).read()
 
 

@@ -1,8 +1,6 @@
-"""Rows of the database: tasks and queues, as decisions see them. Times are by the database's clock.
+"""Rows of the database as decisions see them: tasks, queues, and what a template offers. Times are by its clock. Pure.
 
-Texts that somebody else has written, for people who read them in a terminal or in the database.
-
-What a template lets rows set: a row of the table `templates`.
+`printable`, `one_line`, `for_terminal`: they clean texts of others for people who read them in a terminal or a table.
 """
 
 import re
@@ -14,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 LARGEST_ID: Final = 2**63 - 1
-"""Of a row: a bigint."""
+"""The largest id of a row, a bigint."""
 
 
 class Status(StrEnum):
@@ -90,11 +88,11 @@ class LinePosition(Struct, frozen=True):
 
 
 COUNTED_MINUTES: Final = 5
-"""As in query `counts` of sql/queries/queues.sql."""
+"""Minutes over which starts and ends are counted, as in query `counts` of sql/queries/queues.sql."""
 
 
 class EndCount(Struct, frozen=True):
-    """Number of rows of a queue that have ended with this status in some time."""
+    """Number of rows of a queue that have ended with this status within the counted time."""
 
     queue: str
     status: str
@@ -166,15 +164,14 @@ class Queue(Struct, frozen=True):
 
 
 CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""All but tab and line feed. One of them could steer a terminal, and Postgres stores no NUL."""
+"""All control characters except tab and line feed. One of them could steer a terminal, and Postgres stores no NUL."""
 UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
 MARKS: Final = re.compile(
     r"[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
     r"\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
 )
-"""Signs that nobody sees (Cf), and separators of lines: they turn the direction of a line, or join what has a width of
-its own."""
+"""Invisible characters (Cf) and line separators. They turn the direction of a line, or change its width."""
 
 
 def printable(text: str) -> str:
@@ -193,7 +190,7 @@ def for_terminal(text: str) -> str:
 
 
 class OfferedTemplate(Struct, frozen=True):
-    """One row of the table. The fields are its columns, in their order.
+    """What a template lets rows set: one row of the table `templates`. The fields are its columns, in their order.
 
     row_may_set: fields and variables that rows may set; None: the template has a fault.
     bounds: most cpu and memory, as quantities, and most seconds.

@@ -82,23 +82,23 @@ class NotReady(StrEnum):
 
 
 MUCH_TEXT: Final = "its Job has much text"
-"""How the detail begins of a row whose Job waits for its turn, because etcd keeps each version of it."""
+"""Beginning of the detail if the Job of a row waits for its turn, because etcd keeps each version of it."""
 BY_POLICY: Final = "a policy of the cluster refuses it"
-"""How the detail begins of a row whose Job an admission policy or a webhook refuses."""
+"""Beginning of the detail if an admission policy or a webhook refuses the Job of a row."""
 OVER_LIMIT: Final = "the run limit passed before task_start"
-"""How the detail begins of a row whose last launch was so slow to begin."""
+"""Beginning of the detail of `LaunchesExhausted` if the run limit passed before task_start."""
 LATE_START: Final = "the start deadline passed"
-"""How the detail begins of a row whose last launch did not begin, without an error that tells why."""
+"""Beginning of the detail if the last launch of a row did not begin, and no error tells why."""
 UNREADABLE: Final = "the folder of templates cannot be read"
 """Beginning of the detail of `UnknownTemplate` while nobody knows which templates there are."""
 UNREAD_FILE: Final = "its file cannot be read now"
-"""Beginning of the detail of `InvalidTemplate` where not the file is faulty, but the way to it."""
+"""Beginning of the detail of `InvalidTemplate` if the file cannot be read now, so nothing is known of its content."""
 PARKED = frozenset({
     HoldReason.UNKNOWN_TEMPLATE, HoldReason.INVALID_TEMPLATE, HoldReason.POLICY_DENIED, HoldReason.NAME_COLLISION,
     HoldReason.POISON, HoldReason.EXITED_WITHOUT_REPORT, HoldReason.LAUNCHES_EXHAUSTED,
     HoldReason.DISRUPTED_TOO_OFTEN, HoldReason.FAILURES_EXHAUSTED,
 })  # fmt: skip
-"""Held until a person, the row or the template changes; the janitor ends such rows."""
+"""Reasons that hold a row until a person, the row or the template changes. The janitor ends such rows."""
 
 
 class Hold(Struct, frozen=True):
@@ -116,9 +116,9 @@ Verdict = Admit | Hold
 
 
 def own_fault(bug: Exception) -> Hold:
-    """The hold of what the dispatcher itself fails on: one kind, one row or one launch, but never a cycle.
+    """The hold for a bug of ours: it holds one kind, one row or one launch, but never a cycle.
 
-    It names the fault by its type and place. The message is left out, because it may quote a row's values.
+    The detail names the bug by its type and place. The message is left out, because it may quote a row's values.
     """
     frame = traceback.extract_tb(bug.__traceback__)[-1]
     place = f"{frame.name}, {Path(frame.filename).name}:{frame.lineno}"

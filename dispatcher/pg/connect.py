@@ -1,6 +1,9 @@
-"""One connection to the primary, opened again after a fault.
+"""Connections to the primary: one that is opened again after a fault, LISTEN, times, and the faults of the driver.
 
-All faults of the driver are translated here:
+`read_time`: Postgres has times for which Python has none: years to 294276, and infinity. The functions of the schema
+write no such time, but an administrator can. One row must not end the look at all others.
+
+`translated`: all faults of the driver are translated here:
 
 * `DatabaseAway`: no connection, or no answer in time. Another try may succeed.
 * `DatabaseNotPrimary`: no server of the URL is the primary.
@@ -8,14 +11,9 @@ All faults of the driver are translated here:
 
 Each of these faults stops launches and deletes, but never ends the program.
 
-Times of the database as Python's. Postgres has times for which Python has none: years to 294276, and infinity.
-
-The functions of the schema write no such time, but an administrator can. One row must not end the look at all others.
-
-LISTEN on a separate connection. A notification only means that rows should be read; it carries no work.
-
-Not guaranteed: that a notification arrives. Notifications are debounced, and are lost while the connection is away. The
-safety poll finds such rows. While LISTEN does not work, `is_listening` is false and the caller polls faster.
+`Listener`: a notification only means that rows should be read; it carries no work. Not guaranteed: that a notification
+arrives. Notifications are debounced, and are lost while the connection is away. The safety poll finds such rows. While
+LISTEN does not work, `is_listening` is false and the caller polls faster.
 """
 
 import asyncio
@@ -36,7 +34,7 @@ from dispatcher.pg.queries import query
 from dispatcher.runtime.clock import elapsed
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
-"""Postgres counts microseconds from here."""
+"""Postgres counts microseconds from this time."""
 
 
 FIRST, LAST = datetime(1, 1, 8, tzinfo=UTC), datetime(9999, 12, 24, tzinfo=UTC)
@@ -59,7 +57,7 @@ log = structlog.get_logger(component="pg.connect")
 
 
 ANSWER_SECONDS: Final = 8
-"""Longer than the server's statement_timeout, so that a slow query does not look like a silent network."""
+"""Limit of an answer, above the server's statement_timeout: a slow query must not look like a silent network."""
 
 
 SESSION: Final = {
@@ -89,8 +87,9 @@ DIRECTLY: Final = (
 
 
 LIFE_SECONDS: Final = 300
-"""The longest life of a connection. After a fail-over the old primary may live on behind the same address, and an open
-connection would stay with it for ever."""
+"""The longest life of a connection, in seconds. After a fail-over the old primary may live on behind the same address,
+and an open connection would stay with it for ever.
+"""
 
 
 NETWORK_FAULTS: Final = (
@@ -137,9 +136,9 @@ async def open_connection(
 ) -> asyncpg.Connection:
     """Opens a session with the primary. `url` may name several hosts. Without a primary, raises the first fault.
 
-    settings: are added to the settings of every session.
+    settings: added to the settings of every session.
     writes: whether transactions may write, if the server lets them. Nobody overrides its default.
-    newest: the newest server that was seen. An older one is not taken.
+    newest: the newest server that was seen. An older server is not taken.
     """
     wanted = {**SESSION, **settings}
     with translated():
@@ -158,7 +157,7 @@ async def open_connection(
 
 
 async def check_settings(connection: asyncpg.Connection, wanted: Mapping[str, str]) -> None:
-    """DatabaseUnfit: something on the way to the server has dropped a setting that our statements rely on."""
+    """Raises DatabaseUnfit if something on the way to the server has dropped a setting that our statements need."""
     if lost := await connection.fetchval(query("lost", "connect"), json.dumps(wanted)):
         raise DatabaseUnfit(f"the session has lost {lost}. {DIRECTLY}")
 
@@ -166,9 +165,9 @@ async def check_settings(connection: asyncpg.Connection, wanted: Mapping[str, st
 class Session:
     """One connection for one role, with one user at a time. It is opened anew after `life_seconds`.
 
-    settings: are added to the settings of every session.
+    settings: added to the settings of every session.
     writes: whether its transactions may write.
-    newest: the newest server that the sessions of this program saw; None: this session alone remembers it.
+    newest: the newest server that the sessions of this program saw; None: only this session remembers it.
     answered_at: monotonic seconds of the last use that ended without a fault.
     """
 
@@ -237,13 +236,15 @@ class Session:
 
 CHANNELS: Final = ("dispatch_tasks", "dispatch_done")
 PING_SECONDS: Final = 10
+"""Seconds between two pings."""
 PONG_SECONDS: Final = 5
+"""Limit of the answer to a ping, in seconds."""
 AGAIN_SECONDS: Final = 0.2
-"""Pause before a reconnect. It prevents a hot loop if a server accepts connections and ends them at once."""
+"""Seconds before a reconnect. The pause prevents a hot loop if a server accepts connections and ends them at once."""
 
 
 class Listener:
-    """Calls `wake` on every notification, and after every reconnect, because notifications are not repeated."""
+    """LISTEN on its own connection. Calls `wake` on every notification and after every reconnect: none is repeated."""
 
     def __init__(self, url: Url, wake: Callable[[], None], newest: NewestServer | None = None) -> None:
         self._url = url

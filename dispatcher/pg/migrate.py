@@ -1,17 +1,16 @@
-"""`dispatcher migrate`: brings the schema to what `sql/` has, in one transaction.
+"""`dispatcher migrate` brings the schema to the state of `sql/`, in one transaction; and the doctor's reads.
 
 * `sql/migrations`: tables. Each file is applied once, in order. An applied file must not change: its checksum is
   stored, and another checksum is a fault.
 * `sql/functions`: functions, views, triggers and grants, as they are now. All files are applied again when one of them
   has changed. A function that no file has any more is dropped. With them come the rows of `dispatch.reasons`.
-* `sql/upgrade`: what brings the schema of an earlier version to that of the first migration here.
+* `sql/upgrade`: brings the schema of an earlier version to that of the first migration here.
 
 The command may run twice, also at the same time (advisory lock). The login is an administrator's; all objects belong to
 `dispatch_owner`.
 
-Reads what `dispatcher doctor` judges: server, login, schema, and plans of queries. Nothing is written.
-
-The session cannot write, and the plans come from EXPLAIN without ANALYZE, so no query runs.
+`inspect`: reads what `dispatcher doctor` judges: server, login, schema, and plans of queries. Nothing is written: the
+session cannot write, and the plans come from EXPLAIN without ANALYZE, so no query runs.
 """
 
 import asyncio
@@ -36,12 +35,16 @@ from dispatcher.runtime.clock import elapsed
 log = structlog.get_logger(component="pg.migrate")
 
 BEFORE: Final = 26
-"""The last version whose migrations are gone. A file of `sql/upgrade` leads from it to the first one that is here."""
+"""The last version whose migrations are gone. A file of `sql/upgrade` leads from it to the first migration here."""
 LOCK: Final = 0x646973706174  # "dispat"
 LONGEST_SECONDS: Final = 3600
+"""Seconds for which a migration waits for the advisory lock, and for which one file may run, at most."""
 LOCKING_SECONDS: Final = 30
+"""Seconds for which it tries to lock all tables and views."""
 TOLD_EVERY_SECONDS: Final = 60
+"""Seconds between two log lines while it waits."""
 OLDEST_POSTGRES: Final = 15
+"""The oldest major version that has what the schema uses."""
 WRITING: Final = {
     "statement_timeout": "0",
     "lock_timeout": "3000",
@@ -84,7 +87,9 @@ def read_sources(kind: type[S], folder: str) -> list[S]:
 
 
 def read_functions() -> list[SqlSource]:
-    """What is applied again when it has changed: the files of `sql/functions`, and the rows of `dispatch.reasons`."""
+    """The sources that are applied again when one has changed: the files of `sql/functions`, and the rows of
+    `dispatch.reasons`.
+    """
     files = [SqlSource(f"functions/{file.name}", file.text) for file in read_sources(SqlSource, "functions")]
     return [*files, SqlSource("reasons", query("reasons", "migrate"), (msgspec.json.encode(reason_rows()).decode(),))]
 
@@ -123,7 +128,7 @@ async def migrate(database_url: str | None, *, check: bool = False) -> list[str]
 
 
 async def check_encoding(connection: asyncpg.Connection) -> None:
-    """Raises DatabaseUnfit for another encoding than UTF8, in which a text may be stored that no program can read."""
+    """Raises DatabaseUnfit for an encoding other than UTF8: it may store a text that no program can read."""
     for database, encoding in await connection.fetch(query("encoding", "migrate")):
         if encoding != "UTF8":
             raise DatabaseUnfit(
@@ -235,7 +240,7 @@ async def check_owner(connection: asyncpg.Connection) -> None:
 
 
 async def plan_functions(connection: asyncpg.Connection) -> list[SqlSource]:
-    """What `read_functions` has, all of it if something has changed, otherwise nothing."""
+    """All sources of `read_functions` if one of them has changed, otherwise none."""
     known = read_functions()
     if await connection.fetchval(query("has_functions", "migrate")):
         rows = await connection.fetch(query("applied_functions", "migrate"))
@@ -247,7 +252,7 @@ async def plan_functions(connection: asyncpg.Connection) -> list[SqlSource]:
 async def apply(
     connection: asyncpg.Connection, migrations: list[Migration], functions: list[SqlSource], *, is_upgrade: bool
 ) -> None:
-    """Applies everything or nothing. is_upgrade: the tables are there, in the form of version BEFORE."""
+    """Applies everything or nothing. `is_upgrade`: the tables exist in the form of version BEFORE."""
     async with locked(connection), naming_dependents():
         for migration in migrations:
             is_base = is_upgrade and migration.version == BEFORE + 1
@@ -267,7 +272,7 @@ async def apply(
 
 @contextlib.asynccontextmanager
 async def naming_dependents() -> AsyncIterator[None]:
-    """DatabaseUnfit for objects of teams that need what is dropped. The server's hint is CASCADE, which drops them."""
+    """Raises DatabaseUnfit for objects of teams that need what is dropped. The server's hint, CASCADE, drops them."""
     try:
         yield
     except asyncpg.DependentObjectsStillExistError as fault:
@@ -281,8 +286,8 @@ async def naming_dependents() -> AsyncIterator[None]:
 async def locked(connection: asyncpg.Connection, seconds: float = LOCKING_SECONDS) -> AsyncIterator[None]:
     """A transaction that holds all our tables and views.
 
-    It takes all locks or none, and tries again for so many seconds. So it never waits for one while it holds another,
-    which would be a deadlock with an INSERT or a look. Raises DatabaseUnfit with who holds them.
+    It takes all locks or none, and tries again for `seconds`. So it never waits for one lock while it holds another,
+    which would be a deadlock with an INSERT or a look. Raises DatabaseUnfit, with the holders, if it gets no lock.
     """
     begun = elapsed()
     while True:
@@ -325,13 +330,13 @@ NAME: Final = "dispatcher-doctor"
 class Inspection(Struct, frozen=True):
     """Rows as the database has them.
 
-    owners: of each schema of ours that there is.
+    owners: the owner of each schema of ours that exists.
     applied: migrations; None: the login may not read them.
-    applied_functions: what `read_functions` had; None: the login may not read them.
+    applied_functions: the sources of `read_functions` at the last migration; None: the login may not read them.
     plans: the plan of each query, by file/block of sql/queries; a text says why there is none.
-    pages: of the tables that grow.
+    pages: pages of the tables that grow.
     ids: the last value of the sequence of ids, and the largest id; None: the login may not read them.
-    roles_gone: what names a role that is gone; None: the login may not read it.
+    roles_gone: objects that name a deleted role; None: the login may not read it.
     """
 
     server: Row
@@ -357,7 +362,7 @@ def are_connections_used_up(fault: DatabaseError) -> bool:
 
 
 Explained = Callable[[Row], Iterable[str]]
-"""Gives the queries to explain for a login: each is file/block of sql/queries."""
+"""Returns the queries to explain for a login, each as file/block of sql/queries."""
 
 
 def none(_: Row) -> Iterable[str]:

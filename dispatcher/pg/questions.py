@@ -1,10 +1,10 @@
 """Queries that answer people's questions. No cycle waits for them.
 
-Queries for lists of rows: pages by filters, batches, failures.
+`ListReads`: lists of rows: pages by filters, batches, failures. Each query reads a bounded number of rows, by an index.
+A session has one plan for all parameters, so each index has a query.
 
-Each reads a bounded number of rows, by an index. A session has one plan for all parameters, so each index has a query.
-
-What `dispatcher submit` and `dispatcher wait` ask with a submitter's login, by functions of schema `dispatch`.
+`OwnRows`: the questions of `dispatcher submit` and `dispatcher wait` with a submitter's login, by functions of schema
+`dispatch`.
 """
 
 import heapq
@@ -40,24 +40,26 @@ from dispatcher.pg.queries import query
 from dispatcher.pg.tasks import UNREADABLE, Look, columns, read_texts, snapshot
 
 MOST_BATCHES: Final = 20
+"""Batches of one name that are counted, at most."""
 OF_A_SUBMITTER: Final = {"application_name": "dispatcher/wait", "statement_timeout": "7000"}
 MOST_EXPLAINED: Final = 1000
+"""Rows whose reasons are read, at most."""
 OF_THE_ROW: Final = ("DI", "22", "23", "42501")
-"""SQLSTATEs that say what is wrong with a row: ours, the type of a value, a key, the right to insert it."""
+"""SQLSTATEs that name a fault of a row: ours, the type of a value, a key, the right to insert."""
 FIRST_ELEMENT: Final = "element 1 of tasks: "
 INDEXED: Final = frozenset({Status.PROCESSING, Status.FAILED})
-"""Each of these statuses has an index of its rows."""
+"""Statuses whose rows have an index of their own."""
 
 
 class ListBounds(msgspec.Struct, frozen=True):
-    """How much a list reads at most.
+    """What a list reads at most.
 
-    few: rows from all parts of the table cost a page of it each: 40 ms for so many.
-    few_milliseconds: an index of labels finds all rows of a label before the first one: 0.15 s for a million.
+    few: ids read by one index before filtering. Rows from all parts of the table cost a page each: 40 ms for so many.
+    few_milliseconds: statement_timeout of such a query. An index of labels takes 0.15 s for a million rows of a label.
     looked_at: newest rows of the table.
-    looked_at_of_some: those of one submitter or batch may lie far apart, so that each costs a page of the table.
-    of_batch: rows that are counted.
-    failed, failed_of_batch: rows that failed.
+    looked_at_of_some: newest rows of one submitter or batch. They may lie far apart, so that each costs a page.
+    of_batch: rows of a batch that are counted.
+    failed, failed_of_batch: failed rows of the page of failures, and of a batch.
     """
 
     few: int = 3000
@@ -77,7 +79,7 @@ class ListReads(Look):
     async def find(self, wanted: RowFilter, labels: str | None, among: Sequence[int] | None) -> RowMatches:
         """The newest rows that match.
 
-        labels: the label that is asked for, as JSON.
+        labels: the wanted label, as JSON.
         among: only these rows can match; None: every row can.
         """
         if among is None and is_of_waiting(wanted):
@@ -96,7 +98,7 @@ class ListReads(Look):
         return await self._among_newest(wanted, labels)
 
     async def few(self, wanted: RowFilter, labels: str | None) -> list[int] | None:
-        """The only rows that can match, by the index of one filter; None: they are too many, or no filter has one.
+        """The only rows that can match, by the index of one filter; None: they are too many, or no filter has an index.
 
         Of many waiting rows, the result has the newest ones, one more than a page reads.
         """
@@ -120,7 +122,7 @@ class ListReads(Look):
         return await self.all(query("sources", "batches"), lambda row: JobSource(*row), ids) if ids else []
 
     async def batches(self, queue: str | None, submitted_by: str | None, batch: str) -> list[BatchCount]:
-        """Batches of this name. `queue`, `submitted_by`: None: of every one."""
+        """Batches of this name. `queue`, `submitted_by`: None: any."""
         owners = await self.owners(queue, submitted_by, batch)
         most = self.bounds.of_batch // max(1, len(owners))
         return await self.all(query("batches", "batches"), lambda row: BatchCount(*row), *columns(owners), batch, most)
@@ -139,7 +141,7 @@ class ListReads(Look):
         return await self.all(query("failed_of_batch", "batches"), lambda row: FailedTask(*row), *parameters)
 
     async def _owners_of(self, wanted: RowFilter) -> list[tuple[str, str]] | None:
-        """(queue, submitter) of the batch that is asked for; None: none is, or both are given."""
+        """(queue, submitter) of the wanted batch; None: no batch is wanted, or both are given."""
         if wanted.batch is None or has_owner(wanted):
             return None
         return await self.owners(wanted.queue, wanted.submitted_by, wanted.batch)
@@ -153,9 +155,9 @@ class ListReads(Look):
         return await few_ids(self._connection, self.bounds, query("few_of_status", "pages"), wanted.status)
 
     async def newest_waiting(self, queues: Sequence[str] | None, wanted: RowFilter, *, are_due: bool) -> Sequence[int]:
-        """Ids of the newest waiting rows of these queues, one more than a page reads; None: of every queue.
+        """Ids of the newest waiting rows of these queues, one more than a page reads; `queues` None: all queues.
 
-        None are found if that takes too long.
+        Empty if the query takes too long.
         """
         found = await self._newest_waiting(queues, before(wanted), self.bounds.few + 1, are_due)
         return found.ids if found is not None else ()
@@ -163,10 +165,10 @@ class ListReads(Look):
     async def _newest_waiting(
         self, queues: Sequence[str] | None, first: int, most: int, are_due: bool | None = None
     ) -> RowMatches | None:
-        """The newest waiting rows below `first`, `most` of them with their ids; None: it takes too long.
+        """The newest waiting rows below `first`, with the ids of `most` of them; None: the query takes too long.
 
-        Their index has the order in which they are launched. A thousand priorities in one queue, or very many rows
-        with a `run_at`, take too long.
+        Their index has the order in which they are launched. A thousand priorities in one queue, or very many rows with
+        a `run_at`, take too long.
         """
         parameters = first, queues, MOST_MATCHING + 1, most, are_due
         found = await briefly(self._connection, self.bounds, query("newest_waiting", "pages"), *parameters)
@@ -203,12 +205,12 @@ class ListReads(Look):
 
 
 def is_of_waiting(wanted: RowFilter) -> bool:
-    """Whether the waiting rows of a queue, or of all queues, are asked for, and nothing else."""
+    """Whether all waiting rows of a queue, or of all queues, are wanted."""
     return wanted == RowFilter(wanted.queue, Status.WAITING, after=wanted.after, limit=wanted.limit)
 
 
 def before(wanted: RowFilter) -> int:
-    """The page has the ids below this one."""
+    """The id below which the ids of the page are."""
     return LARGEST_ID if wanted.after is None else wanted.after
 
 
@@ -217,14 +219,14 @@ def queues_of(wanted: RowFilter) -> list[str] | None:
 
 
 def has_owner(wanted: RowFilter) -> bool:
-    """Whether one batch is asked for: two submitters, or two queues, may use the same name."""
+    """Whether the filter names one batch: two submitters, or two queues, may use the same name."""
     return None not in (wanted.batch, wanted.queue, wanted.submitted_by)
 
 
 async def few_ids(
     connection: asyncpg.Connection, bounds: ListBounds, statement: str, *parameters: Any
 ) -> list[int] | None:
-    """The ids that a query finds; None: they are too many, or it takes too long."""
+    """The ids that a query finds; None: they are too many, or the query takes too long."""
     found = await briefly(connection, bounds, statement, *parameters, bounds.few + 1)
     return [row["id"] for row in found] if found is not None and len(found) <= bounds.few else None
 
@@ -244,8 +246,11 @@ async def briefly(
 
 
 MOST_IN_LINE: Final = 10_000
+"""Rows before a row that are counted, at most."""
 MOST_STARTS: Final = 1000
+"""Starts of a queue that are read, at most."""
 MOST_LAUNCHES: Final = 20
+"""Launches of a row that are read, at most."""
 
 
 class Questions(ListReads):
@@ -281,7 +286,7 @@ class Questions(ListReads):
         )
 
     async def queue_settings(self, queue: str) -> dict[str, DeclaredQueue]:
-        """The rows of this queue and of `*` by name."""
+        """The rows of `dispatch.queues` for this queue and for `*`, by name."""
         statement = query("queue_settings", "queues")
         return {one.name: one for one in await self.all(statement, lambda row: DeclaredQueue(*row), queue)}
 
@@ -294,7 +299,7 @@ class Questions(ListReads):
         return await self.all(query("queue_ends", "queues"), lambda row: EndedTask(*row), queue, most)
 
     async def queue_times(self, queue: str, most: int) -> tuple[Percentiles, Percentiles]:
-        """How long the rows of a queue waited and ran that ended last."""
+        """The waiting times and the run times of the rows of a queue that ended last."""
         return (await self.all(query("queue_times", "queues"), read_times, queue, most))[0]
 
     async def warm_keys(self, nodes: Sequence[str], most: int) -> dict[str, dict[str, int]]:
@@ -309,7 +314,7 @@ class Questions(ListReads):
         return await self.all(query("counts", "queues"), lambda row: QueueCount(*row), self.now)
 
     async def ends(self, since: datetime, until: datetime) -> list[EndCount]:
-        """The rows that ended in this time, from `since` on and before `until`."""
+        """The rows that ended from `since` on and before `until`."""
         return await self.all(query("ends", "queues"), lambda row: EndCount(*row), since, until)
 
     async def templates(self) -> list[OfferedTemplate]:
@@ -319,7 +324,7 @@ class Questions(ListReads):
 
 
 def read_template(row: asyncpg.Record) -> OfferedTemplate | None:
-    """None: it cannot be read. The janitor writes it again soon."""
+    """The row; None: it cannot be read. The janitor writes it again soon."""
     try:
         bounds = msgspec.json.decode(row["bounds"], type=dict[str, str | int])
     except UNREADABLE:
@@ -342,7 +347,7 @@ def read_marks(row: asyncpg.Record) -> RowMarks:
 
 
 def read_times(row: asyncpg.Record) -> tuple[Percentiles, Percentiles]:
-    """(wait, run)."""
+    """(waiting, running)."""
     return Percentiles(row["waits"], *(row["wait"] or ())), Percentiles(row["runs"], *(row["run"] or ()))
 
 
@@ -360,7 +365,7 @@ class RowRefused(DispatcherError):
 
 
 class RowNow(NamedTuple):
-    """What a submitter waits for. error: of a row that has failed."""
+    """A row that a submitter waits for. `error`: why it has failed."""
 
     id: int
     status: str
@@ -377,7 +382,7 @@ class BatchNow(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Why so many rows have not ended."""
+    """A reason, and the number of unfinished rows that have it."""
 
     status: str
     message: str
@@ -385,7 +390,7 @@ class Reason(NamedTuple):
 
 
 class OwnRows:
-    """Each call raises DatabaseError if it has no answer."""
+    """The rows of a submitter's login. Each call raises DatabaseError if it has no answer."""
 
     def __init__(self, url: Url) -> None:
         self._session = Session(url, OF_A_SUBMITTER, writes=True)
@@ -403,7 +408,7 @@ class OwnRows:
                 raise RowRefused("\n".join(filter(None, (f"{words} ({fault.sqlstate})", told.get("hint"))))) from None
 
     async def rows(self, ids: Sequence[int]) -> list[RowNow]:
-        """Those that are there, and that this login sees."""
+        """The rows that exist and that this login sees."""
         return [RowNow(*row) for row in await self._fetch(query("rows", "wait"), ids)]
 
     async def queues_of_batch(self, batch: str) -> list[str]:
@@ -420,7 +425,7 @@ class OwnRows:
         return [RowNow(*row) for row in found]
 
     async def why(self, ids: Sequence[int]) -> list[Reason]:
-        """The most frequent reasons of the first rows of these that have not ended."""
+        """The most frequent reasons of the first of these rows that have not ended."""
         return [Reason(*row) for row in await self._fetch(query("why", "wait"), ids[:MOST_EXPLAINED])]
 
     async def close(self) -> None:

@@ -1,11 +1,11 @@
-"""Reads rows in one read-only snapshot of the primary, taken for one cycle.
+"""Reads rows in one read-only snapshot of the primary; declares queues; and makes the janitor's calls.
 
-Invariant: the snapshot of the rows also tells whether the server is the primary. Rows of a standby may be old: a task
-that is done may still wait there. The usual measure of lag does not help: it is NULL on a fresh standby.
+`look`: invariant: the snapshot of the rows also shows whether the server is the primary. Rows of a standby may be old:
+a task that is done may still wait there. The usual measure of lag does not help: it is NULL on a fresh standby.
 
-Declares queues in the database, from a file. `dispatcher migrate --queues FILE` calls it.
+`declare_queues`: the work of `dispatcher migrate --queues FILE`.
 
-The janitor's calls. Each one is a compare-and-set, on a separate session that may write.
+`Closings`: the janitor's calls. Each one is a compare-and-set, on a separate session that may write.
 """
 
 import contextlib
@@ -34,11 +34,14 @@ STATUSES: Final = frozenset(status.value for status in Status)
 NEEDED_INDEXES: Final = ("tasks_pkey", "tasks_ready", "tasks_due", "tasks_processing", "tasks_history",
                          "tasks_ready_of_submitter", "tasks_due_of_submitter")  # fmt: skip
 NODES: Final = 3
+"""Nodes of a cache key that are read, at most."""
 SUBMITTERS: Final = 1000
+"""Submitters that are read, at most."""
 RUNS: Final = 10
+"""Newest runs of a cache key that are read, at most."""
 NO_JOB: Final = "env or spec holds something that no Job can be made of"
 UNREADABLE: Final = (msgspec.DecodeError, RecursionError)
-"""What the decoder raises for JSON of Postgres that it cannot hold: numbers of thousands of digits, or deep nesting."""
+"""Exceptions of the decoder for JSON that it cannot hold: numbers of thousands of digits, or deep nesting."""
 
 
 class Look:
@@ -77,7 +80,7 @@ class Look:
         return {task.id: task for task in await self.all(query("tasks", "cycle"), read_task, ids)} if ids else {}
 
     async def still_waiting(self, ids: Sequence[int]) -> dict[int, int]:
-        """The attempts of those of the rows that wait, by id."""
+        """The attempts of those rows that still wait, by id."""
         rows = await self.all(query("statuses", "cycle"), tuple, ids) if ids else ()
         return {id_: attempt for id_, status, attempt in rows if status == Status.WAITING}
 
@@ -92,10 +95,10 @@ class Look:
     async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, float]]:
         """Nodes where each (queue, cache key) succeeded last, newest first, each with the seconds since then.
 
-        Keys without such a node are left out.
-        Each step of the query's recursion finds one node: the node of the newest run that was on no earlier node. A
-        step reads at most 1,000 index entries, so that a key with 100,000 runs on one node costs no more than a key
-        with a few. The seconds come as texts: asyncpg would ask the server about an array of another type.
+        Keys without such a node are left out. Each step of the query's recursion finds one node: the node of the newest
+        run that was on no earlier node. A step reads at most 1,000 index entries, so that a key with 100,000 runs on
+        one node costs no more than a key with a few. The seconds come as texts: asyncpg would ask the server about an
+        array of another type.
         """
         rows = await self._connection.fetch(query("histories", "caches"), *columns(keys), NODES)
         return {(queue, key): dict(zip(nodes, map(float, ages), strict=True)) for queue, key, nodes, ages in rows}
@@ -120,7 +123,7 @@ class Look:
         return {row["id"]: row["run_digest"] for row in rows}
 
     async def with_cause(self, ids: Sequence[int]) -> list[tuple[int, int, int]]:
-        """(task, attempt, launch) of the launches of these rows of which it is known what ended them."""
+        """(task, attempt, launch) of the launches of these rows whose end has a known cause."""
         rows = await self._connection.fetch(query("with_cause", "janitor"), ids) if ids else ()
         return [tuple(row) for row in rows]
 
@@ -137,6 +140,7 @@ async def look(session: Session, held_at_most: int = 0) -> AsyncIterator[Look]:
     """Opens a snapshot to decide by, and sets the gauge that shows whether rows can be read.
 
     held_at_most: most held rows in its frame.
+
     Raises DatabaseError without a snapshot.
     """
     try:
@@ -189,7 +193,7 @@ def read_task(row: asyncpg.Record) -> Task:
 
 
 def read_kind(row: asyncpg.Record) -> Kind:
-    """A row that cannot be read is that row's fault: the kind says why, and its rows are held."""
+    """The kind. A row that cannot be read is that row's fault: the kind says why, and its rows are held."""
     fault, spec = "" if row["are_objects"] else "env or spec is no object", dict[str, str]()
     try:
         spec = read_texts(row["spec"] or "{}")
@@ -200,7 +204,7 @@ def read_kind(row: asyncpg.Record) -> Kind:
 
 
 def read_request(row: asyncpg.Record) -> Request:
-    """As `read_kind`: a request with a fault makes no Job."""
+    """The request. If it cannot be read, it says why, and no Job is made of it."""
     env, spec, fault = dict[str, str](), dict[str, Any](), ""
     try:
         env, spec = read_texts(row["env"]), msgspec.json.decode(row["spec"], type=dict[str, str | list[str]])
@@ -211,7 +215,7 @@ def read_request(row: asyncpg.Record) -> Request:
 
 
 def wrong_list(spec: Mapping[str, object]) -> str:
-    """The first field of spec that is a list and must not be one, or the other way round; empty: none."""
+    """The first field of spec that must not be a list and is one, or the other way round; empty: none."""
     wrong = (name for name, value in spec.items() if isinstance(value, list) != (name in {"command", "args"}))
     return next((f"spec.{name} has a value of a wrong type" for name in wrong), "")
 
@@ -270,19 +274,21 @@ async def declare_queues(database_url: str | None, queues: list[QueueRow]) -> li
 
 LOCKED: Final = "locked"
 MOST_REFUSED: Final = 10
+"""Entries that one call may pass over, at most."""
 CLOSING: Final = {
     "application_name": "dispatcher-janitor",
     "lock_timeout": "1000",  # for locks of whole tables; the functions never wait for a row
 }
 DELETED_AT_ONCE: Final = 1000
+"""Rows that one call deletes, at most."""
 
 
 class Deleted(Struct, frozen=True):
-    """An answer to `delete_old`.
+    """The answer to `delete_old`.
 
     deleted: number of deleted rows.
     kept: rows that cannot be deleted, because a foreign key or a trigger of somebody else holds them.
-    why: what holds the first of them; None: there is none.
+    why: what holds the first of them; None: nothing.
     """
 
     deleted: int
@@ -315,24 +321,24 @@ class Closings:
         return await self._call(query("cancel", "janitor"), task_id, attempt, run_digest)
 
     async def oldest_snapshot(self) -> tuple[int, str, str, str] | None:
-        """Who keeps the oldest dead rows: (pid, login, oldest transaction, what ends it). 0: a prepared transaction."""
+        """The holder of the oldest dead rows: (pid, login, oldest transaction, remedy). 0: a prepared transaction."""
         async with self._session.use() as connection:
             row = await connection.fetchrow(query("oldest_snapshot", "janitor"))
         return tuple(row) if row is not None else None
 
     async def told(self, most: int) -> list[tuple[int, int, str, datetime, str]]:
-        """Reasons that were brought over, `most` of them: (task, attempt, reason, since, message)."""
+        """Reasons in the database, at most `most`: (task, attempt, reason, since, message)."""
         async with self._session.use() as connection:
             return [tuple(row) for row in await connection.fetch(query("told", "janitor"), most)]
 
     async def tell(self, report: str) -> int | None:
-        """Brings reasons over. Returns the number of changed rows; None: another janitor has brought newer ones."""
+        """Writes reasons. Returns the number of changed rows; None: another janitor has written newer ones."""
         async with self._session.use() as connection:
             changed: int | None = await connection.fetchval(query("tell", "janitor"), report)
         return changed
 
     async def templates(self, offered: Sequence[T], *, are_all: bool) -> tuple[int, Sequence[T]]:
-        """Brings the table `templates` in step. `are_all`: others are deleted. As `ended`."""
+        """Brings the table `templates` in step. `are_all`: other templates are deleted. Returns the same as `ended`."""
 
         async def write(some: Sequence[T]) -> int:
             is_whole = are_all and len(some) == len(offered)
@@ -341,7 +347,7 @@ class Closings:
         return await pass_over(write, offered)
 
     async def ended(self, ends: Sequence[T]) -> tuple[int, Sequence[T]]:
-        """Writes down what ended launches. Returns the number of changed rows, and the entries that were refused."""
+        """Writes down the ends of launches. Returns the number of changed rows, and the refused entries."""
 
         async def write(some: Sequence[T]) -> int:
             return await self._count(query("ended", "janitor"), msgspec.json.encode(some).decode())
@@ -371,8 +377,8 @@ class Closings:
 async def pass_over(write: Callable[[Sequence[T]], Awaitable[int]], entries: Sequence[T]) -> tuple[int, Sequence[T]]:
     """Writes all entries by one call; if the database refuses it, by halves. One bad entry must not stop the others.
 
-    Returns the sum of the answers, and the entries that were refused. Raises the fault if all entries are refused, or
-    more than MOST_REFUSED: then it is not about an entry.
+    Returns the sum of the answers, and the refused entries. Raises the fault if all entries are refused, or more than
+    MOST_REFUSED: then no single entry is the cause.
     """
     changed, refused, left = 0, list[T](), [entries]
     while left:

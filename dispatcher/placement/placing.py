@@ -1,20 +1,18 @@
-"""The placement of one launch, from its row, the settings and its cache key's earlier runs.
+"""The placement of one launch: pool, cache directory, history, real use, and the nodes with a cache directory.
 
-The directory of a cache on a node's disk: ROOT/INSTALLATION/DIGEST. Each cache key of a queue has one.
+`cache_path`: ROOT/INSTALLATION/DIGEST on a node's disk. Each cache key of a queue has one directory.
 
-History: the nodes where a queue's cache key succeeded last. The extender reads it in an annotation of the Pod.
+`write_history`: the nodes where a queue's cache key succeeded last, in an annotation that the extender reads.
 
-The pool of a row: the nodes that its Pods may go to. The first pool that is named counts (docs/settings.md).
+`choose_pool`: the nodes that a row's Pods may go to. The first pool that is named counts (docs/settings.md).
 
-Real use: cpu and memory that earlier runs of a cache key used. The extender reads it in an annotation of the Pod.
+`write_uses`: cpu and memory that earlier runs of a cache key used, in an annotation that the extender reads. The rule
+is BlueKing CI's. cpu and memory of the newest ten runs are sorted separately, and the highest five of each are kept. So
+an entry does not describe one run, and the first entry holds both maxima. Memory is in MiB of 2**20 bytes.
 
-The rule is BlueKing CI's. cpu and memory of the newest ten runs are sorted separately, and the highest five of each are
-kept. So an entry does not describe one run, and the first entry holds both maxima. Memory is in MiB of 2**20 bytes.
-
-Which nodes have the directory of a cache key: what their cache keepers say, beside where the key succeeded before.
-
-A node without a keeper says nothing, and history alone counts for it. The number of directories that are remembered is
-bounded. The words of a keeper that would exceed it are left out, as if the node had none.
+`Warmth`: which nodes have the directory of a cache key, by the ConfigMaps of their cache keepers. A node without a
+keeper says nothing, and history alone counts for it. The number of remembered directories is bounded. A ConfigMap that
+would exceed the bound is left out, as if the node had none.
 """
 
 import hashlib
@@ -33,7 +31,7 @@ from dispatcher.settings.definition import PlacementSettings
 
 
 def cache_digest(installation: str, queue: str, key: str) -> str:
-    """40 hex digits, so no text of a submitter is part of a path.
+    """Name of a cache directory: 40 hex digits, so no text of a submitter is part of a path.
 
     The same key in another queue is another directory, so teams cannot reach each other's caches. Neither can two
     installations with the same root.
@@ -51,8 +49,9 @@ def cache_path(root: str, installation: str, digest: str) -> str:
 
 
 MOST_NODES: Final = 3
+"""Nodes of a history, at most."""
 POINTS: Final = (3, 2, 1)
-"""Points of the newest node, and of the two before. At weight 1 kube-scheduler makes 30, 20 and 10 of them."""
+"""Points of the newest node and of the two before it. With weight 1, kube-scheduler makes 30, 20 and 10 of them."""
 
 
 def write_history(nodes: Sequence[str]) -> str:
@@ -60,7 +59,7 @@ def write_history(nodes: Sequence[str]) -> str:
 
 
 def read_history(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """The nodes, the newest first. ValueError: the annotation is not an array of names."""
+    """The nodes, the newest first. Raises ValueError if the annotation is not an array of names."""
     written = annotations.get(HISTORY_NODES)
     if written is None:
         return ()
@@ -73,7 +72,7 @@ def history_points(nodes: Sequence[str]) -> dict[str, int]:
 
 
 def choose_pool(spec: Mapping[str, Any], settings: PlacementSettings) -> Pool | None:
-    """`spec`: the row's spec. The bounds of its template, which may forbid to name a machine, are checked before."""
+    """The pool of a row; None: any node. The bounds of its template are checked before. `spec`: the row's spec."""
     if name := spec.get("private_machine"):
         return Pool(settings.private_machine_label, name, is_private=True)
     if name := spec.get("special_machine"):
@@ -83,7 +82,9 @@ def choose_pool(spec: Mapping[str, Any], settings: PlacementSettings) -> Pool | 
 
 
 NEWEST_RUNS: Final = 10
+"""Runs of a cache key whose use is read, at most."""
 MOST_USES: Final = 5
+"""Entries of the annotation, at most."""
 MIB: Final = 2**20
 
 
@@ -102,7 +103,7 @@ class Needs(Struct, frozen=True):
 
 
 def write_uses(uses: Sequence[Use]) -> str:
-    """`uses`: one for each of the newest runs, the newest first."""
+    """The annotation. `uses`: one for each of the newest runs, the newest first."""
     cpus = sorted((use.cpu for use in uses[:NEWEST_RUNS]), reverse=True)
     memories = sorted((use.memory for use in uses[:NEWEST_RUNS]), reverse=True)
     ranked = list(zip(cpus, memories, strict=True))[:MOST_USES]
@@ -112,7 +113,7 @@ def write_uses(uses: Sequence[Use]) -> str:
 
 
 def read_needs(annotations: Mapping[str, str]) -> Needs:
-    """ValueError: the annotation is not an array of uses."""
+    """The annotation as numbers. Raises ValueError if it is not an array of uses."""
     written = annotations.get(REAL_RESOURCES)
     if written is None:
         return Needs()
@@ -136,7 +137,7 @@ class Placing(Struct, frozen=True):
     settings: PlacementSettings
 
     def plan(self, queue: str, request: Request, history: CacheHistory) -> Placement:
-        """`history` is empty for a row without a cache key.
+        """The placement of one launch. `history` is empty for a row without a cache key.
 
         Preferred nodes are only set without a scheduler of our own: then no extender reads the annotations.
         """
@@ -166,19 +167,20 @@ Key = tuple[str, str]
 
 
 MOST_REMEMBERED: Final = 200_000
+"""Directories of all nodes that are remembered, at most."""
 
 
 NOTHING: Final[Mapping[str, Kept]] = {}
 
 
 class Warmth:
-    """What keepers say, kept in step with their ConfigMaps by `hear`."""
+    """The directories that cache keepers report, kept in step with their ConfigMaps by `hear`."""
 
     def __init__(
         self, installation: str, has_shown: Callable[[str], bool], clock: Callable[[], float],
         most: int = MOST_REMEMBERED,
     ) -> None:  # fmt: skip
-        """`has_shown`: whether the API server has shown a node of this name. Others are not believed.
+        """`has_shown`: whether the API server has shown a node of this name. Other reports are not believed.
 
         clock: seconds from any beginning.
         most: directories that are remembered.
@@ -193,7 +195,7 @@ class Warmth:
         self._number = self._bytes = 0
 
     def hear(self, before: NodeCaches | None, after: NodeCaches | None) -> None:
-        """`before`: the last words of a node; None: it said nothing. `after`: its newest ones."""
+        """Takes over a change of a ConfigMap. `before`: the node's last report; None: none. `after`: its newest one."""
         if before is not None and (last := self._heard.pop(before.node, None)) is not None:
             self._forget(last)
         if before is not None and before != after:  # what is listed once more is not newer
@@ -215,24 +217,25 @@ class Warmth:
                 del self._kept[digest]
 
     def kept(self, key: Key) -> Mapping[str, Kept]:
-        """The nodes that say that they have the directory of the key."""
+        """The nodes whose keepers report the directory of the key."""
         found = self._kept.get(cache_digest(self._installation, *key), NOTHING)
         return {node: kept for node, kept in found.items() if self._has_shown(node)}
 
     def told_by(self, node: str) -> NodeCaches | None:
-        """The last words of the keeper of a node; None: it says nothing."""
+        """The last report of the keeper of a node; None: there is none."""
         return self._heard.get(node)
 
     def total(self) -> CacheTotal:
-        """What all keepers tell together."""
+        """The sums over all reports."""
         return CacheTotal(len(self._heard), self._number, self._bytes)
 
     def nodes(self, key: Key, history: Mapping[str, float]) -> tuple[str, ...]:
         """The nodes that have the directory, or may have it, the best first.
 
-        history: nodes where the key succeeded, the newest first, and the seconds since then. A node that says that it
-        has not the directory is left out, unless the key succeeded there after these words. Nodes that say that they
-        have it come before those that say nothing.
+        A node whose report lacks the directory is left out, unless the key succeeded there after the report. Nodes
+        whose reports have the directory come before nodes without a report.
+
+        history: nodes where the key succeeded, the newest first, and the seconds since then.
         """
         shown = {node: age for node, age in history.items() if self._has_shown(node)}
         return tuple(self._in_order(self.kept(key), shown))
@@ -244,6 +247,6 @@ class Warmth:
         yield from (node for node, age in history.items() if node not in kept and not self._says_no(node, age))
 
     def _says_no(self, node: str, age: float) -> bool:
-        """A keeper writes once a minute at most, so it tells a new directory late."""
+        """Whether the node's report is whole and newer than the run. A keeper writes once a minute at most."""
         heard = self._heard.get(node)
         return heard is not None and heard.whole and self._clock() - self._heard_at[node] <= age

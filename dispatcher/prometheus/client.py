@@ -16,10 +16,12 @@ from dispatcher.model.caches import Use
 from dispatcher.model.errors import DispatcherError
 
 ANSWER_SECONDS: Final = 5
+"""Limit of an answer, in seconds."""
 LARGEST_ANSWER: Final = 2**20
+"""Bytes of an answer, at most."""
 SERIES: Final = '{{namespace={namespace},pod={pod},container!="",container!="POD"}}[{milliseconds}ms]'
 ONCE: Final = "max by (container, id) "
-"""Counts each container once, although two jobs may scrape a node. `id` is the cgroup, new after each restart."""
+"""Counts each container once, even if two scrape jobs read a node. `id` is the cgroup, new after each restart."""
 METRICS: Final = ("container_cpu_usage_seconds_total", "container_memory_working_set_bytes")
 """The metrics of cAdvisor that real use is computed from."""
 CPU: Final = f"sum({ONCE}(rate(container_cpu_usage_seconds_total{SERIES})))"

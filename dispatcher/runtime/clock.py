@@ -1,9 +1,7 @@
-"""The clock for ages and terms. It runs on while the machine is suspended or migrated, and cannot be set.
+"""Clocks for ages and terms, and the token bucket of writes.
 
-`time.monotonic` stands still during a suspend on Linux. A replica that wakes up after an hour would trust its lease and
-its caches.
-
-The write rate, a token bucket. Time is an argument.
+`elapsed`: runs on while the machine is suspended or migrated, and cannot be set. `time.monotonic` stands still during a
+suspend on Linux: a replica that wakes up after an hour would trust its lease and its caches.
 """
 
 import time
@@ -19,12 +17,15 @@ def elapsed() -> float:
 
 
 def worked() -> float:
-    """Seconds for which this thread has worked. They stand still while another program has the processor."""
+    """Seconds for which this thread has worked. The clock stands still while another program has the processor."""
     return time.thread_time()
 
 
 class Bucket:
-    """`rate` tokens a second, and a burst of twice the rate. Creates come first: a sweep uses only the upper half."""
+    """The write rate: `rate` tokens a second, and a burst of twice the rate. A sweep uses only the upper half.
+
+    Creates come first, so they may use all tokens.
+    """
 
     def __init__(self, rate: float, now: float) -> None:
         self._rate = rate

@@ -1,10 +1,8 @@
-"""HTTP paths `/healthz`, `/readyz` and `/metrics`.
+"""Health of a program over HTTP (`/healthz`, `/readyz`, `/metrics`), and start and end of every HTTP server of ours.
 
 Ready means that the program can do its work. Each request asks every check, and the body names what is missing. Alive
 means only that the event loop runs, which any answer proves. A missing database must not cause a restart: a restart
 would not bring it back, and would lose the caches.
-
-Start and end of an HTTP server of ours, and the check of the Host header on loopback.
 """
 
 import asyncio
@@ -63,7 +61,7 @@ async def is_loopback(host: str) -> bool:
 
 
 def answering_to(*hosts: str) -> Middleware:
-    """Middleware that refuses requests to other hosts than these and loopback names. It stops DNS rebinding.
+    """Middleware that refuses requests to other hosts than `hosts` and loopback names. It stops DNS rebinding.
 
     A web page can let its own name point to loopback. A browser on this machine then sends us the page's requests, with
     that name as Host.
@@ -88,7 +86,7 @@ def name_of(host: str) -> str:
 
 
 class BoundedRunner(web.AppRunner):
-    """A runner whose server keeps at most `most` connections, 2 or more. For a further one the oldest is closed.
+    """A runner whose server keeps at most `most` connections, 2 or more. A further connection closes the oldest one.
 
     Nothing else ends a connection that sends half a request. Without a bound, a client that opens very many of them
     would leave no file descriptor for the database and the API server.
@@ -100,7 +98,7 @@ class BoundedRunner(web.AppRunner):
 
     @property
     def server(self) -> Any:
-        """What makes the protocol of a new connection."""
+        """Returns the factory that makes the protocol of a new connection."""
         server = super().server
         return None if server is None else partial(self._connect, server)
 
@@ -123,8 +121,8 @@ class Site(web.TCPSite):  # noqa: TID251  # the one place that works around its 
 async def take_nobody_new(server: asyncio.Server) -> None:
     """Stops accepting connections. Await this before `close`.
 
-    Otherwise `close` loses a connection that was accepted in the same turn of the event loop: it is never closed, and
-    its client waits (https://github.com/python/cpython/issues/109564, open).
+    Otherwise `close` loses a connection that was accepted in the same turn of the event loop: the connection is never
+    closed, and its client waits (https://github.com/python/cpython/issues/109564, open).
     """
     loop = asyncio.get_running_loop()
     for listener in server.sockets:
@@ -134,9 +132,9 @@ async def take_nobody_new(server: asyncio.Server) -> None:
 
 
 MOST_CONNECTIONS: Final = 64
-"""Of probes and Prometheus. A client that opens more of them takes no descriptor from our own calls."""
+"""Connections of probes and Prometheus, at most. A client that opens more takes no descriptor from our own calls."""
 Check = Callable[[], str]
-"""Returns a text that names what is missing; empty if nothing is."""
+"""A check of /readyz. Returns a text that names what is missing; empty if nothing is."""
 
 
 def missing(checks: Mapping[str, Check]) -> dict[str, str]:
@@ -149,7 +147,7 @@ async def healthz(_: web.Request) -> web.Response:
 
 
 class Exported(Collector):
-    """The metrics of this program. `never_set`: those that it does not set, so that their 0 would be no measurement."""
+    """The metrics of this program. `never_set`: metrics that it does not set; their 0 would be no measurement."""
 
     def __init__(self, never_set: Iterable[MetricWrapperBase]) -> None:
         self._left_out = {family.name for metric in never_set for family in metric.describe()}

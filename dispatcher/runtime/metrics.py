@@ -176,8 +176,8 @@ BUILD_INFO.labels(__version__, python_version()).set(1)
 OF_RUN: Final = (LEADER, CYCLE_SECONDS, INSERT_TO_JOB)
 """Metrics without labels that only `dispatcher run` sets. In another program they would stand at 0 for ever."""
 OF_KEEPER: Final = (CACHE_UNUSED, CACHE_UNMEASURED, CACHE_REFUSED, CACHE_DISK_USED, CACHE_DISK_HIGH)
-"""The same of `dispatcher cache-keeper`."""
+"""Metrics without labels that only `dispatcher cache-keeper` sets."""
 OF_JANITOR: Final = (OLDEST_SNAPSHOT,)
-"""The same of `dispatcher janitor`."""
+"""Metrics without labels that only `dispatcher janitor` sets."""
 OF_ROWS: Final = (DATABASE_UP,)
-"""The same of programs that read rows."""
+"""Metrics without labels that only programs set which read rows."""

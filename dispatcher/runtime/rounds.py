@@ -1,16 +1,9 @@
-"""Rounds call a component's `run_once` again and again. They can be woken early and stopped gracefully.
+"""Rounds of components, the precedence of cycles over pages, and the stop by a signal.
 
-A fault of ours (no database, no API server) ends a round, never the program. The fault is logged, counted and shown by
-readiness, and the next round tries again. Any other exception is a bug. A bug is logged with its trace. After too many
-bugs in a row the program ends, because a restart is then more likely to help. Rounds that only tell people something
-never end it.
-
-Lets a decision go before other work of the same event loop. Work that began before the decision goes on.
-
-Not guaranteed: that other work never runs during a decision. It waits for a limited time, so that it goes on while a
-decision waits for a slow database.
-
-SIGTERM and SIGINT stop our programs.
+`Rounds`: a fault of ours (no database, no API server) ends a round, never the program. The fault is logged, counted and
+shown by readiness, and the next round tries again. Any other exception is a bug, and is logged with its trace. After
+BUGS_IN_A_ROW bugs the program ends, because a restart is then more likely to help. Rounds that only tell people
+something never end it.
 """
 
 import asyncio
@@ -30,15 +23,19 @@ from dispatcher.runtime.metrics import FAULTS, LAST_ROUND
 log = structlog.get_logger(component="service")
 
 BUGS_IN_A_ROW: Final = 20
+"""Bugs of one component without a good round between them, after which the program ends."""
 SOON_SECONDS: Final = 0.03
+"""Seconds from a watch event to the next round, so that a burst of events makes only one round."""
 PAUSE_SECONDS: Final = 0.5
+"""Seconds of the pause after a fault. The pause doubles with each further fault."""
 LONGEST_PAUSE_SECONDS: Final = 15
+"""The longest pause after faults."""
 
 
 def calm_collector() -> None:
     """Makes the garbage collector run less often, because it would find nothing.
 
-    Objects of the start-up live for ever, and the thousands of rows of a cycle are freed without it.
+    Objects of the start-up live for ever. The thousands of rows of a cycle are freed without the collector.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -55,7 +52,7 @@ class Wake:
         self._event.set()
 
     def soon(self, seconds: float = SOON_SECONDS) -> None:
-        """Starts the next round within so many seconds, so that a burst of watch events makes only one round."""
+        """Starts the next round within `seconds`, so that a burst of watch events makes only one round."""
         loop = asyncio.get_running_loop()
         if self._later is None or loop.time() + seconds < self._later.when():
             self._forget()
@@ -84,7 +81,7 @@ class Wake:
 
 
 class Rounds:
-    """Rounds of one component. `run_once` returns the seconds until the next round, at the latest."""
+    """Calls `run_once` of one component again and again. It returns the most seconds until the next round."""
 
     def __init__(
         self, name: str, run_once: Callable[[], Coroutine[Any, Any, float]], wake: Wake, *, is_vital: bool = True
@@ -134,11 +131,18 @@ class Rounds:
 
 
 LONGEST_WAIT: Final = 0.1
-"""Seconds. A usual cycle decides within 0.03 s."""
+"""Seconds for which other work waits for a cycle, at most. A usual cycle decides within 0.03 s."""
 
 
 class Precedence:
-    """Several decisions may run at the same time."""
+    """Lets cycles run before other work of the same event loop, such as pages. Several cycles may run at the same time.
+
+    `running()` marks a cycle. `wait()` returns when none runs, at the latest after LONGEST_WAIT. Work that began before
+    a cycle goes on.
+
+    Not guaranteed: that no other work runs during a cycle. The wait is bounded, so that pages work while a cycle waits
+    for a slow database.
+    """
 
     def __init__(self) -> None:
         self._running = 0
@@ -147,7 +151,7 @@ class Precedence:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Work that can wait does not begin in this block."""
+        """Marks a cycle: work that waits does not begin in this block."""
         self._running += 1
         self._nothing_runs.clear()
         try:
@@ -158,7 +162,7 @@ class Precedence:
                 self._nothing_runs.set()
 
     async def wait(self, seconds: float = LONGEST_WAIT) -> None:
-        """Waits until no decision runs, at most so many seconds."""
+        """Waits until no cycle runs, at most `seconds`."""
         if self._nothing_runs.is_set():
             return
         try:
@@ -169,9 +173,11 @@ class Precedence:
 
 
 LAST_SECONDS: Final = 27
+"""Seconds from a stop to the end of the process, even if a call hangs."""
 
 
 def stop_on_signals() -> asyncio.Event:
+    """Returns an event that SIGTERM and SIGINT set."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end_soon, stop)

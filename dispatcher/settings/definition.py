@@ -2,7 +2,7 @@
 
 Each class belongs to one component. The metadata of a field say how it is read. docs/settings.md is made from them.
 
-Readers make a setting's value from its text. They raise ValueError with the rule; callers add name and value.
+`Reader`: makes a setting's value from its text. It raises ValueError with the rule; callers add name and value.
 """
 
 import dataclasses

@@ -118,7 +118,7 @@ def read_field(field: Any, environ: Mapping[str, str], read_file: Callable[[str]
 
 
 def of_service_account(path: str, environ: Mapping[str, str], read_file: Callable[[str], str]) -> str | None:
-    """What the Pod's ServiceAccount says. None outside a Pod, and where a kubeconfig is used instead."""
+    """The value in the Pod's ServiceAccount; None outside a Pod, and if a kubeconfig is used instead."""
     if "KUBERNETES_SERVICE_HOST" not in environ or environ.get(f"{PREFIX}KUBECONFIG"):
         return None
     try:
@@ -134,7 +134,9 @@ def reread(name: str, value: str | None, environ: Mapping[str, str], read_file: 
 
 
 def read_secret(path: str, read_file: Callable[[str], str]) -> str:
-    """Raises OSError if the file is gone, is no text, or holds nothing. Without a URL libpq asks this machine."""
+    """The secret in a file. Raises OSError if the file is gone, no text, or empty: without a URL libpq asks this
+    machine.
+    """
     try:
         written = read_file(path).strip()
     except UnicodeDecodeError as fault:

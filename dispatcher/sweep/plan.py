@@ -16,12 +16,17 @@ from dispatcher.model.launches import is_same, task_identity
 from dispatcher.model.tasks import TERMINAL, Task
 
 MOST_TOMBSTONES: Final = 1000
+"""The newest finished Jobs that may stay. Older ones are due at once."""
 CROWDED: Final = timedelta(seconds=20)
-"""Two rounds of the janitor."""
+"""Time for which a failed Job stays while a ResourceQuota is full: two rounds of the janitor."""
 LARGE_BYTES: Final = 16 * 2**10
+"""Unit by which Jobs with much text are ordered, in bytes of env, command and args."""
 CONFIRMATIONS: Final = 3
+"""Looks without a row, before a Job counts as an orphan."""
 MOST_FINALIZERS: Final = 10
+"""Finalizers that are counted apart, at most."""
 CONFIRM_EVERY: Final = timedelta(seconds=10)
+"""Time between two such looks."""
 
 
 class Absences:
@@ -39,7 +44,7 @@ class Absences:
         return times >= CONFIRMATIONS
 
     def forget(self, uid: str) -> None:
-        """The row of this Job was found, so its count begins anew."""
+        """Begins the count of this Job anew, because its row was found."""
         self._seen.pop(uid, None)
 
     def keep_only(self, uids: Iterable[str]) -> None:
@@ -48,7 +53,7 @@ class Absences:
 
 
 def kept_by_others(jobs: Iterable[Job], pods: Iterable[Pod]) -> Mapping[str, int]:
-    """How many Jobs, and Pods that have ended, are being deleted and kept by each finalizer of others."""
+    """How many Jobs and ended Pods each finalizer of others keeps although they are being deleted."""
     of_jobs = (name for job in jobs for name in job.kept_by)
     of_pods = (name for pod in pods if pod.has_ended for name in pod.kept_by)
     return dict(Counter(chain(of_jobs, of_pods)).most_common(MOST_FINALIZERS))
@@ -57,11 +62,12 @@ def kept_by_others(jobs: Iterable[Job], pods: Iterable[Pod]) -> Mapping[str, int
 def plan_due(
     jobs: Iterable[Job], cluster_now: datetime, tombstone: timedelta, *, is_crowded: bool = False
 ) -> list[Job]:
-    """Finished Jobs past their tombstone time, or beyond the newest MOST_TOMBSTONES; those with much text first, then
-    the oldest: etcd has the room of a large one for many small ones.
+    """Finished Jobs that are older than their tombstone time, or beyond the newest MOST_TOMBSTONES.
 
-    is_crowded: a ResourceQuota counts finished Jobs, and has no room for another one. Then they stay only until the
-        janitor has written down why they failed.
+    Order: Jobs with much text first, because etcd has room for many small ones instead; then the oldest.
+
+    is_crowded: a ResourceQuota counts finished Jobs, and has no room for another one. Then Jobs stay only until the
+    janitor has written down why they failed.
     """
     finished = sorted((job for job in jobs if job.is_finished and not job.deleting), key=ended_at)
     beyond = len(finished) - MOST_TOMBSTONES
@@ -78,7 +84,7 @@ def plan_due(
 def plan_sweep(
     due: Sequence[Job], tasks: Mapping[int, Task], database_id: str, now: datetime, absences: Absences
 ) -> list[End]:
-    """Deletes, in the order of `due`. `tasks` were read after the Jobs were seen finished."""
+    """The deletes, in the order of `due`. `tasks` were read after the Jobs were seen finished."""
     return [
         End("jobs", job.name, job.uid, cause, resource_version=job.resource_version)
         for job in due

@@ -1,6 +1,7 @@
-"""One sweep: finds finished Jobs whose tombstone time is over, reads their rows from the primary, deletes Jobs.
+"""The sweep: finds finished Jobs whose tombstone time is over, reads their rows from the primary, and deletes the Jobs.
 
-Ends objects: bounded, with preconditions, each outcome counted. A failed call is planned again, not retried.
+`Remover`: ends objects for all stages, bounded and with preconditions. Each outcome is counted. A failed call is
+planned again, not retried.
 """
 
 import asyncio
@@ -23,8 +24,11 @@ from dispatcher.settings.definition import SweepSettings
 from dispatcher.sweep.plan import Absences, kept_by_others, plan_due, plan_sweep
 
 LOOKED_AT: Final = 1000
+"""Jobs whose rows one sweep reads, at most."""
 BATCH: Final = 100
+"""Deletes of one sweep, at most."""
 EVERY_SECONDS: Final = 1
+"""Seconds between two sweeps."""
 
 
 class SweepRows(Protocol):
@@ -37,7 +41,7 @@ class SweepRows(Protocol):
 
 
 class SweepPorts(Struct, frozen=True):
-    """Sources of a sweep's facts, and the way to delete.
+    """What a sweep reads, and how it deletes.
 
     view: the cluster as known now.
     rows: opens a snapshot of the database.
@@ -87,7 +91,7 @@ class Sweep:
         return EVERY_SECONDS
 
     def _take_turns(self, due: Sequence[Job]) -> Sequence[Job]:
-        """At most LOOKED_AT of the due Jobs, in turns. Jobs of parked rows stay due and must not block the others."""
+        """At most LOOKED_AT of the due Jobs, in turns. Jobs of parked rows stay due, and must not block the others."""
         self._absences.keep_only(job.uid for job in due)
         if len(due) <= LOOKED_AT:
             return due
@@ -107,12 +111,13 @@ def report(view: ClusterView) -> None:
 log = structlog.get_logger(component="sweep")
 
 AT_A_TIME: Final = 8
+"""Calls that end objects at the same time, at most."""
 AGAIN_SECONDS: Final = 10
-"""An object is not ended again for so long, because the watch may still have to show the effect."""
+"""Seconds before an object is ended again: the watch may still have to show the effect."""
 
 
 class JobDeletion(Protocol):
-    """The call to the cluster that a remover needs."""
+    """The call to the cluster that a `Remover` needs."""
 
     async def end(self, end: End) -> ApiAnswer: ...
 

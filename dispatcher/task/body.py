@@ -1,4 +1,4 @@
-"""What a body says: progress, note, result, and its end. Pure decisions; all texts are texts that Postgres stores."""
+"""What a body reports: progress, note, result, and its end. Pure; all texts are texts that Postgres stores."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from dispatcher.container.contract import (
 
 
 class DatabaseFault(Exception):
-    """A call was not done. `sqlstate`: None or empty if there was no answer."""
+    """A call that was not done. `sqlstate`: None or empty if there was no answer."""
 
     def __init__(self, fault: Exception, state: str | None) -> None:
         super().__init__(described(fault))
@@ -25,7 +25,7 @@ class DatabaseFault(Exception):
 
     @property
     def is_of_values(self) -> bool:
-        """Whether the database refuses what the call says."""
+        """Whether the database refuses the values of the call."""
         return is_of_values(self.sqlstate)
 
 
@@ -37,7 +37,7 @@ class Failed(Exception):
 
 
 class WrongResult(Failed, ValueError):
-    """A result that Postgres does not store. The work is done, and a second try would end alike."""
+    """A result that Postgres does not store. The work is done, and a second try would end the same way."""
 
 
 class TaskReport(NamedTuple):
@@ -51,7 +51,7 @@ def judge(
 ) -> TaskReport | None:
     """The report after the body. None: nothing is reported, and the next launch takes over, or has done so.
 
-    is_stopped: SIGTERM came from outside. A body that ends by its own handler of it is not done, unless it said so.
+    is_stopped: SIGTERM came from outside. A body whose own handler ends it is not done, unless it called `finish`.
     """
     if is_success(fault):
         fault = None
@@ -87,12 +87,12 @@ def as_text(words: str) -> bytes:
 
 
 def as_note(words: object) -> str:
-    """One line of 200 characters, as dispatch.plain_note makes it."""
+    """One line of 200 characters, as in dispatch.plain_note."""
     return plain_note(str(words))
 
 
 def as_progress(done: float) -> float:
-    """ValueError: not a number from 0 to 1."""
+    """The progress. Raises ValueError unless it is a number from 0 to 1."""
     try:
         if 0 <= done <= 1:
             return round(float(done), 6)
@@ -102,7 +102,7 @@ def as_progress(done: float) -> float:
 
 
 def as_result(result: object) -> str:
-    """The result as JSON. TypeError, WrongResult: it is none that Postgres stores."""
+    """The result as JSON. Raises TypeError or WrongResult if Postgres does not store it."""
     try:
         text = json.dumps(result, ensure_ascii=False, allow_nan=False)
         size = len(text.encode())

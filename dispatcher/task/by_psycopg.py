@@ -42,7 +42,7 @@ def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[obj
 
 
 def recognise(connection: psycopg.Connection[tuple[Any, ...]], newest: NewestServer) -> None:
-    """OldPrimary: the server must not be used."""
+    """Raises OldPrimary if the server must not be used."""
     with contextlib.suppress(psycopg.Error):  # some providers refuse the question; then any primary is taken
         row = connection.execute(SERVER).fetchone()
         assert row is not None  # it has one row
@@ -85,7 +85,7 @@ def connect_with(url: str, options: str) -> psycopg.Connection[tuple[Any, ...]]:
 
 
 def primary_for(libpq: int) -> str:
-    """What names the primary for this version of libpq: images of some years ago have 13, which knows `primary` not."""
+    """The value that asks this version of libpq for the primary. Older images have version 13, without `primary`."""
     return "primary" if libpq >= KNOWS_PRIMARY else "read-write"
 
 

@@ -27,26 +27,26 @@ STATEMENTS: Final = {
     name: (SQL / f"{name}.sql").read_text(encoding="utf-8").partition("\n")[2]  # the first line is a comment
     for name in ("start", "heartbeat", "finish")
 }
-"""Read now: the body may use up all descriptors."""
+"""The statements. They are read now, because the body may use up all descriptors."""
 say: Final = partial(asking.say, "dispatcher.task")
 
 
 class TaskDatabase(NamedTuple):
-    """Where the calls go. `newest`: the newest server that answered one of them."""
+    """The database of the calls. `newest`: the newest server that answered one of them."""
 
     url: str
     newest: NewestServer
 
 
 def call(database: TaskDatabase, name: str, *parameters: object) -> tuple[Any, ...] | None:
-    """The first row of the answer. DatabaseFault, WrongEnvironment: there is none."""
+    """The first row of the answer. Raises DatabaseFault or WrongEnvironment if there is none."""
     return ask(*database, STATEMENTS[name], parameters)
 
 
 def ask_until(
     deadline: float, over: threading.Event, database: TaskDatabase, name: str, *parameters: object
 ) -> tuple[Any, ...] | None:
-    """Repeats the call, with growing pauses. Gives up after a final fault, at the deadline, or if all is over."""
+    """Repeats the call, with growing pauses. Gives up after a final fault, at the deadline, or when `over` is set."""
     pause = asking.pauses()
     while True:
         try:
@@ -60,7 +60,7 @@ def ask_until(
 
 
 def in_thread_or_here(work: Callable[[], T]) -> Future[T]:
-    """The work in a new thread. If none can be started, it is done before this returns: a report must not be lost.
+    """Runs the work in a new thread. If none can be started, it runs here: a report must not be lost.
 
     A pool of the body may have used up all threads, and the main thread may have ended.
     """
@@ -76,7 +76,7 @@ def in_thread_or_here(work: Callable[[], T]) -> Future[T]:
 
 
 async def settled(future: Future[T]) -> T:
-    """Waits for the end of the work also when the waiting task is cancelled. Passes the cancellation on then."""
+    """Waits for the end of the work even if the waiting task is cancelled. It then passes the cancellation on."""
     waiting, cancelled = asyncio.wrap_future(future), None
     while not waiting.done():
         try:

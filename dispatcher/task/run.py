@@ -2,8 +2,8 @@
 
 Failure story: if the process is killed, at any moment, the row stays `processing`, and the next launch takes it over.
 
-SIGTERM from outside, such as the drain of a node: the body unwinds, as after an exception. An image may name another
-signal to stop it (STOPSIGNAL), which the body hears as ever.
+`StopSignals`: after SIGTERM from outside, such as the drain of a node, the body unwinds, as after an exception. An
+image may name another signal to stop it (STOPSIGNAL). The body gets that signal as always.
 """
 
 import _signal  # type: ignore[import-not-found]  # typeshed has only what stands above it
@@ -44,7 +44,7 @@ from dispatcher.task.calls import TaskDatabase, ask_until, call, in_thread_or_he
 TERMINATED: Final = 128 + signal.SIGTERM
 STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 SET: Final[Callable[[int, Any], Any]] = _signal.signal
-"""The function that all others call when they are called, `signal.signal` among them, however they were imported."""
+"""The function that all others call, `signal.signal` among them, however they were imported."""
 
 
 class StopSignals:
@@ -75,9 +75,9 @@ class StopSignals:
                 SET(number, handler)
 
     def _set(self, number: int, handler: Any) -> Any:
-        """Stands for `_signal.signal` while the body runs. A handler of the body hides no signal to stop from us.
+        """Replaces `_signal.signal` while the body runs. A handler of the body hides no stop signal from us.
 
-        asyncio and uvloop set their handlers by it, too.
+        asyncio and uvloop set their handlers through it, too.
         """
         if number not in STOPS or not callable(handler) or handler == self._raise:
             return SET(number, handler)
@@ -98,7 +98,7 @@ class StopSignals:
 
 
 def begin_beating(beat: Callable[[], None]) -> None:
-    """Starts the thread of the heartbeats. It comes before the start of the row, which is not taken without it."""
+    """Starts the thread of the heartbeats. It starts before the row, which is not taken without heartbeats."""
     try:
         threading.Thread(target=beat, daemon=True).start()
     except RuntimeError as fault:
@@ -109,10 +109,11 @@ def begin_beating(beat: Callable[[], None]) -> None:
 class ContainerTask:
     """The task of this container. Use it once, with `with` or `async with`.
 
-    The body ends: `succeeded`. It raises: `retry`, with the end of the traceback. It raises Failed, or
-    exits with a status of `report.FINAL`: `failed`. SIGTERM raises SystemExit(143) in the body, once, and nothing is
-    reported; that works in the main thread alone. A body with a handler of its own that ends after it, or after SIGINT
-    or SIGQUIT, is not done either, unless it has called `finish`.
+    * The body ends: `succeeded`.
+    * The body raises: `retry`, with the end of the traceback.
+    * The body raises Failed, or exits with a status of `contract.FINAL`: `failed`.
+    * SIGTERM raises SystemExit(143) in the body, once, and nothing is reported. That works only in the main thread.
+    * A body with its own handler that ends after SIGTERM, SIGINT or SIGQUIT is not done, unless it called `finish`.
     """
 
     def __init__(self, contract: LaunchContract, heartbeat_seconds: float = 15) -> None:
@@ -147,7 +148,7 @@ class ContainerTask:
         return self._row_says == "lost"
 
     def progress(self, done: float | None = None, note: str | None = None) -> None:
-        """Says how far the body is, from 0 to 1, and what it does. The next heartbeat tells both."""
+        """Says how far the body is, from 0 to 1, and what it does. The next heartbeat sends both."""
         before, words = self._said
         self._said = before if done is None else as_progress(done), words if note is None else as_note(note)
 
@@ -235,7 +236,7 @@ class ContainerTask:
                 raise SystemExit(status)
 
     def _send(self, report: TaskReport | None) -> int:
-        """The exit status. 0: there is nothing to add to the end of the body."""
+        """Reports. Returns the exit status. 0: the body's own end stays."""
         if report is None:
             return 0
         try:

@@ -16,7 +16,9 @@ from dispatcher.settings.loading import PREFIX, SettingSource
 from dispatcher.views.status import InstallationIdentity
 
 LEAST_STALE_SECONDS: Final = 30
+"""A store that is read in rounds is stale after this number of seconds at the earliest."""
 MISSED_ROUNDS: Final = 3
+"""Rounds that such a store may miss."""
 DOCS: Final[Mapping[str, str]] = {
     "docs/operator.md": "runs the dispatcher: metrics, surfaces, what to do",
     "docs/install.md": "installs it",
@@ -29,14 +31,14 @@ DOCS: Final[Mapping[str, str]] = {
     "docs/faults.md": "what happens when a part fails",
     "docs/runbooks": "what to do at an alert, one page for each",
 }
-"""Files of the repository."""
+"""Files of the repository, and who reads them."""
 
 
 class Freshness(Struct, frozen=True):
     """How old a store is.
 
-    age_seconds: since the last sign of life; None: there was none.
-    stale_after_seconds: an older store is stale; None: it is read when somebody asks, and never stale.
+    age_seconds: seconds since the last sign of life; None: there was none.
+    stale_after_seconds: an older store is stale; None: it is read on demand, and never stale.
     is_stale: it is too old, or has a fault.
     fault: what is wrong; empty: nothing is known.
     """
@@ -59,14 +61,14 @@ class AboutPage(Struct, frozen=True, kw_only=True):
     """The installation and the replica that answers.
 
     as_of: when it answered, by its own clock.
-    own_namespace: where the Lease and the ConfigMaps are.
+    own_namespace: namespace of the Lease and the ConfigMaps.
     lease: name of the Lease.
     leader: holder of the Lease, as this replica read it last; None: nobody holds it, or it was not read.
     is_ready: whether /readyz answers 200.
-    checks: what /readyz asks.
+    checks: the checks of /readyz.
     missing_rights: verbs that its account lacks, by namespace; also those without which launches go on.
-    stores: what it decides and answers by.
-    docs: pages of the repository, with what they are for.
+    stores: the stores on which its decisions and answers rest.
+    docs: pages of the repository, with their purpose.
     """
 
     as_of: datetime
@@ -96,9 +98,9 @@ class Election(Struct, frozen=True):
 
 
 class ReplicaCondition(Struct, frozen=True):
-    """How this replica is.
+    """The state of this replica.
 
-    checks: what /readyz asks, with what is missing.
+    checks: the checks of /readyz, with what is missing.
     rights: the missing verbs, in one line.
     stores: the age of each store.
     """
@@ -109,7 +111,7 @@ class ReplicaCondition(Struct, frozen=True):
 
 
 class AboutSources(Struct, frozen=True):
-    """Where the page gets what it tells. Each function is called when somebody asks."""
+    """The sources of the page. Each function is called for each request."""
 
     installation: InstallationIdentity
     settings: Sequence[SettingSource]
@@ -137,10 +139,10 @@ def freshness(one: StoreAge) -> Freshness:
 
 
 def finite(seconds: float) -> float | None:
-    """JSON has no number for infinity."""
+    """The seconds; None for infinity, for which JSON has no number."""
     return round(max(0.0, seconds), 3) if isfinite(seconds) else None
 
 
 def stale_after(round_seconds: float) -> float:
-    """When a store that is read in rounds is stale."""
+    """Seconds after which a store that is read in rounds is stale."""
     return max(LEAST_STALE_SECONDS, MISSED_ROUNDS * round_seconds)

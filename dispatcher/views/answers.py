@@ -1,8 +1,10 @@
-"""Finds the answer of each address. A refusal is an answer, too.
+"""The addresses of the API and of the pages, the answer of each, and their description.
 
-The addresses of the API below /api/v1. Most of them have a page, too, which shows the same.
+`Answers`: finds the answer of each address. A refusal is an answer, too.
 
-The description of the API in OpenAPI 3.1, made from the types of its answers.
+`ADDRESSES`: the addresses below /api/v1. Most of them have a page, too, which shows the same.
+
+`openapi`: the description of the API in OpenAPI 3.1, made from the types of its answers.
 """
 
 import re
@@ -33,7 +35,7 @@ from dispatcher.views.rows import BatchesPage, RowsPage
 from dispatcher.views.status import QueueStatus
 
 LONGEST_QUERY: Final = 6000
-"""Characters of the filters in an address. Pages repeat them in their links."""
+"""Characters of the filters in an address, at most. Pages repeat them in their links."""
 UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 """Postgres stores no such character."""
 AN_ID: Final = re.compile(r"[1-9][0-9]{0,18}")
@@ -43,8 +45,8 @@ class ApiRequest(Struct, frozen=True):
     """One question.
 
     path: the parameter in its path.
-    query: those behind it.
-    repeated: names of the query that have several values. `query` has the first.
+    query: the parameters after the path.
+    repeated: names of the query that have several values. `query` has the first value.
     """
 
     path: str = ""
@@ -64,7 +66,7 @@ Reader = Callable[[ApiRequest], Awaitable[Any]]
 
 
 class Sources(Struct, frozen=True):
-    """The objects that know the answers, and are asked for them."""
+    """The objects that know the answers."""
 
     asking: Asking
     overview: Overview
@@ -159,14 +161,14 @@ def too_long(asked: ApiRequest) -> Refusal | None:
 
 
 def ambiguous(asked: ApiRequest) -> Refusal | None:
-    """Refuses a filter that is given twice: one of its values would be ignored. None: each stands once."""
+    """Refuses a filter that is given twice, because one of its values would be ignored. None: each is given once."""
     if not asked.repeated:
         return None
     return Refusal(400, f"{asked.repeated[0][:40]!r} is given more than once: a filter has one value")
 
 
 def without_filters(address: str, asked: ApiRequest) -> Refusal | None:
-    """Refuses filters of an address that has none: its answer would look filtered. None: nothing is ignored."""
+    """Refuses filters of an address that has none, because its answer would look filtered. None: nothing is ignored."""
     given = [name for name, value in asked.query.items() if value]
     if not given or ADDRESSES[address].query is not None:
         return None
@@ -186,7 +188,7 @@ def no_row(id_: int) -> Refusal:
 
 
 def filters(asked: ApiRequest, kind: type[Any]) -> Any:
-    """The parameters of a query as a `kind`, or a Refusal. A form sends empty fields, too: they are left out."""
+    """The parameters of a query as a `kind`, or a Refusal. Empty fields, which a form sends, too, are left out."""
     for name, value in asked.query.items():
         if UNSTORABLE.search(value):
             return Refusal(400, f"{name[:40]!r} has a character that no row can have (NUL, or half of a pair)")
@@ -212,7 +214,7 @@ class Address(Struct, frozen=True):
     refusals: why there is an ApiRefusal instead, by status.
     path: the parameter in the path; empty: none.
     query: type of the parameters in the query; None: there are none.
-    page: path of the same as a page; empty: there is none.
+    page: path of the page that shows the same; empty: there is none.
     template: the file of the page.
     """
 
@@ -231,7 +233,7 @@ ALWAYS: Final[Mapping[int, str]] = {
     429: "too many ask at the same time: ask again in some seconds",
     503: "no answer in time: the database is slow, or many ask",
 }
-"""Why any address may give an ApiRefusal."""
+"""Why any address may give an ApiRefusal, by status."""
 AWAY: Final = {503: "no cycle has ended yet, or the database cannot be read"}
 ADDRESSES: Final[Mapping[str, Address]] = {
     "/status": Address("The whole installation.", OverviewPage, AWAY, page="/", template="overview.html"),

@@ -1,8 +1,8 @@
-"""Counts the waiting rows, tells the status of the installation, and sets the gauges of waiting rows.
+"""Counts the waiting rows, keeps the status of the installation, and sets the gauges of waiting rows.
 
-A count reads the whole index of waiting rows, so it is read every 30 s, over a connection of its own. For people who
-look it is read more often, as long as that takes a hundredth of the time. They wait for a count that takes little time.
-One that takes more is made beside them, and they see the one before.
+A count reads the whole index of waiting rows, so it is read every 30 s, over a connection of its own. While people
+look, it is read more often, as long as counts take a hundredth of the time. People wait for a quick count. A slow count
+is made in the background, and they see the count before it.
 """
 
 import asyncio
@@ -46,20 +46,21 @@ from dispatcher.views.status import (
 )
 
 COUNT_SECONDS: Final = 30
+"""Seconds between two counts."""
 LOOKED_AT_SECONDS: Final = 1
-"""Between two counts while somebody looks."""
+"""Seconds between two counts while somebody looks."""
 COUNTING_PART: Final = 0.01
-"""So much of the time is for counts."""
+"""Part of the time that counts may take."""
 WAITED_SECONDS: Final = 0.02
-"""A page waits for a count that took no longer than this."""
+"""A page waits for a count if the last one took no longer than this number of seconds."""
 MOST_PARKED: Final = 10_000
-"""Parked rows that are remembered as logged."""
+"""Parked rows that are remembered as logged, at most."""
 ENDS_AFTER: Final = timedelta(seconds=30)
-"""An end is seen when its transaction is over, and its time is that at which the transaction began."""
+"""Ends are counted after this time: an end is visible after its transaction, but has the time of its begin."""
 LONGEST_ENDS: Final = timedelta(minutes=10)
-"""No more ends are counted at once: those of so long take some 0.2 s where 300 rows end in a second."""
+"""Ends of this time are counted at once, at most: they take some 0.2 s if 300 rows end in a second."""
 LOOK_SECONDS: Final = 1
-"""Between two looks whether this replica leads by now."""
+"""Seconds between two looks whether this replica leads."""
 
 
 Parked = tuple[int, int, HoldReason]
@@ -121,7 +122,7 @@ class Overview:
         return overview_page(status, self._last_hour.hour, self._last_hour.since, self._node_cells(), estimates)
 
     def _node_cells(self) -> Sequence[NodeCell]:
-        """They stay as long as the room does: a look at 5,000 nodes takes 20 ms."""
+        """The cells of the nodes. They stay while the room does: a look at 5,000 nodes takes 20 ms."""
         room = self._cycle.snapshot.room if self._cycle else None
         if room is None:
             return ()
@@ -130,11 +131,11 @@ class Overview:
         return self._cells[1]
 
     def hour(self, queue: str) -> tuple[QueueHour | None, datetime | None]:
-        """The last hour of one queue, and since when it is counted."""
+        """The last hour of one queue, and the time since which it is counted."""
         return self._last_hour.hour(queue), self._last_hour.since
 
     async def status(self, oldest: float = COUNT_SECONDS) -> InstallationStatus:
-        """The status with counts that are no older than this, if they cost little. Raises NotYet and DatabaseError."""
+        """The status, with counts of at most this age if they cost little. Raises NotYet and DatabaseError."""
         if self._cycle is None:
             raise NotYet
         counts = await self.counts(oldest)
@@ -144,7 +145,7 @@ class Overview:
         return replace(status, caches=caches) if caches and caches.nodes else status
 
     async def counts(self, oldest: float = COUNT_SECONDS) -> Counts:
-        """The last counts. Those of `oldest` seconds ago are read again; many who ask at once cause one read.
+        """The last counts. Counts older than `oldest` seconds are read again, once for all who ask at the same time.
 
         If they cannot be read, the last ones stay for COUNT_SECONDS. Raises DatabaseError if there were none.
         """
@@ -199,18 +200,18 @@ class Overview:
         return COUNT_SECONDS
 
     def ages(self, poll_seconds: float) -> list[StoreAge]:
-        """The age of the last cycle and of the last counts. A replica that does not lead counts when it is asked."""
+        """The age of the last cycle and of the last counts. A replica that does not lead counts only on demand."""
         now, fault = self._clock(), str(self._fault or "")
         most = stale_after(COUNT_SECONDS) if self._leads() else float("inf")
         cycle = StoreAge("last cycle", now - self._told_at, stale_after(poll_seconds))
         return [cycle, StoreAge("counts", now - self._read_at, most, fault)]
 
     def tell_templates(self, differ: Sequence[str]) -> None:
-        """Keeps which templates the janitor does not have alike."""
+        """Keeps the templates that differ from the janitor's."""
         self._templates_differ = differ
 
     def follow_caches(self, total: Callable[[], CacheTotal]) -> None:
-        """From now on the status tells the caches, too."""
+        """From now on the status shows the caches, too."""
         self._caches = total
 
     def tell(self, cycle: LastCycle) -> None:
@@ -236,7 +237,7 @@ class EndsCounter:
         self._until: datetime | None = None
 
     async def count(self, rows: CountedRows, queues: Sequence[QueueCount]) -> None:
-        """Raises DatabaseError; the ends are then counted by the next call."""
+        """Counts the ends since the last call. Raises DatabaseError; the next call then counts them."""
         for queue in queues:  # a series that begins with its first end has no increase
             for status in TERMINAL:
                 TASKS_ENDED.labels(queue.queue, status)
@@ -247,7 +248,7 @@ class EndsCounter:
         self._until = until if self._until is None else max(self._until, until)
 
     def stop(self) -> None:
-        """Another replica leads, and counts from now on."""
+        """Stops, because another replica leads and counts."""
         self._until = None
 
 
@@ -258,7 +259,7 @@ def forget() -> None:
 
 
 def log_parked(cycle: LastCycle, known: frozenset[Parked]) -> frozenset[Parked]:
-    """Logs each parked row once. `known`: those that were logged. Returns them with those of this cycle.
+    """Logs each parked row once. `known`: rows that were logged. Returns them with those of this cycle.
 
     A row that is not judged for a while, because others stand before it, is not logged again.
     """

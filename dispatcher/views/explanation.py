@@ -21,33 +21,36 @@ from dispatcher.views.launches import CacheNow, launches_of
 from dispatcher.views.nodes import NodeGroup, group_nodes, limits_by_node
 
 LATER: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
-"""Reasons of a row that a cycle has judged. A row that no cycle has judged yet is in line."""
+"""Reasons of a row that a cycle has judged and will launch later. A row that no cycle has judged yet is in line."""
 
 
 BY_PRIORITY: Final = frozenset({
     HoldReason.SUBMITTER_CAP, HoldReason.QUEUE_CAP, HoldReason.JOB_CAP, HoldReason.NO_ROOM_NOW, HoldReason.IN_LINE,
     HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE,
 })  # fmt: skip
-"""Waits in which rows of a better priority come first. A stream of them has no end by itself."""
+"""Reasons of waits in which rows of a better priority come first. A stream of them has no end by itself."""
 ENDING: Final = PARKED | {HoldReason.FINISHING, HoldReason.NODE_LOST}
-"""Reasons that speak of the run itself."""
+"""Reasons that the row's own run gives."""
 OF_ROOM: Final = frozenset({HoldReason.NO_ROOM_NOW, HoldReason.PENDING_PODS})
+"""Reasons of rows that wait for room."""
 OF_TIME: Final = LATER | {
     HoldReason.IN_LINE, HoldReason.SUBMITTER_CAP, HoldReason.QUEUE_CAP, HoldReason.JOB_CAP, HoldReason.QUOTA_EXCEEDED
 }  # fmt: skip
 """Reasons that go by themselves as Jobs end and rows start. Their rows get an estimate."""
 IN_TURN: Final = LATER | {HoldReason.IN_LINE}
+"""Reasons of rows that wait for their turn alone."""
 FROM_JOBS: Final = frozenset({
     HoldReason.NAME_COLLISION, HoldReason.POISON, HoldReason.EXITED_WITHOUT_REPORT, HoldReason.LAUNCHES_EXHAUSTED,
     HoldReason.DISRUPTED_TOO_OFTEN,
     HoldReason.FAILURES_EXHAUSTED, HoldReason.FINISHING, HoldReason.BACKOFF, HoldReason.LAUNCHED, HoldReason.NODE_LOST,
 })  # fmt: skip
+"""Reasons that come from the row's own Jobs."""
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
     """Why a row waits, or what became of it.
 
-    task status queue attempt: the row, as it is now.
+    task, status, queue, attempt: the row, as it is now.
     reason: why it waits; None: it does not wait.
     message: the same in words, with numbers and names.
     since: since when for this reason; None: not known.
@@ -55,11 +58,11 @@ class Explanation(Struct, frozen=True, kw_only=True):
     whose_turn: who can end the wait.
     next_step: what ends it.
     position, position_of: its place among the waiting rows of its queue, from 1 on, and their number. Both stop at
-        10,000. None: it does not wait.
-    before: reasons of the rows of its queue, as far as they were judged, with their numbers.
+    10,000. None: it does not wait.
+    before: reasons of the judged rows of its queue, with their numbers.
     nodes: the nodes by what keeps its Pod from them; empty: it does not wait, or room is not judged.
     also: what would hold it next if the reason went.
-    estimate: when it will probably start; None: it takes somebody's deed, or too few rows started in the last hour.
+    estimate: when it will probably start; None: somebody has to act, or too few rows started in the last hour.
     launches: its newest launches, oldest first.
     cache: where the cache of its key is; left out if it has no cache key.
     """
@@ -85,7 +88,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 
 class RowFacts(Struct, frozen=True):
-    """What the database tells of one row.
+    """What the database says about one row.
 
     line: its place in its queue.
     starts: starts of its queue in the last hour.
@@ -116,7 +119,7 @@ def explain(facts: RowFacts, cycle: LastCycle, jobs_namespace: str) -> Explanati
 
 
 def overtaken(starts: Sequence[Start]) -> str:
-    """How many rows came first by their priority, although they were inserted later; empty: none did."""
+    """Says how many rows came first by their priority, although they were inserted later; empty: none did."""
     later = [start.at for start in starts if start.overtook]
     if not later:
         return ""
@@ -134,14 +137,14 @@ def nodes_for(task: Task, cycle: LastCycle) -> Sequence[NodeGroup]:
 
 
 def estimate_of(facts: RowFacts, reason: HoldReason, now: datetime) -> Estimate | None:
-    """When the row will start, if that takes nothing but time."""
+    """When the row will start, if only time is needed."""
     starts = [start.at for start in facts.starts if start.is_alike or reason not in OF_ROOM]
     place = place_for(facts.line, reason)
     return None if place is None else estimate_start(place, starts, now)
 
 
 def place_for(line: LinePosition, reason: HoldReason) -> int | None:
-    """The place by which a start is estimated: for room, among the rows of its kind. None: it takes more than time."""
+    """The place by which a start is estimated: for room, among the rows of its kind. None: more than time is needed."""
     if reason in OF_ROOM:
         return line.alike + 1
     return line.before + 1 if reason in OF_TIME else None
@@ -158,7 +161,7 @@ def explain_row(task: Task, cycle: LastCycle, line: LinePosition) -> Explanation
 
 
 def what_holds(task: Task, cycle: LastCycle) -> list[Hold] | None:
-    """The holds of the row, its reason first. An empty list: it is in line. None: it does not wait."""
+    """The holds of the row, its reason first. Empty: the row is in line. None: it does not wait."""
     if task.status in TERMINAL:
         return None
     holds = distinct(cycle.holds(task))
@@ -258,5 +261,5 @@ def first_of(told: Hold, holds: Sequence[Hold]) -> list[Hold]:
 
 
 def distinct(holds: Iterable[Hold]) -> list[Hold]:
-    """The first hold of each reason. Two gates can tell the same."""
+    """The first hold of each reason. Two gates can give the same reason."""
     return list({hold.reason: hold for hold in reversed(list(holds))}.values())[::-1]

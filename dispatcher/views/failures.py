@@ -2,9 +2,8 @@
 
 The names of the fields are public: they are the names in JSON.
 
-Folds what differs from row to row in a message, so that messages of one cause are equal. Pure.
-
-The cost is linear in the length of the text: no pattern can be tried twice at one place.
+`fold`: replaces what differs from row to row in a message, so that messages of one cause are equal. The cost is linear
+in the length of the text: no pattern can be tried twice at one place.
 """
 
 import re
@@ -26,9 +25,13 @@ from dispatcher.model.tasks import MARKS
 from dispatcher.model.verdicts import PARKED, HoldReason
 
 LONGEST_READ: Final = 400
+"""Characters of an error that are folded, at most."""
 LONGEST: Final = 200
+"""Characters of a folded message, at most."""
 REMEMBERED: Final = 6000
-"""All rows of the page of failures and of one batch. Of a smaller memory, a second pass would find nothing."""
+"""Folded messages that are remembered, enough for all rows of the page of failures and of one batch. With fewer, a
+second pass would find nothing.
+"""
 PATTERN: Final = re.compile(
     r"""
     (?P<time>  \b\d{4}-\d\d-\d\d (?:[T\ ]\d\d:\d\d (?::\d\d(?:[.,]\d++)?+)?+ (?:Z|[+-]\d\d:?\d\d)?+)?+ \b )
@@ -63,7 +66,7 @@ def folded(found: re.Match[str]) -> str:
 
 
 def of_word(word: str) -> str:
-    """A word with digits: a digest, a name with a number at its end, or another id."""
+    """The replacement of a word with digits: a digest, a name with a number at its end, or another id."""
     if HEX.fullmatch(word):
         return "<hex>"
     numbered = NUMBERED.fullmatch(word)
@@ -93,9 +96,13 @@ def lines_of(text: str | None) -> list[str]:
 HOURS: Final = 24
 HOUR: Final = timedelta(hours=1)
 MOST_GROUPS: Final = 100
+"""Groups of the page, at most."""
 MOST_PARKED: Final = 2000
+"""Parked rows that are read, at most."""
 EXAMPLES: Final = 3
+"""Ids of rows in a group, at most."""
 LONGEST_EXAMPLE: Final = 300
+"""Characters of an example, at most."""
 DIGEST_BYTES: Final = 8
 SILENT: Final = "(no error was reported)"
 
@@ -105,7 +112,7 @@ class Failure(Struct, frozen=True):
 
     reason: why it is parked; None: it has failed.
     image: empty: not known.
-    message: what is wrong, as it was said.
+    message: what is wrong, as it was reported.
     at: when it failed, or since when it is parked.
     """
 
@@ -120,14 +127,14 @@ class Failure(Struct, frozen=True):
 class FailureGroup(Struct, frozen=True, kw_only=True):
     """Rows of one template and image with the same message.
 
-    key: names the group in `group` of the list of rows, as long as it has a row.
+    key: names the group in `group` of the list of rows, while it has a row.
     status: failed, or parked: they wait until somebody mends the row or its template.
     reason: why they are parked; None: they have failed.
     image: empty: not known.
     message: with `<number>`, `<name>` and so on for what differs from row to row.
     example: the message of the newest row, the first 300 characters.
     count: number of the rows that were read.
-    by_hour: the same by hour, the oldest first; the last hour ends at `as_of`.
+    by_hour: number of rows in each hour, the oldest first; the last hour ends at `as_of`.
     tasks: ids of the newest rows.
     """
 
@@ -152,9 +159,9 @@ class FailuresPage(Struct, frozen=True, kw_only=True):
     groups: the largest first, at most 100.
     groups_left_out: number of further groups.
     failed: number of failed rows that were read, the newest first, at most 3,000.
-    failed_since: failed rows from here on were read.
+    failed_since: failed rows were read from this time on.
     parked: number of parked rows that were judged.
-    parked_left_out: how many of them are in no group; at most 2,000 are read.
+    parked_left_out: number of parked rows in no group; at most 2,000 are read.
     """
 
     as_of: datetime
@@ -208,17 +215,17 @@ class FailureGroups:
 
 
 def key_of(identity: Identity) -> str:
-    """The same on every replica, and short enough for an address. Its second half stands for the image."""
+    """The key of a group, equal on every replica and short enough for an address. Its second half is the image's."""
     template, image, reason, message = identity
     halves = (template, reason, message), (image,)
     return "".join(blake2b(msgspec.json.encode(half), digest_size=DIGEST_BYTES).hexdigest() for half in halves)
 
 
 def rows_of(key: str, rows: Mapping[str, Sequence[int]]) -> Sequence[int]:
-    """The rows of the group with this key. `rows`: of every group.
+    """The rows of the group with this key. `rows`: the rows of every group.
 
-    The image of a group is not known until a template has judged such a row, and changes with the template. A key from
-    before finds the groups of every image.
+    The image of a group is not known until a template has judged such a row, and changes with the template. An older
+    key finds the groups of every image.
     """
     if key in rows:
         return rows[key]
@@ -227,7 +234,7 @@ def rows_of(key: str, rows: Mapping[str, Sequence[int]]) -> Sequence[int]:
 
 
 def by_hour(times: Iterable[datetime], now: datetime) -> list[int]:
-    """Number of times in each of the last 24 hours. Earlier ones are in none; the clock of a row may be ahead."""
+    """Number of times in each of the last 24 hours. Earlier times are left out; the clock of a row may be ahead."""
     hours = [0] * HOURS
     for at in times:
         passed = max(0, (now - at) // HOUR)
@@ -244,7 +251,7 @@ def failures_of(rows: Iterable[FailedTask], offers: KnownOffers) -> Iterator[Fai
 
 
 def parked_of(rows: Iterable[JobSource], told: Mapping[int, RowReason], offers: KnownOffers) -> Iterator[Failure]:
-    """The parked rows, by what the last cycle told of them."""
+    """The parked rows, with their holds in the last cycle."""
     for row in rows:
         one = told[row.id]
         cause = cause_of(one.hold)
@@ -252,7 +259,7 @@ def parked_of(rows: Iterable[JobSource], told: Mapping[int, RowReason], offers: 
 
 
 def failed_since(rows: Sequence[FailedTask], since: datetime) -> datetime:
-    """From when on all failed rows were read. `rows`: the newest first."""
+    """The time from which on all failed rows were read. `rows`: the newest first."""
     return rows[-1].at if len(rows) == MOST_FAILED else since
 
 
@@ -262,6 +269,6 @@ def parked_ids(cycle: LastCycle) -> list[int]:
 
 
 def image_of(row: JobSource, offers: KnownOffers) -> str:
-    """The image by the row's template, as far as the template has judged such a row; else the row's own."""
+    """The image by the row's template, if the template has judged such a row; else the row's own."""
     offer = offers.known_offer(row.kind)
     return offer.image if isinstance(offer, Offer) else row.image or ""

@@ -2,7 +2,7 @@
 
 The names of the fields are public: they are the names in JSON.
 
-Starts, ends and the longest wait of each queue, minute by minute, for one hour. Kept in memory, at most 1 MiB.
+`LastHour`: starts, ends and the longest wait of each queue, minute by minute, for one hour. It takes at most 1 MiB.
 """
 
 from array import array
@@ -22,16 +22,16 @@ from dispatcher.views.status import InstallationStatus, QueueStatus
 
 MINUTES: Final = 60
 MOST_QUEUES: Final = 1000
-"""Three numbers of 4 bytes for each minute of so many queues are 0.7 MB. Further queues have no last hour."""
+"""Queues that have a last hour, at most. Three numbers of 4 bytes for each minute of so many queues are 0.7 MB."""
 ENOUGH_MINUTES: Final = 15
-"""Of fewer minutes it is not known what is usual."""
+"""Minutes that must be known before a wait counts as usual."""
 UNKNOWN: Final = -1.0
 
 
 class QueueHour(Struct, frozen=True):
     """One queue, a number for each minute, the oldest first; None: nobody counted in that minute.
 
-    starts, ends: a minute, on average of five minutes.
+    starts, ends: per minute, on average of five minutes.
     waits: for how many seconds its oldest due row had waited; 0: no row waited.
     usual_wait: median of `waits`; None: too few are known.
     """
@@ -51,7 +51,7 @@ class LastHour:
         self._queues: dict[str, array[float]] = {}
 
     def note(self, at: datetime, counts: Sequence[QueueCount]) -> None:
-        """Adds the counts of one moment. The last ones of a minute stay."""
+        """Adds the counts of one moment. Of one minute, the last counts stay."""
         self._turn_to(at)
         known = {count.queue for count in counts}
         self._queues = {name: kept for name, kept in self._queues.items() if name in known}
@@ -91,16 +91,20 @@ def hour_of(kept: Sequence[float], minute: int) -> QueueHour:
 
 
 MOST_CELLS: Final = 120
+"""Cells of nodes, at most."""
 MOST_BUSY: Final = 20
-"""Queues with a row of their own on the page."""
+"""Queues with a line of their own on the page, at most."""
 FULL_OF: Final = ("cpu", "memory")
 MOST_PROBLEMS: Final = 20
+"""Problems of the page, at most."""
 USUAL_FACTOR: Final = 2
+"""A wait of this many times the usual one is a problem."""
 LONG_WAIT_SECONDS: Final = 300
 """A shorter wait is no problem, however unusual it is."""
 FEW_ESTIMATES: Final = 20
-"""Of fewer estimates nothing is said."""
+"""Estimates of which at least must be known before they can be a problem."""
 MISSED_SHARE: Final = 0.5
+"""Share of missed estimates that is a problem."""
 
 
 class Problem(Struct, frozen=True):
@@ -108,7 +112,7 @@ class Problem(Struct, frozen=True):
 
     what: the problem in words.
     next_step: what to do.
-    page: where the page tells more.
+    page: address of the page with more about it.
     """
 
     what: str
@@ -119,9 +123,9 @@ class Problem(Struct, frozen=True):
 class NodeCell(Struct, frozen=True):
     """Some nodes, which are neighbours by name.
 
-    first, count: name of the first one, and their number.
-    used: largest part of cpu or memory that Pods have asked for, on average; None: no node has a size.
-    closed: how many take no new Pod: they do not answer, are cordoned, or are tainted.
+    first, count: name of the first node, and the number of nodes.
+    used: largest requested part of cpu or memory, on average; None: no node has a size.
+    closed: number of nodes that take no new Pod: they do not answer, are cordoned, or are tainted.
     """
 
     first: str
@@ -131,7 +135,7 @@ class NodeCell(Struct, frozen=True):
 
 
 class EstimateRecord(Struct, frozen=True):
-    """The estimates that this replica told, by the start of their rows: in time, early, late."""
+    """Estimates that this replica gave, by the start of their rows: in time, early, late."""
 
     hit: int = 0
     early: int = 0
@@ -146,7 +150,7 @@ class OverviewPage(InstallationStatus, frozen=True, kw_only=True):
     hours: their starts, ends and waits of the last hour, as this replica counted them.
     counted_since: since when it has counted; None: it has not.
     nodes: all nodes by name, in cells; empty: no node is watched.
-    estimates: what became of the estimates that this replica told.
+    estimates: what became of the estimates that this replica gave.
     """
 
     problems: Sequence[Problem] = ()
@@ -158,7 +162,7 @@ class OverviewPage(InstallationStatus, frozen=True, kw_only=True):
 
 
 Hours = Callable[[str], QueueHour | None]
-"""The last hour of a queue; None: it was not counted."""
+"""Returns the last hour of a queue; None: it was not counted."""
 
 
 def overview_page(
@@ -175,7 +179,7 @@ def overview_page(
 
 
 def first_problems(found: list[Problem]) -> list[Problem]:
-    """The worst ones, and the number of the others."""
+    """The worst problems, and the number of the others."""
     if len(found) <= MOST_PROBLEMS:
         return found
     left_out = Problem(f"and {len(found) - MOST_PROBLEMS:,} more problems", "mend these first")
@@ -219,7 +223,7 @@ def missed(estimates: EstimateRecord) -> Iterator[Problem]:
 
 
 def cells(nodes: Sequence[tuple[Node, Amounts]]) -> Iterator[NodeCell]:
-    """At most MOST_CELLS cells. `nodes`: by name, each with what is free on it."""
+    """At most MOST_CELLS cells. `nodes`: by name, each with its free amounts."""
     size = -(-len(nodes) // MOST_CELLS) or 1
     for start in range(0, len(nodes), size):
         some = nodes[start : start + size]
@@ -229,7 +233,7 @@ def cells(nodes: Sequence[tuple[Node, Amounts]]) -> Iterator[NodeCell]:
 
 
 def used_part(size: Amounts, free: Amounts) -> float | None:
-    """The larger part of FULL_OF that is not free; None: the node has neither."""
+    """The larger used part of FULL_OF; None: the node has neither resource."""
     return max((1 - max(0, free.get(name, 0)) / size[name] for name in FULL_OF if size.get(name)), default=None)
 
 

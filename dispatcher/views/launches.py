@@ -1,11 +1,9 @@
-"""Every launch of a row, and what became of it. Pure.
-
-The database remembers launches that started, and those of which the janitor knows the end. The cluster knows the Jobs
-and Pods that still exist.
-
-Where the cache of a row is, and whether a launch found it. Pure.
+"""Every launch of a row, what became of it, and whether it found its cache. Pure.
 
 The names of the fields are public: they are the names in JSON.
+
+`launches_of`: the database remembers launches that started, and those of which the janitor knows the end. The cluster
+knows the Jobs and Pods that still exist.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +35,7 @@ class CacheNow(Struct, frozen=True, kw_only=True):
 
     message: where it is, in words.
     nodes: nodes that have it, or may have it, the best first. The next launch prefers the first three.
-    bytes: what it takes on their disks; None: no cache keeper tells.
+    bytes: its size on their disks; None: no cache keeper reports it.
     """
 
     message: str
@@ -46,7 +44,9 @@ class CacheNow(Struct, frozen=True, kw_only=True):
 
 
 def cache_now(key: tuple[str, str], history: Mapping[str, float], caches: Caches) -> CacheNow:
-    """`history`: nodes where the key succeeded, the newest first, as containers told; and the seconds since then."""
+    """The cache of a key. `history`: nodes where the key succeeded, newest first, by containers' reports; seconds
+    since.
+    """
     nodes, kept = caches.nodes(key, history), caches.kept(key)
     size = sum(one.size for one in kept.values()) if kept else None
     return CacheNow(message=cache_in_words(nodes, size), nodes=nodes, bytes=size)
@@ -60,7 +60,7 @@ def cache_in_words(nodes: Sequence[str], size: int | None) -> str:
 
 
 def binary(size: float) -> str:
-    """Bytes in the largest unit of which there is one: `12 GiB`."""
+    """Bytes in the largest unit of which there is at least one: `12 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
@@ -79,9 +79,11 @@ def cache_of_launch(cache: LaunchCache, node: str) -> str:
 
 
 MOST_LAUNCHES: Final = 20
+"""Launches of a row that are shown, at most."""
 LAST_LINES: Final = 5
+"""Lines of an error that `explain` shows."""
 ALL_LINES: Final = 10_000
-"""More lines than an error has: at most 8 KiB of it are kept."""
+"""More lines than any error has: at most 8 KiB of it are kept."""
 
 
 def launches_of(
@@ -100,9 +102,9 @@ def launches_of(
 
 
 def seen(known: LaunchFacts, job: Job, pods: Sequence[Pod], namespace: str) -> LaunchFacts:
-    """The launch with what its Job and its Pod tell.
+    """The launch with the values of its Job and its Pod.
 
-    What the database remembers comes first, but for the Pod and its node: a container tells their names itself.
+    The database's values come first, except for the names of Pod and node: containers report these themselves.
     """
     ended_at = job.ended_at if job.is_finished else None
     told = replace(known, job=job.name, created_at=job.created_at, ended_at=known.ended_at or ended_at)
@@ -123,7 +125,7 @@ def has_log(pod: Pod) -> bool:
 
 
 def launch_in_words(one: LaunchFacts, most: int = LAST_LINES) -> Iterator[str]:
-    """The launch as lines for people. `most`: lines of its error, the last ones."""
+    """The launch as lines for people. `most`: number of the last lines of its error."""
     where = (f" on {one.node}" if one.node else "") + (f" ({one.cache})" if one.cache else "")
     state = one.outcome or ("ended" if one.ended_at else "under way")
     yield f"attempt {one.attempt}, launch {one.launch}{where}: {state}" + (f": {one.reason}" if one.reason else "")

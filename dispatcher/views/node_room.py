@@ -24,18 +24,19 @@ from dispatcher.views.nodes import Fits, Fitting, free_of
 from dispatcher.views.status import ShapeDemand, demand_of
 
 NODE_PAGE: Final = 100
+"""Nodes of a page, if the request names no limit."""
 LONGEST_NAME: Final = 253
-"""Kubernetes allows no longer name of a node."""
+"""Characters of the name of a node, at most."""
 
 LAST_SECOND: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
-"""Of all times. A reservation may name a later part of it, which a float rounds up to the year 10000."""
+"""The last second of all times. A reservation may name a part of it, which a float rounds up to the year 10000."""
 
 
 class WantedNodes(Struct, frozen=True, forbid_unknown_fields=True):
     """Which nodes a page holds.
 
-    cpu, memory: size of a Pod, as quantities; it is told how many such Pods fit. None: it is not asked.
-    after: the last node of the page before. The next one has the names behind it.
+    cpu, memory: size of a Pod, as quantities, of which the page says how many fit; None: no size.
+    after: the last node of the page before. The next page has the names behind it.
     start: the page has no name before this one.
     limit: most nodes of a page.
     """
@@ -63,10 +64,10 @@ class HeldRoom(Struct, frozen=True):
 
 
 class KeptCaches(Struct, frozen=True):
-    """The caches that the cache keeper of a node tells.
+    """The caches that the cache keeper of a node reports.
 
-    directories, bytes: their number and what they take on its disk.
-    is_whole: False: it has more of them.
+    directories, bytes: their number, and their size on the disk.
+    is_whole: False: the node has more of them.
     """
 
     directories: int
@@ -81,17 +82,17 @@ class NodeRoom(Struct, frozen=True, kw_only=True):
     cordoned: whether somebody keeps new Pods from it.
     taints: its other taints that refuse Pods.
     size: what it has for Pods.
-    others: what Pods ask for that are not ours.
-    ours: what our Pods ask for.
-    coming: what launches of ours will take that are under way.
+    others: requests of Pods that are not ours.
+    ours: requests of our Pods.
+    coming: requests of our launches under way.
     reserved: what NodeReservations keep.
     free: the rest.
-    kept_for: the row that all of the rest is kept for; None: it is not kept.
+    kept_for: the row that the whole rest is kept for; None: it is not kept.
     rejects: why it is avoided: its kubelet's word for the Pods of ours that it has rejected; empty: it takes them.
     reservations: the NodeReservations.
     warm: number of cache keys whose files it probably has, by queue.
-    caches: what its cache keeper tells; None: it tells nothing.
-    fits: how many Pods of the asked size fit on it; None: no size was asked for.
+    caches: what its cache keeper reports; None: it reports nothing.
+    fits: how many Pods of the wanted size fit on it; None: no size is wanted.
     """
 
     name: str
@@ -118,7 +119,7 @@ class NodesPage(Struct, frozen=True, kw_only=True):
     as_of: time of the cycle that saw them, by the database's clock.
     total: number of all nodes.
     next_after: `after` of the next page; None: this is the last one.
-    fits: how many Pods of the asked size fit; None: no size was asked for.
+    fits: how many Pods of the wanted size fit; None: no size is wanted.
     reservations_are_watched: without an extender nobody enforces NodeReservations, so nobody watches them.
     warm_ends: the newest ends of rows from which the cache keys are counted; None: they cannot be read now.
     demand: our Pods that wait for nodes, shape by shape.
@@ -138,7 +139,7 @@ class WarmKeys(Struct, frozen=True):
     """Cache keys whose rows succeeded on nodes.
 
     ends: the newest ends that were looked at.
-    by_node: number of different keys by node and queue. The keys are texts of rows, so they are not told.
+    by_node: number of different keys by node and queue. The keys are texts of rows, so they are not shown.
     """
 
     ends: int
@@ -148,7 +149,7 @@ class WarmKeys(Struct, frozen=True):
 class Known(Struct, frozen=True):
     """What is known of the nodes of a page besides their room.
 
-    fits: how many Pods fit; None: no size was asked for.
+    fits: how many Pods fit; None: no size is wanted.
     warm: None: it cannot be read now.
     caches: by node.
     """
@@ -159,7 +160,7 @@ class Known(Struct, frozen=True):
 
 
 def names_of(room: Room, wanted: WantedNodes) -> list[str]:
-    """Names of the nodes of the page, and of one more, if there is one."""
+    """Names of the nodes of the page, and of one more node, if there is one."""
     after, start = wanted.after or "", wanted.start or ""
     return nsmallest(wanted.limit + 1, (name for name in room.view.nodes if name > after and name >= start))
 
@@ -171,7 +172,7 @@ def nodes_page(
     room: Room,
     known: Known,
 ) -> NodesPage:
-    """The page. `names`: of `names_of`."""
+    """The page. `names`: the result of `names_of`."""
     shown = names[: wanted.limit]
     ours = ours_on(frozenset(shown), chain.from_iterable(cycle.picture.jobs.values()), cycle.picture.cluster.pods)
     held = reserved_on(frozenset(shown), room.view.reservations or ())
@@ -191,7 +192,7 @@ def nodes_page(
 
 
 def ours_on(nodes: Set[str], jobs: Iterable[Job], pods: Mapping[str, Sequence[Pod]]) -> dict[str, Amounts]:
-    """What our Pods on these nodes ask for. `pods`: by uid of the Job."""
+    """Requests of our Pods on these nodes. `pods`: by uid of the Job."""
     found: dict[str, Amounts] = defaultdict(dict)
     for job in jobs:
         for pod in pods.get(job.uid, ()):
@@ -210,7 +211,7 @@ def reserved_on(nodes: Set[str], reservations: Iterable[Reservation]) -> dict[st
 
 
 def node_status(node: Node, room: Room, ours: Amounts, held: Sequence[Reservation], known: Known) -> NodeRoom:
-    """One node. `ours`: what our Pods there ask for. `held`: its NodeReservations."""
+    """One node. `ours`: requests of our Pods there. `held`: its NodeReservations."""
     taints, fits = [taint.key for taint in node.taints if taint.effect in REFUSING], known.fits
     reserved = total(one.amounts for one in held)
     asked = total(room.view.asked.get(node.name, {}).values())
@@ -247,7 +248,7 @@ def total(every: Iterable[Amounts]) -> Amounts:
 
 
 def used(node: Node, amounts: Amounts) -> dict[str, str]:
-    """The amounts of the resources that the node has, without those of which there is nothing."""
+    """The amounts above 0 of resources that the node has."""
     return quantities({name: amounts[name] for name in node.size if amounts.get(name, 0) > 0})
 
 

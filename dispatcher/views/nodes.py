@@ -1,13 +1,11 @@
-"""Why each node has no room for a Pod, in groups. Pure.
+"""Why nodes have no room for a Pod, when a full node has room again, and how many Pods of a size fit. Pure.
 
-When a full node has room again, as the run limits of our Jobs tell. Pure.
+`limits_by_node`: the run limits of our Jobs. A Pod of somebody else has no limit that is known here, so it counts as if
+it stayed for ever. So does a Pod of another PriorityClass: the row may preempt it, and then its room counts as free
+already.
 
-A Pod of somebody else has no limit that is known here, so it counts as if it stayed for ever. So does a Pod of another
-PriorityClass: the row may preempt it, and then its room is counted as free already.
-
-How many Pods of one size fit now, by the room that the gates judge by. Pure.
-
-Nothing is remembered in the room: people can ask for any size, and a room may last for hours.
+`fitting_of`: judges by the room of the gates, but remembers nothing in it: people can ask for any size, and a room may
+last for hours.
 """
 
 from collections import defaultdict
@@ -59,7 +57,9 @@ def fits_at(needs: PodNeeds, free: Amounts, limits: Iterable[PodLimit]) -> datet
 
 
 MOST_EXAMPLES: Final = 3
+"""Names of nodes in a group, at most."""
 MOST_GROUPS: Final = 10
+"""Groups of nodes, at most."""
 HAS_ROOM: Final = "has room"
 FULL: Final = "full"
 KEPT: Final = "kept for a row that has waited longer"
@@ -83,16 +83,16 @@ class NodeGroup(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """Why one node has no room. `resource`: of what it has too little; empty: that is not the reason."""
+    """Why one node has no room. `resource`: the resource that it has too little of; empty: that is not the reason."""
 
     why: str
     resource: str = ""
 
 
 def group_nodes(needs: PodNeeds, room: Room, task_id: int, limits: Limits = NO_LIMITS) -> list[NodeGroup]:
-    """The nodes by their answer to a Pod, the largest group first. Empty: of this Pod nothing can be said.
+    """The nodes by their answer to a Pod, the largest group first. Empty: the Pod cannot be judged.
 
-    limits: the Pods of ours that run, by node.
+    limits: our running Pods, by node.
     """
     threshold = room.view.threshold(needs)
     if threshold is None:
@@ -107,7 +107,7 @@ def group_nodes(needs: PodNeeds, room: Room, task_id: int, limits: Limits = NO_L
 
 
 class Members(Struct):
-    """Nodes with one answer, while they are collected. `most`, `until`: the best of them."""
+    """Nodes with one answer, while they are collected. `most`, `until`: the best values of them."""
 
     names: list[str]
     most: int = 0
@@ -122,7 +122,7 @@ class NodeGroups:
         self._found: dict[Answer, Members] = {}
 
     def add(self, name: str, found: Answer, amount: int, until: datetime | None = None) -> None:
-        """`amount`: what the node has of the resource that it has too little of. `until`: when it has room again."""
+        """Adds a node. `amount`: of the resource that it has too little of. `until`: when it has room again."""
         members = self._found.get(found)
         if members is None:
             members = self._found[found] = Members([])
@@ -147,13 +147,13 @@ class NodeGroups:
 
 
 def free_of(node: Node, room: Room, threshold: int) -> Amounts:
-    """What is free for a Pod of this threshold. A level of the view is not asked: it would be kept for every cycle."""
+    """The free amounts for a Pod of this threshold, computed. A level of the view would stay for every cycle."""
     free = free_for(node, room.view.asked.get(node.name, {}), threshold)
     return less(free, room.taken.get(node.name, NOTHING))
 
 
 def why_closed(room: Room, node: str, task_id: int | None = None) -> str:
-    """Why a node takes no Pod of this row, however much room it has; empty: it takes it."""
+    """Why a node takes no Pod of this row, however much room it has; empty: it takes the Pod."""
     if node in room.rejecting:
         return f"its kubelet rejects Pods: {room.rejecting[node]}"
     return KEPT if room.closed.get(node, task_id) != task_id else ""
@@ -162,7 +162,7 @@ def why_closed(room: Room, node: str, task_id: int | None = None) -> str:
 def answer(needs: PodNeeds, node: Node, free: Amounts, closed: str) -> tuple[Answer, int]:
     """The answer of one node, and how much it has of the resource that it has too little of.
 
-    closed: why it takes no Pod of the row; empty: it takes it.
+    closed: why it takes no Pod of the row; empty: it takes the Pod.
     """
     if not is_selected(needs, node.name, node.labels):
         return Answer("not allowed by node selector or node affinity"), 0
@@ -172,7 +172,7 @@ def answer(needs: PodNeeds, node: Node, free: Amounts, closed: str) -> tuple[Ans
 
 
 def room_answer(needs: PodNeeds, node: Node, free: Amounts, closed: str) -> tuple[Answer, int]:
-    """The same of a node that the Pod may have."""
+    """As `answer`, for a node that the Pod may have."""
     if lacks := lacking(needs, node.size):
         return Answer("too small", lacks), node.size.get(lacks, 0)
     if closed:
@@ -204,19 +204,20 @@ def in_words(found: Answer, amount: int, needs: PodNeeds) -> str:
 
 
 def rest(groups: Sequence[NodeGroup]) -> Iterator[NodeGroup]:
-    """One group for all that are left."""
+    """The other groups as one group."""
     if groups:
         yield NodeGroup(sum(group.count for group in groups), "other answers", groups[0].examples)
 
 
 def free_nodes(room: Room) -> list[tuple[Node, Amounts]]:
-    """All nodes by name, each with what is free on it."""
+    """All nodes by name, each with its free amounts."""
     return [(node, free_of(node, room, EVERY_POD)) for _, node in sorted(room.view.nodes.items())]
 
 
 MOST_SHOWN: Final = 20
+"""Nodes with the most room that are named, at most."""
 MOST: Final = milli_of("9E")
-"""Kubernetes keeps amounts in 64 bits."""
+"""The largest amount: Kubernetes keeps amounts in 64 bits."""
 
 
 class NodeFit(Struct, frozen=True):
@@ -229,11 +230,11 @@ class NodeFit(Struct, frozen=True):
 class Fits(Struct, frozen=True, kw_only=True):
     """How many Pods of one size fit now: Pods without tolerations, node selector, affinity and PriorityClass.
 
-    cpu, memory: the size, as it was asked for.
+    cpu, memory: the wanted size.
     pods: how many fit in all.
     nodes: number of nodes with room for one.
     most: the nodes with room for the most.
-    answers: all nodes by what they say to one such Pod.
+    answers: all nodes by their answer to one such Pod.
     """
 
     cpu: str | None
@@ -245,7 +246,7 @@ class Fits(Struct, frozen=True, kw_only=True):
 
 
 class Fitting(Struct, frozen=True):
-    """The same, with the number of each node that has room."""
+    """How many Pods fit: the page's part, and the number for each node with room."""
 
     told: Fits
     by_node: Mapping[str, int]

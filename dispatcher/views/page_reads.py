@@ -1,8 +1,8 @@
-"""Reads one row with all that is known of it, for its page. One snapshot of the database tells all.
+"""Reads what the pages of one row, of one queue and of nodes show.
 
-Tells one queue: its settings, who is next, what ended last, by one snapshot of the database and the last count.
+`AskingRow`, `AskingQueues`: each answer comes from one snapshot of the database and the last cycle or count.
 
-Tells nodes and their room by the last cycle. The database knows warm caches; without it the rest is told.
+`AskingNodes`: answers by the last cycle. The database knows warm caches; without it the page lacks only these.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -44,13 +44,13 @@ from dispatcher.views.row_page import RowPage, RowReadings, row_page
 from dispatcher.views.status import InstallationStatus, QueueStatus, count_reasons, queue_status
 
 Preview = Callable[[Task, tuple[Request, CacheHistory], Offer, str], Manifest]
-"""The Job of the row's next launch, without its start key. The text is the database's id. Raises DispatcherError."""
+"""Makes the Job of the row's next launch, without start key, by the database's id. Raises DispatcherError."""
 
 
 class RowSite(Struct, frozen=True):
-    """The installation, as the page of a row needs it.
+    """What the page of a row needs of the installation.
 
-    place: where its Jobs and caches are.
+    place: the namespace of Jobs, and the caches.
     max_launches: how many launches of an attempt may end without a start.
     preview: makes the Job of a row.
     """
@@ -61,7 +61,7 @@ class RowSite(Struct, frozen=True):
 
 
 class AskingRow:
-    """Answers what is known of one row. The parameters are those of `Asking`."""
+    """Answers questions about one row. The parameters are those of `Asking`."""
 
     def __init__(
         self, rows: Callable[[], AbstractAsyncContextManager[Questions]], last: Callable[[], LastCycle | None],
@@ -103,7 +103,7 @@ class AskingRow:
 
 
 WIDEST_LINE: Final = 5000
-"""Rows of a queue that one question reads from the index."""
+"""Rows of a queue that one question reads from the index, at most."""
 
 
 class AskingQueues:
@@ -127,7 +127,7 @@ class AskingQueues:
         return [one.queue for one in (await self._overview.status()).queues]
 
     async def page(self, name: str) -> QueuePage | None:
-        """One queue; None: there is none of this name. Raises NotYet and DatabaseError."""
+        """One queue; None: no queue has this name. Raises NotYet and DatabaseError."""
         status = await self._overview.status(LOOKED_AT_SECONDS)
         async with self._rows() as rows:
             cycle = self._last()
@@ -166,7 +166,7 @@ async def line_of(rows: Questions, name: str, cycle: LastCycle) -> Sequence[Inde
 
 
 def counted(name: str, status: InstallationStatus, read: int, cycle: LastCycle) -> QueueStatus:
-    """The queue by the last count. A queue that was declared since then has the rows that were just read."""
+    """The queue by the last count. A queue that was declared later has the rows that were just read."""
     found = next((one for one in status.queues if one.queue == name), None)
     if found is not None:
         return found
@@ -184,7 +184,7 @@ class AskingNodes:
 
     rows: opens a snapshot of the rows.
     last: the last cycle; None: there was none.
-    caches: what the cache keeper of a node tells; None: nothing.
+    caches: the report of a node's cache keeper; None: there is none.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class AskingNodes:
         self._fitting: tuple[Room, PodNeeds, Fitting] | None = None
 
     async def page(self, wanted: WantedNodes, needs: PodNeeds | None) -> NodesPage | None:
-        """A page of nodes; None: they are not watched. Raises NotYet. `needs`: of the Pod whose size is asked for."""
+        """A page of nodes; None: nodes are not watched. Raises NotYet. `needs`: of a Pod of the wanted size."""
         cycle = self._last()
         if cycle is None:
             raise NotYet
@@ -214,13 +214,13 @@ class AskingNodes:
         return None if told is None else KeptCaches(len(told.directories), told.size, told.whole)
 
     def _fitting_of(self, needs: PodNeeds, room: Room, wanted: WantedNodes) -> Fitting:
-        """The last answer stays for its cycle: a look at 5,000 nodes takes some milliseconds."""
+        """How many Pods fit. The answer stays for its cycle: a look at 5,000 nodes takes some milliseconds."""
         if self._fitting is None or self._fitting[0] is not room or self._fitting[1] != needs:
             self._fitting = room, needs, fitting_of(needs, room, wanted.cpu, wanted.memory)
         return self._fitting[2]
 
     async def _warm(self, names: Sequence[str]) -> WarmKeys | None:
-        """None: the database cannot be read, which /readyz tells. The nodes are told nevertheless."""
+        """The warm caches; None: the database cannot be read, which /readyz shows. The page shows its nodes anyway."""
         try:
             async with self._rows() as rows:
                 return WarmKeys(WARM_ENDS, await rows.warm_keys(names, WARM_ENDS))

@@ -1,11 +1,11 @@
-"""What the leader writes into ConfigMaps, and what a later process reads of it. Pure.
+"""What the leader writes into ConfigMaps and Events, and what a later process reads of it. Pure.
 
     status.json: the status of the installation, at most 32 KiB
     reasons.json: the reasons of single rows, at most 256 KiB
 
 etcd keeps every version of an object for some minutes. So both are small, and are written seldom.
 
-What people read below a Job in `kubectl describe`: that its row was launched again, or is parked. Pure.
+`notices_of`: what people read below a Job in `kubectl describe`: that its row was launched again, or is parked.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,11 +29,13 @@ from dispatcher.views.status import InstallationStatus, Moment
 STATUS_BYTES: Final = 32 << 10
 REASONS_BYTES: Final = 256 << 10
 MOST_ROWS: Final = 2000
+"""Rows in reasons.json, at most."""
 NOT_OURS: Final = (msgspec.DecodeError, RecursionError, UnicodeEncodeError)
 """Faults of a text that another program has written."""
 LONGEST_MESSAGE: Final = 300
+"""Characters of a message, at most."""
 Row = tuple[int, int, str, Moment, int]
-"""Task, attempt, reason, since, and the place of the message in `messages`."""
+"""Task, attempt, reason, since, and the index of the message in `messages`."""
 
 
 class PublishedReasons(Struct, frozen=True):
@@ -68,13 +70,13 @@ def status_json(status: InstallationStatus) -> bytes:
 
 
 def what_matters(status: InstallationStatus) -> Any:
-    """What people want to know at once if it changes. Times change all the time."""
+    """The part of the status whose change people want to see at once. Times change all the time."""
     queues = [replace(queue, oldest_wait_seconds=None) for queue in status.queues]
     return replace(status, as_of=None, counted_at=None, queues=queues)
 
 
 def reasons_of(cycle: LastCycle, most: int = MOST_ROWS) -> PublishedReasons:
-    """The reasons that a cycle told: parked rows first, then launched ones, then the others by id."""
+    """The holds of a cycle: parked rows first, then launched ones, then the others by id."""
     ordered = sorted(cycle.told.items(), key=lambda one: (rank(one[1].hold.reason), one[0]))
     places: dict[str, int] = {}
     rows: list[Row] = []
@@ -104,7 +106,7 @@ def rank(reason: HoldReason) -> int:
 
 
 def read_reasons(text: str) -> PublishedReasons | None:
-    """What an earlier leader wrote; None: somebody else wrote it, or it is from another version."""
+    """What an earlier leader wrote; None: somebody else wrote it, or another version did."""
     try:
         return msgspec.json.decode(text, type=PublishedReasons)
     except NOT_OURS:
@@ -127,17 +129,17 @@ def older(told: RowReason, since: datetime | None) -> RowReason:
 
 RELAUNCHED, PARKED_ROW = "Relaunched", "Parked"
 YOUNG: Final = timedelta(minutes=2)
-"""A launch of before is not told again when another replica begins to lead."""
+"""Only a younger launch gets an Event when another replica begins to lead."""
 
 
 def notices_of(cycle: LastCycle, namespace: str) -> Iterator[Notice]:
-    """The notices about Jobs after this cycle. Most of them were told after an earlier one."""
+    """The notices about Jobs after this cycle. Most of them were already written after an earlier one."""
     yield from of_launches(cycle, namespace)
     yield from of_parked_rows(cycle, namespace)
 
 
 def of_launches(cycle: LastCycle, namespace: str) -> Iterator[Notice]:
-    """The Job of a launch that ended tells that another one follows."""
+    """The notices that another launch follows, each about the Job of an ended launch."""
     pods, now = cycle.picture.cluster.pods, cycle.picture.cluster.cluster_now
     for jobs in cycle.picture.jobs.values():
         for job in jobs if len(jobs) > 1 else ():
@@ -163,7 +165,7 @@ def why(job: Job, pods: Mapping[str, Sequence[Pod]]) -> str:
 
 
 def of_parked_rows(cycle: LastCycle, namespace: str) -> Iterator[Notice]:
-    """The newest Job of a parked row tells why, and what helps."""
+    """The notices why rows are parked and what helps, each about the newest Job of the row."""
     for id_, told in cycle.told.items():
         if told.hold.reason not in PARKED:
             continue

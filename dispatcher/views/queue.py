@@ -1,8 +1,8 @@
-"""The rows of a queue that are launched next, in their order, each as `explain` judges it. Pure.
-
-One queue: its settings, who is next, what ended last. Pure.
+"""One queue: its settings, the rows that are launched next, and the rows that ended last. Pure.
 
 The names of the fields are public: they are the names in JSON.
+
+`next_rows`: the rows are in the order of launches, each as `explain` judges it.
 """
 
 import difflib
@@ -28,7 +28,9 @@ from dispatcher.views.first_page import QueueHour
 from dispatcher.views.status import QueueStatus
 
 NEXT_ROWS: Final = 50
+"""Rows of the page that are launched next, at most."""
 LONGEST_MESSAGE: Final = 300
+"""Characters of a message, at most."""
 LONGEST_LINE: Final = 10_000
 """More rows than are read of a queue."""
 
@@ -36,8 +38,8 @@ LONGEST_LINE: Final = 10_000
 class NextRow(Struct, frozen=True, kw_only=True):
     """A row that waits and has no Job.
 
-    place: among the rows of its queue that wait and are due, from 1 on.
-    reason, message, since, whose_turn, estimate: as `explain` tells them.
+    place: among the due waiting rows of its queue, from 1 on.
+    reason, message, since, whose_turn, estimate: as in `explain`.
     """
 
     task: int
@@ -55,7 +57,7 @@ class NextRow(Struct, frozen=True, kw_only=True):
 
 
 class QueuePlace(Struct, frozen=True):
-    """A row at its place in the line. `before`, `alike`: rows that come first, and those of them of its kind."""
+    """A row at its place in the line. `before`: number of rows that come first; `alike`: those of its kind."""
 
     row: IndexedRow
     before: int
@@ -74,7 +76,7 @@ def in_order(rows: Sequence[IndexedRow], queue: str, cycle: LastCycle) -> list[I
 
 
 def next_places(ordered: Sequence[IndexedRow], cycle: LastCycle) -> list[QueuePlace]:
-    """The first rows without a Job. Rows whose Job is there wait for their container alone."""
+    """The first rows without a Job. Rows with a Job wait only for their container."""
     kinds, found = Counter[bytes](), list[QueuePlace]()
     for before, row in enumerate(ordered):
         if len(found) < NEXT_ROWS and not has_job(row, cycle):
@@ -92,9 +94,9 @@ def next_rows(
     places: Sequence[QueuePlace], tasks: Mapping[int, Task], starts: Sequence[tuple[datetime, bytes | None]],
     cycle: LastCycle,
 ) -> list[NextRow]:  # fmt: skip
-    """The rows, as they are now; those that moved on meanwhile are left out.
+    """The rows, as they are now. Rows that moved on meanwhile are left out.
 
-    tasks: the same rows as the gates judge them.
+    tasks: these rows as the gates judge them.
     starts: starts of the queue in the last hour, with kinds.
     """
     by_kind = StartsByKind(starts, cycle.at)
@@ -103,7 +105,7 @@ def next_rows(
 
 
 class StartsByKind:
-    """The starts of a queue, as the rows of it see them. They are put in order once for all rows of a kind."""
+    """The starts of a queue, as its rows see them. They are sorted once for all rows of a kind."""
 
     def __init__(self, starts: Sequence[tuple[datetime, bytes | None]], now: datetime) -> None:
         self._starts = starts
@@ -111,7 +113,7 @@ class StartsByKind:
         self._known: dict[bytes | None, Sequence[datetime]] = {}
 
     def estimate(self, row: Task, line: LinePosition, reason: HoldReason) -> Estimate | None:
-        """When a row will start, as `explain` tells it. A row that waits for room looks at starts of its kind alone."""
+        """When a row will start, as in `explain`. A row that waits for room looks only at starts of its kind."""
         place = place_for(line, reason)
         if place is None:
             return None
@@ -139,22 +141,23 @@ def next_row(place: QueuePlace, task: Task | None, starts: StartsByKind, cycle: 
 DEFAULTS: Final = "*"
 INHERITED: Final = ("max_jobs", "max_jobs_per_submitter", "max_pending", "max_waiting_per_submitter")
 LAST_ENDS: Final = 20
+"""Ended rows of the page, at most."""
 LIKELY_NAMES: Final = 20
-"""Names that are compared with a wrong one. To compare two long names takes 0.3 ms."""
+"""Names that are compared with a wrong one, at most. The comparison of two long names takes 0.3 ms."""
 MEASURED: Final = 1000
-"""So many of the newest ends are measured."""
+"""Newest ends of which times are measured, at most."""
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
-    """What holds for a queue: its own row of `dispatch.queues`, and what it inherits from row `*`.
+    """The settings of a queue: its own row of `dispatch.queues`, and the values that it inherits from row `*`.
 
     max_jobs, max_jobs_per_submitter: caps of unfinished Jobs; None: no cap.
     max_pending: Pods of one shape that may wait without a node.
     paused_until: end of the pause; None: it is not paused.
-    owner_role: members see, cancel and retry all rows; None: nobody but their submitters.
+    owner_role: members see, cancel and retry all rows; None: only their submitters do.
     submit_role: who may insert rows; None: every submitter.
     max_waiting_per_submitter: None: no bound.
-    inherited: names of those that are of row `*`.
+    inherited: names of the inherited settings.
     """
 
     weight: int
@@ -171,7 +174,7 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
 
 
 class QueueTimes(Struct, frozen=True):
-    """How long the rows waited and ran that ended last, in seconds. `of`: at most so many rows are looked at.
+    """How long the rows waited and ran that ended last, in seconds. `of`: most rows that are looked at.
 
     wait: from the time when the row was due to its first launch.
     run: of the last run.
@@ -187,7 +190,7 @@ class QueuePage(QueueStatus, frozen=True, kw_only=True):
 
     as_of: time of the cycle that judged the rows, by the database's clock.
     counted_at: when the waiting rows were counted.
-    settings: what holds for it.
+    settings: its settings.
     next: the rows that are launched next, in their order.
     ended: the rows that ended last, newest first.
     times: how long rows waited and ran.
@@ -208,7 +211,7 @@ class QueuePage(QueueStatus, frozen=True, kw_only=True):
 def effective_settings(
     own: DeclaredQueue, defaults: DeclaredQueue, max_pending: int, now: datetime
 ) -> QueueSettings:  # fmt: skip
-    """What holds for a queue. `max_pending`: what holds if neither row has one."""
+    """The settings of a queue. `max_pending`: the value if neither row has one."""
     values = structs.asdict(own)
     del values["name"]
     inherited = [name for name in INHERITED if values[name] is None and getattr(defaults, name) is not None]
@@ -236,6 +239,6 @@ def no_queue(name: str, known: Iterable[str]) -> str:
 
 
 def shared_ends(name: str, other: str) -> int:
-    """How many characters of both names are the same, counted from the first one and from the last one."""
+    """Number of equal characters of both names, counted from the first one and from the last one."""
     pairs = [name, other], [name[::-1], other[::-1]]
     return sum(len(commonprefix(pair)) for pair in pairs)  # noqa: RUF071  # a typo changes characters

@@ -1,8 +1,12 @@
-"""Reads the row that somebody asks for, and explains it by the last cycle.
+"""Reads rows that somebody asks for, and explains them by the last cycle.
 
-It has a connection of its own, so that no question delays a cycle.
+All reads use a connection of their own, so that no question delays a cycle.
 
-Answers with lists of rows: pages by filters, batches, failures.
+`Estimates`: whether the estimates came true.
+
+`ListPages`: lists of rows: pages by filters, batches, failures.
+
+`Asking`: one row, explained.
 """
 
 import asyncio
@@ -45,10 +49,11 @@ from dispatcher.views.rows import (
 )
 
 LOOK_SECONDS: Final = 30
+"""Seconds between two looks whether estimated rows have started."""
 
 
 MOST: Final = 1000
-"""Estimates that are remembered. Further ones are not counted."""
+"""Estimates that are remembered, at most. Further ones are not counted."""
 
 
 class StartedRows(Protocol):
@@ -69,7 +74,7 @@ class Estimates:
 
     @property
     def record(self) -> EstimateRecord:
-        """How many came true."""
+        """The numbers of estimates that came true, and of those that did not."""
         return EstimateRecord(**self._came_of)
 
     def note(self, task_id: int, attempt: int, estimate: Estimate | None) -> None:
@@ -90,14 +95,14 @@ class Estimates:
 
 
 def outcome(task: Task | None, attempt: int, estimate: Estimate, now: datetime) -> str | None:
-    """Whether a row started in time: hit, early or late. None: it is too early to tell. Empty: nobody will know."""
+    """Whether a row started in time: hit, early or late. None: it is too early to say. Empty: nobody will know."""
     if task is None or task.attempt != attempt or (task.status in TERMINAL and task.started_at is None):
         return ""  # the row will not start in this attempt any more
     return judge(estimate, task.started_at, now) or None
 
 
 def judge(estimate: Estimate, started_at: datetime | None, now: datetime) -> str:
-    """Whether the start was in the range: hit, early or late. Empty: it is too early to tell."""
+    """Whether the start was in the range: hit, early or late. Empty: it is too early to say."""
     if started_at is None:
         return "late" if now > estimate.latest else ""
     if started_at < estimate.earliest:
@@ -106,11 +111,11 @@ def judge(estimate: Estimate, started_at: datetime | None, now: datetime) -> str
 
 
 KEPT_SECONDS: Final = 10
-"""For so long the failures are told again, because all of them together cost some 50 ms."""
+"""Seconds for which the failures are answered again, because reading all of them costs some 50 ms."""
 
 
 AT_ONCE: Final = 100
-"""So many rows are grouped before something else has its turn: about 3 ms."""
+"""Rows that are grouped before other work has its turn: about 3 ms."""
 
 
 class ListPages:
@@ -160,7 +165,7 @@ class ListPages:
         return (await self._last_failures())[0]
 
     async def _of_group(self, wanted: RowFilter, key: str) -> Sequence[int]:
-        """The rows of a group of failures: those that the page which names the group has counted."""
+        """The rows of a group of failures, as the page that names the group has counted them."""
         if wanted.batch is None or wanted.queue is None or wanted.submitted_by is None:
             return grouping.rows_of(key, (await self._last_failures())[1])
         async with self._rows() as rows:
@@ -191,7 +196,7 @@ class ListPages:
 
 
 def both(ids: Sequence[int] | None, others: Sequence[int] | None) -> Sequence[int] | None:
-    """The ids that are in both; None: every id is."""
+    """The ids that are in both; None: all ids are."""
     if ids is None or others is None:
         return others if ids is None else ids
     return sorted({*ids} & {*others})
@@ -207,7 +212,7 @@ async def groups_of_batch(rows: Questions, cycle: LastCycle, batch: tuple[str, s
 async def ids_for(rows: Questions, wanted: RowFilter, cycle: LastCycle) -> list[int] | None:
     """The only rows that can match; None: every row can.
 
-    The cycle knows the reason of the rows that it judged. Behind them, the rows of a queue wait for one reason.
+    The cycle knows the reason of the rows that it judged. The rows of a queue behind them all wait for one reason.
     """
     if wanted.reason is None:
         return None
@@ -252,7 +257,7 @@ class Asking:
 
     rows: opens a snapshot of the rows.
     last: the last cycle; None: there was none.
-    estimates: keeps the estimates that were told.
+    estimates: keeps the estimates that were given.
 
     The attribute `lists` answers questions about many rows.
     """
@@ -293,7 +298,7 @@ def ended(cycle: LastCycle | None) -> LastCycle:
 async def explained(
     rows: Questions, cycle: LastCycle, row: tuple[Task, Request | None], place: CacheContext
 ) -> Explanation:
-    """The explanation of a row, with all that the database tells of it."""
+    """The explanation of a row, with everything that the database says about it."""
     task, request = row
     await learn(rows, cycle, [task])
     cache = await cache_of(rows, (task.queue, request.cache_key), place) if request and request.cache_key else None

@@ -1,14 +1,11 @@
-"""The page of one row. Pure.
+"""The page of one row: its Job without secret values, its time in parts, and commands. Pure.
 
 The names of the fields are public: they are the names in JSON. Payload, result and values of env are left out.
 
-Shows a Job without the values in it that may be secret. Pure.
+`masked`: names stay, also the names of Secrets, ConfigMaps and their keys: they show where a value comes from.
 
-Names stay, also the names of Secrets, ConfigMaps and their keys: they tell where a value comes from.
-
-The time of a row, in parts: waits, starts and runs, one after the other. Pure.
-
-The database does not keep why a row waited in the past. Only the reason of now is known, and since when it holds.
+`timeline`: waits, starts and runs, one after the other. The database does not keep why a row waited in the past. Only
+the present reason is known, and since when it holds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +27,7 @@ HIDDEN: Final = "(hidden)"
 WITH_VALUES: Final = frozenset({"env", "httpHeaders"})
 """Lists whose items have a name and a value."""
 UNSHOWN: Final = frozenset({CACHE_KEY, "kubectl.kubernetes.io/last-applied-configuration"})
-"""Annotations. That of kubectl has the whole manifest in it."""
+"""Annotations that are left out. That of kubectl has the whole manifest in it."""
 
 
 def masked(job: Manifest) -> Manifest:
@@ -100,7 +97,7 @@ def timeline(task: Task, found: Explanation, now: datetime) -> list[Span]:
 
 
 def launches_with_times(task: Task, found: Explanation) -> list[LaunchFacts]:
-    """The launches of which a time is known. If none is remembered, the row itself tells of its last one."""
+    """The launches with a known time. If none is remembered, the row itself gives its last launch."""
     launches = [one for one in found.launches if first_moment(one)]
     if not launches and task.started_at is not None:
         own = LaunchFacts(
@@ -126,7 +123,7 @@ def past(task: Task, launches: Sequence[LaunchFacts], now: datetime) -> Iterator
 
 
 def end_of(one: LaunchFacts, following: LaunchFacts | None, task: Task) -> datetime | None:
-    """The end of a launch, as far as it is known; None: it goes on."""
+    """The known end of a launch; None: it goes on."""
     known = one.ended_at or (first_moment(following) if following else task.finished_at)
     return known if known or one.attempt == task.attempt else first_moment(one)
 
@@ -197,7 +194,7 @@ class CopyCommand(Struct, frozen=True):
 class PreviewedJob(Struct, frozen=True):
     """The Job of the row's next launch, as `dispatcher render` shows it, but without values of env.
 
-    job: the manifest; None: the template allows none.
+    job: the manifest; None: there is none.
     fault: why there is none.
     """
 
@@ -206,7 +203,7 @@ class PreviewedJob(Struct, frozen=True):
 
 
 class RowPage(Struct, frozen=True, kw_only=True):
-    """One row with all that is known of it.
+    """One row with everything that is known of it.
 
     as_of: when the rows were read, by the database's clock.
     failures, max_failures: reported failures, and how many end the row.
@@ -254,7 +251,7 @@ COPIED: Final = (
 
 
 class RowReadings(Struct, frozen=True):
-    """All that was read of a row, besides its state.
+    """Everything that was read of a row, besides its state.
 
     now: when, by the database's clock.
     preview: its Job, with all values in it; a text: why there is none.
@@ -296,5 +293,5 @@ def commands(task: Task, found: Explanation, namespace: str) -> Iterator[CopyCom
 
 
 def call_of(function: str, task: Task) -> str:
-    """A statement for a person with a login of their own. Ours may call no function that writes."""
+    """A statement for a person with their own login. Ours may call no function that writes."""
     return " ".join(("SELECT", f"dispatch.{function}({task.id});"))

@@ -1,6 +1,4 @@
-"""A page of rows, each with the reason why it waits. Pure.
-
-How far batches are, and what failed in them. Pure.
+"""A page of rows, each with the reason why it waits; and the progress of batches. Pure.
 
 The names of the fields are public: they are the names in JSON.
 """
@@ -29,7 +27,7 @@ class RowsPage(Struct, frozen=True):
     judged_at: time of the cycle that gave the reasons.
     next_after: `after` of the next page; None: this is the last one.
     matching: number of rows that match, from the first row of this page on, counted up to 10,000.
-    more_match: whether there are more than were counted.
+    more_match: whether more rows match than were counted.
     looked_to: older rows than this one were not looked at, and may match; the next page looks at them. None: all were.
     """
 
@@ -43,7 +41,7 @@ class RowsPage(Struct, frozen=True):
 
 
 class ReadRows(Struct, frozen=True):
-    """The rows of a page as they were read. `at`: when. `tasks`: the same rows as the gates judge them."""
+    """The rows of a page. `at`: when they were read. `tasks`: these rows as the gates judge them."""
 
     at: datetime
     rows: Sequence[ListedRow]
@@ -56,14 +54,14 @@ def judged_ids(reason: HoldReason, cycle: LastCycle) -> list[int]:
 
 
 def queues_behind(wanted: RowFilter, cycle: LastCycle) -> list[str]:
-    """The queues whose rows behind the judged ones wait for the reason that is asked for."""
+    """The queues whose rows behind the judged ones wait for the wanted reason."""
     names = cycle.snapshot.queues.keys() - cycle.whole
     return [name for name in names if wanted.queue in {None, name}
             and reason_of_rest(name, cycle.snapshot) is wanted.reason]  # fmt: skip
 
 
 def labels_of(wanted: RowFilter) -> str | None:
-    """The label that is asked for, as JSON; None: none is. Raises ValueError with what is wrong."""
+    """The wanted label, as JSON; None: none is wanted. Raises ValueError with what is wrong."""
     if wanted.label is None:
         return None
     name, sign, value = wanted.label.partition("=")
@@ -101,7 +99,7 @@ class BatchStatus(Struct, frozen=True, kw_only=True):
     """One batch.
 
     tasks: number of its rows.
-    by_status: the same by status.
+    by_status: number of its rows by status.
     first_started_at: when the first of its present attempts started; None: none has.
     last_finished_at: when the last row ended; None: none has. The batch is over if no row waits or runs.
     is_whole: False: it has more rows, and only 100,000 of them were counted.
@@ -121,7 +119,7 @@ class BatchesPage(Struct, frozen=True, kw_only=True):
     """The batches that match.
 
     as_of: when the rows were counted, by the database's clock; without a batch, time of the last cycle.
-    batches: by queue and submitter, at most 20; empty: no batch was asked for, or there is none.
+    batches: by queue and submitter, at most 20; empty: no batch is wanted, or none matches.
     failures: groups of failed rows, of at most 1,000 rows; only if one batch matches.
     """
 

@@ -2,13 +2,11 @@
 
 It shows no env, payload, result or key of a row.
 
-Gives the dashboard at most a tenth of the event loop, so that people who look never slow the cycles down.
-
+`Pacing`: gives the dashboard at most a tenth of the event loop, so that people who look never slow the cycles down.
 Each request pays for the time in which its answer was computed. Waiting for the database costs nothing, nor does
 waiting for the processor: on a busy machine cycles wait as long. The next request waits until the time is paid for.
-Time is an argument.
 
-Writes pages from answers. Every text of a row is escaped by the templates.
+`Pages`: writes pages from answers. The templates escape every text of a row.
 """
 
 import asyncio
@@ -37,21 +35,23 @@ from dispatcher.views.status import InstallationIdentity
 
 T = TypeVar("T")
 PART: Final = 0.1
+"""Part of the event loop's time that the dashboard gets."""
 LEAST: Final = 0.002
 """Seconds that any request costs: reading and writing it takes time, too."""
 BURST: Final = 0.2
 """Seconds of work that are done at once after a time without requests."""
 LONGEST_WAIT: Final = 2.0
+"""Seconds for which a request waits for its turn, at most."""
 
 
 class Pacing:
-    """Gives each request its turn."""
+    """Gives each request its turn. Time is an argument."""
 
     def __init__(self) -> None:
         self._next = float("-inf")
 
     def wait(self, now: float) -> float | None:
-        """Seconds until the turn of a new request, which pays for LEAST at once; None: too many wait already."""
+        """Seconds until the turn of a new request, which pays for LEAST at once; None: too many requests wait."""
         turn = max(self._next, now - BURST / PART)
         if turn - now > LONGEST_WAIT:
             return None
@@ -59,12 +59,12 @@ class Pacing:
         return max(0.0, turn - now)
 
     def charge(self, seconds: float) -> None:
-        """The request took so many seconds of work."""
+        """Charges a request with its seconds of work."""
         self._next += max(0.0, seconds - LEAST) / PART
 
 
 class Timed(Generic[T]):
-    """Awaits some work, and adds up the `seconds` in which it ran: not those in which it waited."""
+    """Awaits some work, and adds up the `seconds` in which it ran, without those in which it waited."""
 
     def __init__(self, work: Awaitable[T], clock: Callable[[], float]) -> None:
         self.seconds = 0.0
@@ -112,16 +112,17 @@ STATIC: Final[Mapping[str, StaticFile]] = {
 
 
 MOST_BYTES: Final = 100_000 - sum(len(file.body) for file in STATIC.values())
-"""Of the text of a page. With its style and its script it has less than 100 kB."""
+"""Bytes of the text of a page, at most. With its style and its script a page has less than 100 kB."""
 FRAME_BYTES: Final = 10_000
-"""Of a page without rows, about."""
+"""Bytes of a page without rows, about."""
 LEAST_SHARE: Final = 0.001
+"""The smallest share of rows that is tried."""
 
 
 class Pages:
     """The pages of one replica. `prefix`: the path under which a proxy shows them.
 
-    A page that would be too large has a share of its rows, and tells how many are left out. JSON has all of them.
+    A page that would be too large has a share of its rows, and says how many are left out. JSON has all of them.
     """
 
     def __init__(self, installation: InstallationIdentity, prefix: str) -> None:
@@ -134,7 +135,7 @@ class Pages:
         self._environment.globals["most_failed"] = MOST_FAILED
 
     def write(self, template: str, answer: Any, asked: ApiRequest, twin: str) -> str:
-        """One page. `twin`: address of the same as JSON, below the prefix."""
+        """One page. `twin`: address of the same answer as JSON, below the prefix."""
         now = datetime.now(UTC)
         page = partial(
             self._environment.get_template(template).render, answer=answer, asked=asked, twin=twin, now=now,
@@ -149,11 +150,13 @@ class Pages:
 
 REFUSED: Final = "refused.html"
 MOST_AT_ONCE: Final = 16
-"""Requests that are answered at the same time. All of them share one connection to the database."""
+"""Requests that are answered at the same time, at most. All of them share one connection to the database."""
 ANSWER_SECONDS: Final = 10
-"""A statement may take 5 s, and others may stand before it."""
+"""Limit of an answer in seconds. A statement may take 5 s, and others may stand before it."""
 KEPT_SECONDS: Final = 3600
+"""Seconds for which browsers keep a static file."""
 MOST_CONNECTIONS: Final = 200
+"""Connections, at most."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -163,7 +166,7 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Of every answer. Pages hold no inline script or style."""
+"""Headers of every answer. Pages hold no inline script or style."""
 
 
 class Dashboard:
@@ -227,7 +230,7 @@ class Dashboard:
         return answer
 
     async def to_first_page(self, request: web.Request) -> web.Response:
-        """From the prefix without a slash, as people type it."""
+        """Redirects from the prefix without a slash, as people type it."""
         raise web.HTTPFound(request.rel_url.with_path(f"{self._prefix}/", keep_query=True))
 
     async def openapi(self, _: web.Request) -> web.Response:
@@ -270,7 +273,7 @@ class Dashboard:
 
 @web.middleware
 async def told_as_faults(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Programs get each refusal as they get an answer: in JSON."""
+    """Middleware that gives programs each refusal as JSON, like an answer."""
     try:
         return await handler(request)
     except web.HTTPException as refused:
@@ -291,7 +294,7 @@ def told(seconds: Mapping[str, float]) -> str:
 
 
 def asked_of(request: web.Request) -> ApiRequest:
-    """What a request asks. A form sends empty fields, too, so a name with one value and an empty one stands once."""
+    """The question of a request. A form sends empty fields, too: a name with a value and an empty one has one value."""
     values = {name: [one for one in request.query.getall(name) if one] for name in request.query}
     query = {name: found[0] if found else "" for name, found in values.items()}
     repeated = tuple(name for name, found in values.items() if len(found) > 1)

@@ -1,15 +1,9 @@
-"""The state of a whole installation, for who is on call: queues, parked rows, and what is unhealthy. Pure.
+"""The state of a whole installation, for who is on call: queues, parked rows, demand, and what is unhealthy. Pure.
 
 The names of the fields are public: they are the names in JSON.
 
-Counts every waiting row once, under one reason. Pure.
-
-A cycle judges the first rows of each queue. The rows behind them wait for what their whole queue waits for, or for
-their turn.
-
-The Pods that wait as demand, shape by shape: how many, since when, and what became of it. Pure.
-
-The names of the fields are public: they are the names in JSON.
+`count_reasons`: counts every waiting row once, under one reason. A cycle judges the first rows of each queue. The rows
+behind them wait for what holds their whole queue, or for their turn.
 """
 
 from collections import Counter, defaultdict
@@ -30,7 +24,7 @@ from dispatcher.model.verdicts import PARKED, Hold, HoldReason
 
 
 def every_count(counts: Iterable[QueueCount], cycle: LastCycle) -> list[QueueCount]:
-    """The counts of all queues by name, also of those that were declared since the count."""
+    """The counts of all queues by name, also of queues that were declared since the count."""
     counted = {count.queue: count for count in counts}
     return [counted.get(name, QueueCount(name)) for name in sorted({*counted, *cycle.snapshot.queues})]
 
@@ -53,7 +47,7 @@ def of_queue(
     """The reasons of one queue.
 
     A count may be older than the cycle. So it adds nothing to a queue of which the cycle has judged every due row. Rows
-    that are not due are counted in the database alone.
+    that are not due are known only from the count.
     """
     judged = Counter[HoldReason](held)
     del judged[HoldReason.NOT_DUE]
@@ -79,13 +73,14 @@ def rest_hold(queue: str, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 MOST_SHAPES: Final = 20
+"""Shapes of the demand, at most."""
 Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class ShapeDemand(Struct, frozen=True, kw_only=True):
     """The demand of one shape.
 
-    asks: what a Pod asks for, in words; empty: not known.
+    asks: requests of a Pod, in words; empty: not known.
     pods: number of Pods that wait.
     has_grown: whether its whole need goes out.
     since: since when kube-scheduler finds no node for them; None: not known yet.
@@ -119,9 +114,11 @@ def demand_of(cycle: LastCycle) -> list[ShapeDemand]:
 
 
 MOST_PARKED: Final = 100
+"""Parked rows of the status, at most."""
 MOST_SLOWED: Final = 20
+"""Lines of `slowed`, at most."""
 LONGEST_TEXT: Final = 300
-"""Notes, faults and names of images have any length. The status is written into a ConfigMap, so they are cut."""
+"""Characters of notes, faults and names of images, at most: the status is written into a ConfigMap."""
 
 
 class Counts(Struct, frozen=True):
@@ -141,7 +138,7 @@ class InstallationIdentity(Struct, frozen=True):
 
 
 class QueueHold(Struct, frozen=True):
-    """What holds all rows of a queue alike. `since`: since when; None: not known."""
+    """The hold that all rows of a queue share. `since`: since when; None: not known."""
 
     reason: HoldReason
     message: str
@@ -152,7 +149,7 @@ class QueueStatus(Struct, frozen=True, kw_only=True):
     """One queue.
 
     waiting: number of waiting rows, by the last count.
-    reasons: the same by reason.
+    reasons: number of waiting rows by reason.
     oldest_wait_seconds: for how long its oldest due row has waited; None: no row waits.
     in_flight: unfinished Jobs, as the caps count them.
     max_jobs: the queue's cap; None: no cap.
@@ -207,9 +204,9 @@ class InstallationStatus(Struct, frozen=True, kw_only=True):
     queues_left_out: queues that the ConfigMap has no room for.
     parked: number of parked rows that were judged.
     parked_rows: the first of them.
-    templates_differ: templates that the janitor does not have alike. INSERT is judged by the janitor's.
+    templates_differ: templates that differ from the janitor's. INSERT is judged by the janitor's.
     demand: Pods that wait for nodes, shape by shape.
-    caches: what cache keepers tell of all nodes; left out if none tells anything.
+    caches: the sum of the cache keepers' reports; left out if there is none.
     """
 
     installation: str

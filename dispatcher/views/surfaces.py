@@ -1,18 +1,15 @@
-"""The surfaces of `dispatcher run`: the dashboard, the gauges of waiting rows, the ConfigMaps.
+"""The surfaces of `dispatcher run`: the dashboard, the gauges of waiting rows, the ConfigMaps and the Events.
 
-It reads the database over two connections of its own: no question delays a cycle, and no count delays a page.
+`Publishing`: the leader writes the status and the reasons into ConfigMaps, for everybody with kubectl, and for the
+janitor. A fault here stops nothing else. The next round writes again, whatever the ConfigMaps then contain.
 
-Compares the dispatcher's templates with those of the janitor, by which INSERT judges rows.
+`Announcing`: the leader writes Events about Jobs: that a row was launched again, or that it is parked. etcd keeps
+Events for an hour, so few are written: each once, and a limited number in a round.
 
-Both read files of their own. While the files differ, INSERT refuses rows that could run, or accepts rows that wait.
+`Comparing`: compares the dispatcher's templates with those of the janitor, by which INSERT judges rows. Both read files
+of their own. While the files differ, INSERT refuses rows that could run, or accepts rows that wait.
 
-The leader writes the status and the reasons into ConfigMaps, for everybody with kubectl, and for the janitor.
-
-A fault here stops nothing else. The next round writes again, whatever stands in the ConfigMaps by then.
-
-The leader writes Events about Jobs: that a row was launched again, or that it is parked.
-
-etcd keeps Events for an hour, so few are written: each once, and a limited number in a round.
+`ReplicaSurfaces`: reads the database over two connections: no question delays a cycle, and no count delays a page.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -59,12 +56,13 @@ from dispatcher.views.server import Dashboard, Pages, serve
 from dispatcher.views.status import InstallationIdentity
 
 LOOK_SECONDS: Final = 2
+"""Seconds between two rounds."""
 STATUS_SECONDS: Final = 10
-"""The status is written so often at most."""
+"""Seconds between two writes of the status, at least."""
 ALIVE_SECONDS: Final = 30
-"""The status is written so often at least. The reasons are written so often at most."""
+"""Seconds between two writes of the status, at most; and between two writes of the reasons, at least."""
 REPAIR_SECONDS: Final = 300
-"""The reasons are written so often at least: somebody else may have overwritten them."""
+"""Seconds between two writes of the reasons, at most: somebody else may have overwritten them."""
 STATUS, REASONS = "status", "reasons"
 log = structlog.get_logger(component="views.surfaces")
 
@@ -102,7 +100,7 @@ class Publishing:
         self._written: dict[str, tuple[float, Any]] = {}
 
     async def run_once(self) -> float:
-        """One round. Returns the seconds until the next. Raises ClusterError and DatabaseError."""
+        """Runs one round. Returns the seconds until the next. Raises ClusterError and DatabaseError."""
         if self._cycles.last is None:
             return LOOK_SECONDS
         if not self._is_recalled:
@@ -115,7 +113,7 @@ class Publishing:
         return LOOK_SECONDS
 
     async def _recall(self) -> None:
-        """Takes the times over that an earlier leader wrote, once."""
+        """Takes over the times that an earlier leader wrote, once."""
         text = await self._maps.read(REASONS, "reasons.json")
         self._is_recalled = True  # whatever the text is, it is read once
         earlier, cycle = read_reasons(text) if text else None, self._cycles.last
@@ -152,8 +150,11 @@ def what_rows_wait_for(reasons: PublishedReasons) -> Any:
 
 
 ROUND_SECONDS: Final = 2
+"""Seconds between two rounds."""
 WRITES_IN_A_ROUND: Final = 5
+"""Events of one round, at most."""
 MOST_TOLD: Final = 10_000
+"""Written Events that are remembered, at most."""
 Key = tuple[str, str]
 """(UID of the object, reason)."""
 
@@ -165,7 +166,7 @@ class Writer(Protocol):
 
 
 class Announcing:
-    """Writes each notice once. Between rounds it keeps which ones were written, and which ones wait."""
+    """Writes each notice once. Between rounds it keeps which notices were written, and which ones wait."""
 
     def __init__(self, events: Writer, cycles: Cycles, leads: Callable[[], bool], jobs_namespace: str) -> None:
         self._events = events
@@ -176,7 +177,7 @@ class Announcing:
         self._told: set[Key] = set()
 
     async def run_once(self) -> float:
-        """One round. Returns the seconds until the next. Raises ClusterError."""
+        """Runs one round. Returns the seconds until the next. Raises ClusterError."""
         if self._cycles.last is None or not self._leads():
             return ROUND_SECONDS
         self._collect(list(notices_of(self._cycles.last, self._namespace)))
@@ -192,6 +193,7 @@ class Announcing:
 
 
 EVERY_SECONDS: Final = 30
+"""Seconds between two comparisons."""
 
 
 class TemplatesRead(Protocol):
@@ -201,7 +203,7 @@ class TemplatesRead(Protocol):
 
 
 class Comparing:
-    """One comparison a round. A difference is told when two rounds have seen it: files reach Pods at different times.
+    """Makes one comparison a round. A difference counts after two rounds: files reach Pods at different times.
 
     tables: opens a snapshot of the database.
     offered: the dispatcher's templates.
@@ -238,7 +240,7 @@ class Comparing:
 
 
 class SelfTold(Struct, frozen=True):
-    """What the program tells of itself. `settings`: with their origins; `condition`: how it is now."""
+    """What the program says about itself. `settings`: with their origins; `condition`: its present state."""
 
     settings: Sequence[SettingSource]
     condition: Callable[[], ReplicaCondition]
@@ -248,7 +250,7 @@ class ReplicaSurfaces:
     """The surfaces of one replica.
 
     newest: the newest server that the sessions of this program saw.
-    lease: the lease, and where it stands: the ConfigMaps stand beside it.
+    lease: the lease and its name; the ConfigMaps are in the same namespace.
     missing: what is missing, by the names of the checks in /readyz.
     """
 
@@ -268,7 +270,7 @@ class ReplicaSurfaces:
         self._maps = ConfigMaps(client, self._place.namespace, installation, self._lease.is_trusted)
 
     def rounds(self, cycles: Cycles, offered: Callable[[], Sequence[OfferedTemplate]]) -> tuple[Rounds, ...]:
-        """The rounds of all surfaces. `offered`: what the dispatcher's templates let rows set."""
+        """The rounds of all surfaces. `offered`: the dispatcher's templates, as rows of the table."""
         publishing = Publishing(self._maps, self.overview, cycles, self._lease.is_trusted)
         events = Events(self._client, "dispatcher")
         announcing = Announcing(events, cycles, self._lease.is_trusted, self._jobs_namespace)
@@ -284,7 +286,7 @@ class ReplicaSurfaces:
     async def serve(
         self, cycles: Cycles, first: Precedence, site: RowSite, self_told: SelfTold
     ) -> web.AppRunner:  # fmt: skip
-        """Serves the dashboard. `first`: what goes before its answers. Raises SettingsError if it cannot listen."""
+        """Serves the dashboard. `first`: the cycles, which go before its answers. Raises SettingsError if it cannot."""
         asking = Asking(lambda: questions(self._session), lambda: cycles.last, site.place, self._estimates)
         row = AskingRow(lambda: questions(self._session), lambda: cycles.last, site, self._estimates)
         queues = AskingQueues(lambda: questions(self._session), lambda: cycles.last, self.overview)

@@ -19,17 +19,17 @@ T = TypeVar("T")
 STEPS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 NOTHING: Final = "—"
 Dumper: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""The one of C is faster. PyYAML has it where libyaml was there when it was built."""
+"""The C dumper is faster. PyYAML has it if libyaml was there when PyYAML was built."""
 ESCAPED: Final = frozenset("&<>\"'")
 LONGEST_CHARACTER: Final = len("&amp;")
 MOST_ROWS: Final = 100
-"""Rows of a list on one page. JSON may have more."""
+"""Rows of a list on one page, at most. JSON may have more."""
 PIXELS: Final = 100
 """Width of a bar, and height of the tallest column of a sparkline, in the units of its drawing."""
 
 
 def duration(seconds: float | None) -> str:
-    """`2 d 3 h`, `4 min 10 s`, `0.4 s`: the two largest units."""
+    """A duration by its two largest units: `2 d 3 h`, `4 min 10 s`, `0.4 s`."""
     if seconds is None or not isfinite(seconds):
         return NOTHING
     if seconds < 10:
@@ -47,7 +47,7 @@ def duration(seconds: float | None) -> str:
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """`5 min ago`, `in 2 h`, `now`."""
+    """A time from now: `5 min ago`, `in 2 h`, `now`."""
     seconds = (now - moment).total_seconds()
     if abs(seconds) < 1:
         return "now"
@@ -56,17 +56,17 @@ def relative(moment: datetime, now: datetime) -> str:
 
 
 def exact(moment: datetime) -> str:
-    """With seconds and the zone, which is always UTC."""
+    """The time with seconds and the zone, which is always UTC."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def instant(moment: datetime) -> str:
-    """For `datetime` of a <time>: HTML knows no more than three digits of a second."""
+    """The time for `datetime` of a <time>: HTML knows no more than three digits of a second."""
     return moment.isoformat(timespec="milliseconds")
 
 
 def number(value: float | None) -> str:
-    """Whole numbers are exact, with separators; others have one decimal."""
+    """A whole number is exact, with separators; other numbers have one decimal."""
     if value is None:
         return NOTHING
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}".removesuffix(".0")
@@ -86,7 +86,7 @@ def amount(quantity: str | None, resource: str) -> str:
 
 
 def percent(part: float | None) -> str:
-    """Rounded, but only nothing is 0%, and only the whole is 100%."""
+    """A rounded percentage. Only nothing is 0%, and only the whole is 100%."""
     if part is None:
         return NOTHING
     if 0 < part < 0.01:
@@ -95,7 +95,7 @@ def percent(part: float | None) -> str:
 
 
 def query(wanted: Struct | Mapping[str, Any], **changed: Any) -> str:
-    """The query of an address with these parameters, changed by others; those that are None are left out."""
+    """The query of an address with these parameters, some of them changed. Those that are None are left out."""
     given = (
         wanted if isinstance(wanted, Mapping) else {name: getattr(wanted, name) for name in wanted.__struct_fields__}
     )
@@ -104,7 +104,7 @@ def query(wanted: Struct | Mapping[str, Any], **changed: Any) -> str:
 
 
 def resources(size: Mapping[str, str]) -> list[str]:
-    """The resources of which a node has any, besides those with a column of their own."""
+    """The resources that a node has, besides those with a column of their own."""
     return sorted(name for name, quantity in size.items() if name not in {"cpu", "memory"} and milli_of(quantity))
 
 
@@ -114,7 +114,7 @@ def free_part(node: NodeRoom, resource: str) -> float:
 
 
 class BarPart(Struct, frozen=True):
-    """One part of a stacked bar. `start`, `width`: of PIXELS."""
+    """One part of a stacked bar. `start`, `width`: in PIXELS."""
 
     name: str
     count: int
@@ -133,7 +133,7 @@ def stacked(counts: Mapping[str, int]) -> list[BarPart]:
 
 
 def drawn(spans: Sequence[Span]) -> Iterator[tuple[TimeKind, float, float]]:
-    """(step, start, width) of the parts of a bar of time, of PIXELS."""
+    """(step, start, width) of the parts of a bar of time, in PIXELS."""
     total, start = sum(span.seconds for span in spans), 0.0
     for span in spans:
         width = PIXELS * span.seconds / total if total else 0.0
@@ -142,7 +142,7 @@ def drawn(spans: Sequence[Span]) -> Iterator[tuple[TimeKind, float, float]]:
 
 
 def as_yaml(value: Any) -> str:
-    """YAML in ASCII: marks of writing direction, and what cannot be seen, are written as escapes."""
+    """YAML in ASCII: marks of writing direction, and invisible characters, are written as escapes."""
     text: str = yaml.dump(msgspec.to_builtins(value), Dumper=Dumper, sort_keys=False, width=100)
     return text
 
@@ -160,7 +160,7 @@ def end(text: str, most: int) -> str:
 
 
 def some(rows: Sequence[T], share: float) -> Sequence[T]:
-    """The first rows: this share of them, one at least, and no more than a page shows."""
+    """The first rows: this share of them, at least one, and no more than a page shows."""
     return rows[: max(1, int(share * min(len(rows), MOST_ROWS)))]
 
 
@@ -171,7 +171,7 @@ def brief(text: str, most: int) -> str:
 
 
 def fitting(text: str, most: int) -> int:
-    """How many characters from the first on have `most` bytes on a page. Those of HTML are escaped."""
+    """Number of first characters that have `most` bytes on a page. Those of HTML are escaped."""
     if len(text) * LONGEST_CHARACTER <= most:
         return len(text)
     sizes = accumulate(LONGEST_CHARACTER if one in ESCAPED else len(one.encode(errors="replace")) for one in text)
@@ -179,7 +179,7 @@ def fitting(text: str, most: int) -> int:
 
 
 def filled(node: NodeRoom, resource: str) -> list[BarPart]:
-    """The parts of a bar of one resource of a node: what others, ours and holds take of its size."""
+    """The parts of a bar of one resource of a node: the parts of others, of ours and of holds."""
     size, start, parts = milli_of(node.size.get(resource, "0")), 0.0, list[BarPart]()
     held = (node.coming, node.reserved)
     for name, amounts in (("others", (node.others,)), ("ours", (node.ours,)), ("held", held)):
@@ -192,7 +192,7 @@ def filled(node: NodeRoom, resource: str) -> list[BarPart]:
 
 
 def columns(values: Sequence[float | None], most: float | None = None) -> str:
-    """The columns of a sparkline as one path, of PIXELS; minutes that nobody counted have none.
+    """The columns of a sparkline as one path, in PIXELS; minutes that nobody counted have none.
 
     most: the value of the highest column; None: the highest value.
     """
@@ -216,10 +216,10 @@ def heights_of(values: Sequence[float | None], most: float | None) -> list[int |
 
 
 def height_of(part: float) -> int:
-    """A column that is there can be seen."""
+    """The height of a column, at least one unit, so that it can be seen."""
     return max(1, round(PIXELS * part)) if part else 0
 
 
 def highest(*sequences: Sequence[float | None]) -> float:
-    """The highest value of all sequences, so that they are drawn by one measure."""
+    """The highest value of all sequences, so that they are drawn to one scale."""
     return max((value for values in sequences for value in values if value is not None), default=0.0)

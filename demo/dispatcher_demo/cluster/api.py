@@ -4,13 +4,14 @@ The holder of the token may do everything. Any other client may do nothing: a Jo
 token is in the header Authorization. kubectl sends no header to a server without TLS, so for kubectl the token is the
 first part of the path, as the kubeconfig names it.
 
-The body of a request: JSON of the right types, without unknown fields.
+`read_body`: JSON of the right types, without unknown fields.
 
-Discovery: the answers from which kubectl learns which kinds there are. Pure.
+`discover`: the answers from which kubectl learns the kinds. Pure.
 
-The output of containers, read from the folders of the nodes on this machine. A real API server asks the kubelet.
+`log_of`, `pieces`: the output of containers, read from the folders of the nodes on this machine. A real API server asks
+the kubelet.
 
-One watch: changes from a version on, as lines, with a bookmark before the end.
+`Watch`: changes from a version on, as lines, with a bookmark before the end.
 """
 
 import asyncio
@@ -62,9 +63,9 @@ TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("backoffLimit", "activeDeadlineSeconds", "parallelism", "completions"), int),
     "suspend": bool,
 }
-"""Types of fields by name, at any depth: those fields that a template is likely to get wrong."""
+"""Types of fields by name, at any depth: fields that a template is likely to get wrong."""
 AT_TOP: Final[dict[str, type]] = {"value": int}
-"""Types of fields at the top of an object. `value`: that of a PriorityClass."""
+"""Types of fields at the top of an object. `value`: of a PriorityClass."""
 TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "stringData", "data"})
 AMOUNTS: Final = frozenset({"requests", "limits"})
 LARGEST: Final = 2**31 - 1
@@ -72,7 +73,7 @@ GO: Final[dict[type, str]] = {int: "int32", bool: "bool", str: "string", dict: "
 
 
 async def read_body(request: web.Request, kind: ObjectKind) -> Json:
-    """The body. ApiFault 400: it is not an object. ApiFault 415: its content type is not JSON."""
+    """The body. Raises ApiFault 400 if it is no object, and 415 if its content type is not JSON."""
     wanted = MERGE_PATCH if request.method == "PATCH" else "application/json"
     try:
         text = await request.read()
@@ -113,7 +114,7 @@ def without_nulls(found: Any) -> Any:
 
 
 def check_types(given: Json, at: str = "") -> None:
-    """ApiFault 400: a value has another type than its field."""
+    """Raises ApiFault 400 if a value has another type than its field."""
     for name, held in given.items():
         where = f"{at}{name}"
         wanted = AT_TOP.get(where) or TYPES.get(name)
@@ -153,7 +154,7 @@ SHORT: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 VERBS: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 IN_ALL: Final = frozenset({"jobs", "pods"})
-"""What `kubectl get all` shows."""
+"""The kinds that `kubectl get all` shows."""
 GROUPS: Final = tuple(dict.fromkeys(kind.group for kind in KINDS if kind.group))
 
 
@@ -194,7 +195,7 @@ ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def log_of(registry: Registry, nodes: Path | None, target: Target, container: str) -> Path:
-    """The file with a container's output. ApiFault: there is none."""
+    """The file with a container's output. Raises ApiFault if there is none."""
     if target.kind is not POD or nodes is None:
         raise not_found()
     pod: Mapping[str, Any] = registry.get(target).object
@@ -209,7 +210,7 @@ def log_of(registry: Registry, nodes: Path | None, target: Target, container: st
 
 
 async def pieces(registry: Registry, target: Target, file: Path, query: Mapping[str, str]) -> AsyncGenerator[bytes]:
-    """The output, as far as `tailLines` asks for it; with `follow` until the Pod has ended."""
+    """The output, or as much as `tailLines` asks for; with `follow` until the Pod has ended."""
     with file.open("rb") as log:
         lines = log.read().splitlines(keepends=True)
         tail = query.get("tailLines", "")
@@ -228,14 +229,17 @@ def is_over(registry: Registry, target: Target) -> bool:
 
 
 DEFAULT_SECONDS: Final = 1800
+"""Length of a watch that names none."""
 BOOKMARK_SECONDS: Final = 50
+"""Seconds between two bookmarks."""
 BEFORE_THE_END: Final = 2
+"""Seconds before the end of a watch at which the last bookmark comes."""
 BEHIND_AT_MOST: Final = 10_000
-"""Most lines that wait for one reader. A slower reader gets an error, and has to list again."""
+"""Lines that wait for one reader, at most. A slower reader gets an error, and has to list again."""
 
 
 class Watch:
-    """One watch. `lines` ends after the requested time. The caller must call `close`, also after a fault."""
+    """One watch. `lines` ends after the requested time. The caller must call `close`, even after a fault."""
 
     def __init__(self, storage: Storage, target: Target, query: Query) -> None:
         self._storage = storage
@@ -307,7 +311,7 @@ TRUE: Final = frozenset({"1", "true"})
 
 
 class Api:
-    """The API. `app()` returns it as an aiohttp application. `nodes`: the folder with those of the nodes."""
+    """The API. `app()` returns it as an aiohttp application. `nodes`: the folder with the nodes' folders."""
 
     def __init__(self, registry: Registry, token: str, nodes: Path | None = None) -> None:
         self._registry = registry
@@ -331,7 +335,7 @@ class Api:
             return answer(msgspec.json.encode(fault.status), fault.code)
 
     def _check_identity(self, request: web.Request) -> str:
-        """The path without the token. ApiFault 401: the token is neither there nor in the header."""
+        """The path without the token. Raises ApiFault 401 if the token is neither there nor in the header."""
         first, _, rest = request.path.removeprefix("/").partition("/")
         if hmac.compare_digest(first.encode(), self._token):
             return f"/{rest}"
@@ -421,7 +425,7 @@ def answer(body: bytes, status: int = 200) -> web.Response:
 
 
 def read_path(path: str) -> Target:
-    """The target of a path. ApiFault 404: nothing is served there."""
+    """The target of a path. Raises ApiFault 404 if nothing is served there."""
     group, rest = split_group(path.strip("/").split("/"))
     namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces":

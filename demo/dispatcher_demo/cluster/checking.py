@@ -1,6 +1,6 @@
 """Checks new objects: finds all faults at once, by field, in the words of the API server.
 
-A table of those rules that a template or a row may break. `fields` has the names of fields, `bodies` their types.
+The tables have those rules that a template or a row may break. `fields` has the names of fields, `api` their types.
 """
 
 import re
@@ -15,7 +15,7 @@ from dispatcher_demo.cluster.kinds import JOB, NAMESPACE, POD, FieldCause, Objec
 Causes = Iterator[FieldCause]
 Test = Callable[[Any], bool]
 Rule = tuple[str, str, str, Test]
-"""Path (see `places`), reason, message, test of a right value. An absent field breaks only REQUIRED."""
+"""Path (see `places`), reason, message, test of a right value. A missing field breaks only REQUIRED."""
 REQUIRED, INVALID, UNSUPPORTED, TWICE, NO_SUCH = (
     f"FieldValue{what}" for what in ("Required", "Invalid", "NotSupported", "Duplicate", "NotFound")
 )
@@ -81,7 +81,7 @@ CONTAINER_RULES: Final[tuple[Rule, ...]] = (
 
 
 def check_object(kind: ObjectKind, whole: Json) -> None:
-    """ApiFault 422: the object is invalid."""
+    """Raises ApiFault 422 if the object is invalid."""
     causes = [*faults_of_name(kind, whole["metadata"]["name"]), *faults_of_body(kind, whole)]
     if causes:
         raise invalid(kind, whole["metadata"]["name"], causes)
@@ -183,5 +183,5 @@ def faults_of_resources(resources: Json, at: str) -> Causes:
 
 
 def amount_of(written: str | float) -> Fraction:
-    """The quantity. `bodies` has refused any other text before."""
+    """The quantity. `api.check_types` has refused any other text before."""
     return parse_quantity(str(written))

@@ -1,17 +1,13 @@
 """The whole cluster: `async with EmbeddedCluster() as cluster` serves it on loopback until the block ends.
 
-The controllers: Jobs get Pods, Pods get nodes, nodes get taints, deleted objects are removed.
+`Garbage`: dependents of deleted objects, the content of namespaces, Pods that no kubelet will end.
 
-Each change calls the controllers at once. They note what to look at, and look at all of it in one round a moment later.
-A round that raises is logged and repeated: nothing noted is lost.
+`JobLoop`: finds the Jobs to look at, and carries out what `jobs.plan_step` decides about each.
 
-Garbage collection: dependents of deleted objects, the content of namespaces, Pods that no kubelet will end.
+`PlaceLoop`: gives waiting Pods their nodes, one after the other, as `jobs.choose` decides.
 
-A controller: it notes the changes that concern it, and acts until none is left.
-
-The loop of the Job controller: finds the Jobs to look at, and carries out what `jobs` decides about each.
-
-The scheduler: gives waiting Pods their nodes, one after the other, as `placement` decides.
+`Controllers`: each change calls the controllers at once. They note what to look at, and look at all of it in one round
+a moment later. A round that raises is logged and repeated: nothing noted is lost.
 """
 
 import asyncio
@@ -113,7 +109,7 @@ class Garbage:
             self._dirty[self._owners[uid]] = None
 
     def _end(self, kind: ObjectKind, key: Key, entry: StoredVersion) -> None:
-        """Takes one object that is being deleted a step further."""
+        """Takes one object under deletion a step further."""
         meta = entry.object["metadata"]
         if kind is NAMESPACE:
             self._empty(key)
@@ -245,7 +241,7 @@ SCHEDULER: Final = "default-scheduler"
 
 
 class PlaceLoop:
-    """Places Pods after each change that a Pod without a node may wait for."""
+    """Places Pods after each change for which a Pod without a node may have waited."""
 
     def __init__(self, registry: Registry, events: EventLog) -> None:
         self._registry = registry
@@ -378,7 +374,7 @@ def utc_now() -> datetime:
 
 
 class EmbeddedCluster:
-    """API server and controllers, on a free port. `nodes`: the folder with those of the nodes, if it is known."""
+    """API server and controllers, on a free port. `nodes`: the folder with the nodes' folders, if it is known."""
 
     def __init__(self, nodes: Path | None = None) -> None:
         self._nodes = nodes

@@ -1,13 +1,13 @@
-"""The decisions of the Job controller: one Pod per Job, its deadline, its end, as batch/v1 reports them since 1.31.
+"""The decisions of the Job controller and of the scheduler. Pure.
 
-Pure. A Job ends in steps, each a write of its own: first the target (`SuccessCriteriaMet` or `FailureTarget`), then the
-counts of its Pods, which lose their finalizer, then the final condition. Under a podFailurePolicy a Pod that is being
-deleted has failed only once its phase says so.
+`plan_step`: one Pod per Job, its deadline, its end, as batch/v1 reports them since 1.31. A Job ends in steps, each a
+write of its own: first the target (`SuccessCriteriaMet` or `FailureTarget`), then the counts of its Pods, which lose
+their finalizer, then the final condition. Under a podFailurePolicy a Pod that is being deleted has failed only once its
+phase says so.
 
-Chooses the node for a Pod: the best of those where it fits.
-
-Pure. Of kube-scheduler's plugins it has those that a template can use: resources, cordons, taints, node selector, node
-affinity. The message for a Pod that fits nowhere is kube-scheduler's.
+`why_not`, `choose`: the best node of those where a Pod fits. Of kube-scheduler's plugins they have those that a
+template can use: resources, cordons, taints, node selector, node affinity. The message for a Pod that fits nowhere is
+kube-scheduler's.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ class JobRound(Struct, frozen=True):
 
 
 def plan_step(job: Json, pods: Sequence[Json], now: datetime) -> JobRound:
-    """The next acts. `pods`: those that the Job controls. Called again until nothing is left to do."""
+    """The next acts. `pods`: the Job's own. It is called again until nothing is left to do."""
     if is_finished(job):
         return JobRound(release=names(tracked(pods)))
     if not pods and may_have_pod(job, now):
@@ -60,7 +60,7 @@ def plan_step(job: Json, pods: Sequence[Json], now: datetime) -> JobRound:
 
 
 def plan_pods(job: Json, pods: Sequence[Json], now: datetime) -> JobRound:
-    """The acts for the Pods, once the status shows all that is known of them."""
+    """The acts for the Pods, once the status shows everything that is known of them."""
     if "deletionTimestamp" in job["metadata"]:
         return JobRound(release=names(tracked(pods)))
     target = target_of(job)
@@ -88,7 +88,7 @@ def may_have_pod(job: Json, now: datetime) -> bool:
 
 
 def build_status(job: Json, pods: Sequence[Json], now: datetime) -> Json:
-    """The status: counts of the Pods as they are now, and the target if one is known."""
+    """The status: the present counts of the Pods, and the target if one is known."""
     counts = {
         "active": sum(is_active(pod) for pod in pods),
         "terminating": sum("deletionTimestamp" in pod["metadata"] and not is_ended(pod) for pod in pods),
@@ -243,7 +243,7 @@ def rooms_of(nodes: Iterable[Json], pods: Iterable[Json]) -> dict[str, NodeUse]:
 
 
 def with_pod(room: NodeUse, spec: Json) -> NodeUse:
-    """The room once that Pod is on the node, too."""
+    """The use of the node with that Pod on it, too."""
     return NodeUse(room.node, added(room.used, asks(spec)))
 
 
@@ -324,7 +324,7 @@ def preference(spec: Json, room: NodeUse) -> int:
 
 
 def choose(spec: Json, rooms: Sequence[NodeUse]) -> str:
-    """The name of the best of nodes that fit."""
+    """The name of the best node among those that fit."""
     most = max(preference(spec, room) for room in rooms)
     return max(rooms, key=lambda room: (score(spec, room, most), room.name)).name
 

@@ -1,10 +1,12 @@
-"""The kinds of objects that are served, and the targets of API paths.
+"""The kinds of objects that are served, and what all of them need. Pure, except for random parts of names.
 
-Phases, conditions and times in the statuses of objects.
+`ObjectKind`, `Target`: the kinds, and the targets of API paths.
 
-Refusals of the API, as metav1.Status.
+`with_condition`: conditions and times in statuses.
 
-Defaults that the API server adds to a new object.
+`ApiFault`: refusals of the API, as metav1.Status.
+
+`made`: defaults that the API server adds to a new object.
 """
 
 import base64
@@ -23,7 +25,7 @@ NAMED: Final = frozenset({"metadata.name", "metadata.namespace"})
 
 
 class ObjectKind(Struct, frozen=True):
-    """One kind of objects. `fields`: those that a fieldSelector may name."""
+    """One kind of objects. `fields`: the fields that a fieldSelector may name."""
 
     kind: str
     plural: str
@@ -55,7 +57,7 @@ REVIEW: Final = ObjectKind(
 )
 PRIORITY_CLASS: Final = ObjectKind("PriorityClass", "priorityclasses", "scheduling.k8s.io", namespaced=False)
 RESOURCE_QUOTA: Final = ObjectKind("ResourceQuota", "resourcequotas", has_status=True)
-"""Nobody counts what it limits, so it limits nothing."""
+"""No controller counts for it, so it limits nothing."""
 KINDS: Final = (
     NAMESPACE, NODE, POD, JOB, EVENT, SECRET, ObjectKind("ConfigMap", "configmaps"), LEASE, REVIEW, PRIORITY_CLASS,
     RESOURCE_QUOTA,
@@ -122,7 +124,7 @@ def bad_request(message: str) -> ApiFault:
 
 
 def unprocessable(field: str, reason: str, message: str) -> ApiFault:
-    """The fault of a request itself, not of an object."""
+    """The refusal for a fault of the request, not of an object."""
     details = {"causes": [{"reason": reason, "message": message, "field": field}]}
     return ApiFault(422, f"{field}: {message}", details=details)
 
@@ -143,7 +145,7 @@ def conflict(target: Target, why: str, reason: str = "") -> ApiFault:
 
 
 def invalid(kind: ObjectKind, name: str, causes: list[FieldCause]) -> ApiFault:
-    """All faults of an object at once."""
+    """The refusal with all faults of an object."""
     words = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
     fault = about(422, kind, name, f"is invalid: {words if len(causes) == 1 else f'[{words}]'}")
     fault.status["details"] |= {"kind": kind.kind, "causes": [msgspec.to_builtins(cause) for cause in causes]}
@@ -179,7 +181,7 @@ TOLERATIONS: Final = [
 
 
 def made(kind: ObjectKind, given: Json, namespace: str, at: str) -> Json:
-    """The object as it is stored: fields of the server are set by the server, absent fields get defaults."""
+    """The object as it is stored: fields of the server are set by the server, missing fields get defaults."""
     meta = given.get("metadata") or {}
     kept = {key: meta[key] for key in meta if key not in {"resourceVersion", "selfLink", "managedFields", "uid"}}
     for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "generateName"):

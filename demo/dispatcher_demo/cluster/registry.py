@@ -1,21 +1,20 @@
-"""The meaning of writes: metadata of the server, preconditions, finalizers, grace periods.
+"""The objects of the cluster: their versions, the meaning of writes, Events, lists and selectors.
 
-Pure, except for random parts of names. Time is an argument of the registry. Each call returns the object as it is
+Pure, except for random parts of names. Time is an argument of the registry.
+
+`Storage`: objects under one version counter, and a history of their changes. A stored object never changes: a write
+stores another one. The history serves a list `Exact` at an old version, the pages of one list, and a watch from an old
+version. It holds `REMEMBERED` changes of each kind. A request for an older version gets 410.
+
+`Registry`: metadata of the server, preconditions, finalizers, grace periods. Each call returns the object as it is
 stored afterwards. A refusal is an ApiFault with the status that the real server gives.
 
-Objects under one version counter, and a history of their changes.
+`EventLog`: Events about objects, as `kubectl describe` shows them. Only the newest `KEPT` are stored.
 
-Pure. A stored object never changes: a write stores another one. The history serves a list `Exact` at an old version,
-the pages of one list, and a watch from an old version. It holds `REMEMBERED` changes of each kind. A request for an
-older version gets 410.
+`read_labels`, `read_fields`: label and field selectors of a query, as tests of objects.
 
-Events about objects, as `kubectl describe` shows them. Only the newest `KEPT` are stored.
-
-Lists: the objects that a list or a watch selects, and their version.
-
-All pages of one list have the same version. The continue token holds that version and the last key of the page before.
-
-Label and field selectors of a query, as tests of objects.
+`list_objects`: all pages of one list have the same version. The continue token holds that version and the last key of
+the page before.
 """
 
 import base64
@@ -55,7 +54,7 @@ from dispatcher_demo.cluster.kinds import (
 )
 
 Key = tuple[str, str]
-"""Namespace and name. Namespace "": the kind has none."""
+"""Namespace and name. Namespace "": the kind has no namespaces."""
 REMEMBERED: Final = 20_000
 
 
@@ -116,13 +115,13 @@ class Storage:
         return found
 
     def since(self, kind: ObjectKind, version: int) -> Iterator[Change]:
-        """Changes after that version, oldest first. ApiFault as `as_of`."""
+        """Changes after that version, oldest first. Raises the same as `as_of`."""
         self._check(kind, version)
         newer = list(takewhile(lambda change: change.version > version, reversed(self._changes[kind])))
         return reversed(newer)
 
     def check_reached(self, version: int) -> None:
-        """ApiFault 504: the version is in the future."""
+        """Raises ApiFault 504 if the version is in the future."""
         if version > self.version:
             cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
             words = f"Too large resource version: {version}, current: {self.version}"
@@ -193,7 +192,7 @@ class Registry:
         return write_entry(kind, whole) if dry_run else self.storage.put(kind, key, whole)
 
     def update(self, target: Target, given: Json) -> StoredVersion:
-        """PUT. A write to `status` leaves the spec as it is. A write to the object leaves the status as it is."""
+        """Replaces the object (PUT). A write to `status` keeps the spec, and a write to the object keeps the status."""
         check_place(target, given)
         before, said = self.get(target).object, given.get("metadata") or {}
         check_name(target, said)
@@ -209,7 +208,7 @@ class Registry:
         return self._put_changed(target, before, {**body, "metadata": {**kept, **own}})
 
     def patch(self, target: Target, patch: Json) -> StoredVersion:
-        """A merge patch (RFC 7386)."""
+        """Applies a merge patch (RFC 7386)."""
         return self.update(target, merged(self.get(target).object, patch))
 
     def bind(self, target: Target, node: str) -> None:
@@ -271,7 +270,7 @@ def check_name(target: Target, meta: Json) -> None:
 
 
 def check_place(target: Target, given: Json) -> None:
-    """ApiFault 400: the body names another kind or namespace than the path."""
+    """Raises ApiFault 400 if the body names another kind or namespace than the path."""
     kind, meta = target.kind, given.get("metadata") or {}
     said = given.get("apiVersion") or kind.api_version, given.get("kind") or kind.kind
     if said != (kind.api_version, kind.kind):
@@ -349,7 +348,7 @@ REQUIREMENT: Final = re.compile(r"[^,(]*\([^)]*\)[^,]*|[^,]+")
 
 
 def read_labels(selector: str) -> Test:
-    """A test of labels. ApiFault 400: the text is not a selector."""
+    """A test of labels. Raises ApiFault 400 if the text is no selector."""
     tests = [read_requirement(part.strip()) for part in REQUIREMENT.findall(selector)]
     if selector.strip() and (not tests or selector.strip().endswith(",")):
         raise bad_request(f"unable to parse requirement: {selector!r}")
@@ -368,7 +367,7 @@ def read_requirement(text: str) -> Test:
 
 
 def read_fields(selector: str, kind: ObjectKind) -> Callable[[Json], bool]:
-    """A test of objects. ApiFault 400: the text is not a selector, or names a field without support."""
+    """A test of objects. Raises ApiFault 400 if the text is no selector, or names a field without support."""
     wanted = [read_field(part, kind) for part in selector.split(",") if part]
 
     def matches(whole: Json) -> bool:
@@ -410,7 +409,7 @@ class Selection(Struct, frozen=True):
     matches: Callable[[Json], bool]
 
     def event(self, change: Change) -> tuple[str, StoredVersion] | None:
-        """The change as a client sees it that sees only these objects. None: it sees nothing."""
+        """The change for a client that sees only these objects. None: it sees nothing."""
         was = change.before is not None and self.matches(change.before.object)
         if change.after is not None and self.matches(change.after.object):
             return ("MODIFIED" if was else "ADDED"), change.after
@@ -420,7 +419,7 @@ class Selection(Struct, frozen=True):
 
 
 def read_selection(target: Target, query: Query) -> Selection:
-    """ApiFault 400: a selector cannot be parsed."""
+    """The selection of a query. Raises ApiFault 400 if a selector cannot be parsed."""
     labels = read_labels(query.get("labelSelector", ""))
     fields = read_fields(query.get("fieldSelector", ""), target.kind)
     namespace = target.namespace
@@ -437,7 +436,7 @@ def read_selection(target: Target, query: Query) -> Selection:
 
 
 def read_version(written: str) -> int:
-    """ApiFault 400: the text is not a version."""
+    """The version. Raises ApiFault 400 if the text is none."""
     if not written.isascii() or not written.isdecimal() or int(written) > LARGEST:
         raise bad_request(f"invalid resource version {written!r}")
     return int(written)
@@ -466,7 +465,7 @@ def write_list(target: Target, meta: Json, items: Iterable[bytes]) -> bytes:
 
 
 def read_number(query: Query, name: str) -> int:
-    """The number, or 0 if it is absent. ApiFault 400: it is not a number."""
+    """The number, or 0 if it is missing. Raises ApiFault 400 if it is no number."""
     written = query.get(name) or "0"
     if not written.isdecimal():
         raise bad_request(f"{name} {written!r} is no number")

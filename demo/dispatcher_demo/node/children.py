@@ -22,12 +22,15 @@ GUARD: Final = Path(__file__).with_name("guard.py")
 
 
 RESTARTS: Final = 3
+"""Ends within WITHIN_SECONDS after which a process counts as broken."""
 
 
 WITHIN_SECONDS: Final = 30
+"""See RESTARTS."""
 
 
 TAIL_BYTES: Final = 1500
+"""Bytes of the end of a log that a fault quotes."""
 
 
 class ChildFault(DispatcherError):
@@ -35,10 +38,10 @@ class ChildFault(DispatcherError):
 
 
 class RunFolder:
-    """A temporary folder of one run. The folder and all that runs in it end with this process, however it ends."""
+    """A temporary folder of one run. It and everything that runs in it end with this process, however it ends."""
 
     def __init__(self) -> None:
-        """Makes the folder, closed to other accounts. DispatcherError: it cannot be made."""
+        """Makes the folder, closed to other accounts. Raises DispatcherError if it cannot be made."""
         try:
             self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         except OSError as fault:
@@ -97,7 +100,7 @@ class Keeper:
         self._killed: set[str] = set()
 
     async def keep(self, name: str, start: Start) -> None:
-        """Returns once the process runs. From now on it is started again when it ends."""
+        """Starts the process, and starts it again when it ends. Returns once it runs."""
         process = await self._begin(name, start)
         self._watches.append(asyncio.create_task(self._watch(name, start, process)))
 
@@ -111,11 +114,11 @@ class Keeper:
         return True
 
     def starts(self, name: str) -> int:
-        """How often the process was started."""
+        """Number of starts of the process."""
         return self._starts[name]
 
     def check(self) -> None:
-        """ChildFault: a process ended too often. DispatcherError: it could not be started again."""
+        """Raises ChildFault if a process ended too often, and DispatcherError if it could not be started again."""
         for watch in self._watches:
             if watch.done() and (fault := watch.exception()):
                 raise fault if isinstance(fault, DispatcherError) else DispatcherError(str(fault))

@@ -1,12 +1,12 @@
 """Turns a container of a Pod into a process: arguments, environment, folders. Says which Pods cannot be processes.
 
-The environment of a container, built as kubelet builds it (`makeEnvironmentVariables`).
+`resolve`: the environment, built as kubelet builds it (`makeEnvironmentVariables`). Order: the `envFrom` sources, then
+the list `env`. Later entries replace earlier ones. `$(NAME)` in a value is replaced if NAME comes *earlier* in this
+order. Unknown names stay as written. `$$` is one `$`. Only `value` is expanded, never the value of a reference. Not
+supported: `resourceFieldRef`, and the variables of Services.
 
-Order: the `envFrom` sources, then the list `env`. Later entries replace earlier ones. `$(NAME)` in a value is replaced
-if NAME comes *earlier* in this order. Unknown names stay as written. `$$` is one `$`. Only `value` is expanded, never
-the value of a reference. Not supported: `resourceFieldRef`, and the variables of Services.
-
-Folders for the volumes of a Pod. A hostPath is on the node's disk; any other volume ends with the Pod.
+`make_volumes`: the folders for the volumes of a Pod. A hostPath is on the node's disk; any other volume ends with the
+Pod.
 """
 
 import os
@@ -115,9 +115,9 @@ def _named(entry: Json, suffix: str) -> Iterator[tuple[str, Json]]:
 
 PROBES_AND_HOOKS: Final = ("livenessProbe", "startupProbe", "readinessProbe", "lifecycle")
 VOLUME_KINDS: Final = frozenset({"name", "emptyDir", "hostPath", "configMap", "secret", "projected"})
-"""`projected` is an empty folder: it would hold the token of a service account, which a process here does not get."""
+"""The supported kinds. `projected` is an empty folder: no process gets the token of a service account."""
 PATH: Final = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Begins with the folder of `dispatcher`, because images of tasks have `dispatcher exec`."""
+"""It begins with the folder of `dispatcher`, because images of tasks have `dispatcher exec`."""
 
 
 def why_refused(pod: Json) -> str:
@@ -145,7 +145,9 @@ def faults_of(container: Json) -> list[str]:
 
 
 def build_order(container: Json, pod: Json, sources: Sources, places: Mapping[str, Path]) -> ProcessOrder:
-    """The process for a container. `places`: folders by volume name. CreateContainerConfigFault: a source is absent."""
+    """The process for a container. `places`: folders by volume name. CreateContainerConfigFault: a source is
+    missing.
+    """
     mounts = {
         mount["mountPath"].rstrip("/"): places[mount["name"]] / mount.get("subPath", "")
         for mount in container.get("volumeMounts", ())
@@ -160,7 +162,7 @@ def build_order(container: Json, pod: Json, sources: Sources, places: Mapping[st
 
 
 def moved(text: str, mounts: Mapping[str, Path]) -> str:
-    """The text; a path below a mount becomes its real folder, because a process has no mounts of its own."""
+    """The text, in which a path below a mount becomes its real folder, because a process has no mounts of its own."""
     for path, folder in sorted(mounts.items(), reverse=True):
         if text == path or text.startswith(f"{path}/"):
             return f"{folder}{text[len(path) :]}"
@@ -180,7 +182,7 @@ def why_too_big(pod: Json, others: Iterable[Json], size: Mapping[str, str]) -> t
 
 
 def total(pods: Iterable[Json], resource: str) -> Fraction:
-    """The sum that the Pods request of a resource."""
+    """The sum of the Pods' requests of a resource."""
     containers = [container for pod in pods for container in pod["spec"]["containers"]]
     requests = [container.get("resources", {}).get("requests", {}) for container in containers]
     return sum((parse_quantity(request.get(resource, "0")) for request in requests), Fraction(0))
@@ -198,7 +200,7 @@ def sources_of(volume: Json) -> list[tuple[Source, bool]]:
 def make_volumes(pod: Json, disk: Path, own: Path, sources: Sources) -> dict[str, Path]:
     """Makes the folders, by volume name, below `disk` of the node or `own` of the Pod.
 
-    CreateContainerConfigFault: a source is absent.
+    Raises CreateContainerConfigFault if a source is missing.
     """
     places: dict[str, Path] = {}
     for volume in pod["spec"].get("volumes", ()):

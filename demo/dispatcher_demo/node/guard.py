@@ -29,7 +29,7 @@ from pathlib import Path
 PATIENCE_SECONDS = 10
 SHOW_CURSOR = "\x1b[?25h\r\n"
 POSTGRES = "postgres"
-"""This process gets SIGQUIT: Postgres then ends its children and gives its shared memory back."""
+"""The process that gets SIGQUIT: Postgres then ends its children and gives its shared memory back."""
 
 
 def main(folder: Path) -> None:

@@ -1,15 +1,15 @@
 """A kubelet whose containers are processes of this machine. It is a plain client of the Kubernetes API.
 
-In each round the kubelet looks at the Pods bound to its node and at the folders of its containers, decides (`syncing`)
-and acts. Its whole state is in these folders and in the API server, so it may be killed at any moment and continues
-after a restart. Its containers survive that: each has a shim of its own.
+In each round the kubelet looks at the Pods bound to its node and at the folders of its containers, decides
+(`plan_step`) and acts. Its whole state is in these folders and in the API server, so it may be killed at any moment and
+continues after a restart. Its containers survive that: each has a shim of its own.
 
 Not supported: images, namespaces, network, limits, probes, `kubectl exec`, and on a real cluster `kubectl logs`; the
 embedded one reads the files of the containers. `containers.why_refused` says which Pods are refused.
 
-Decides what a node does next about one Pod, from the Pod and the states of its containers alone.
+`plan_step`: decides from the Pod and the states of its containers alone.
 
-The Pods of one node in the API server: what the kubelet reads there, and what it writes.
+`LocalPods`: the Pods of one node in the API server: what the kubelet reads there, and what it writes.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ def is_late(pod: Json, now: float) -> bool:
 
 
 def grace(pod: Json) -> float:
-    """Seconds between SIGTERM and SIGKILL: those of the delete, else the Pod's own."""
+    """Seconds between SIGTERM and SIGKILL: of the delete, else of the Pod."""
     of_pod = pod["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
     return float(pod["metadata"].get("deletionGracePeriodSeconds", of_pod))
 
@@ -151,7 +151,7 @@ class LocalPods:
         return {pod.uid for pod in self._watched.store.view().values()}
 
     def now(self) -> list[LocalPod]:
-        """The Pods as the watch shows them, or as our own newer writes left them."""
+        """The Pods of the watch, or of our own newer writes."""
         shown = {pod.uid: pod for pod in self._watched.store.view().values()}
         self._newest = {
             uid: pod for uid, pod in self._newest.items() if uid in shown and pod.version > shown[uid].version
@@ -159,7 +159,7 @@ class LocalPods:
         return list((shown | self._newest).values())
 
     async def write_status(self, pod: LocalPod, status: Json) -> bool:
-        """False: another client changed or deleted the Pod, and nothing was written."""
+        """Writes a status. False: another client changed or deleted the Pod, and nothing was written."""
         whole = {**pod.whole, "apiVersion": "v1", "kind": "Pod", "status": status}
         reply = await self._client.request("PUT", f"{path_of(pod)}/status", msgspec.json.encode(whole))
         if reply.status in {404, 409}:
@@ -175,7 +175,7 @@ class LocalPods:
             reply.expect(f"delete Pod {pod.name}")
 
     async def sources(self, pod: LocalPod) -> dict[Source, dict[str, str]]:
-        """The ConfigMaps and Secrets that containers and volumes name, decoded. Absent ones are left out."""
+        """The ConfigMaps and Secrets that containers and volumes name, decoded. Missing ones are left out."""
         namespace, found = pod.whole["metadata"]["namespace"], dict[Source, dict[str, str]]()
         named = {source for container in pod.whole["spec"]["containers"] for source in references(container)}
         for volume in pod.whole["spec"].get("volumes", ()):
@@ -201,13 +201,17 @@ def path_of(pod: LocalPod) -> str:
 log = structlog.get_logger(component="demo.kubelet")
 
 EVERY_SECONDS: Final = 0.1
-"""Pause between two looks at the containers. The real kubelet takes a second."""
+"""Seconds between two looks at the containers. The real kubelet takes a second."""
 NODE_SECONDS: Final = 3
+"""Seconds between two writes of the node's readiness and lease."""
 FAULT_SECONDS: Final = 1
+"""Seconds before a Pod is looked at again after a fault."""
 CONFLICT_SECONDS: Final = 0.2
+"""The same after a conflict with another client."""
 CONFIG_SECONDS: Final = 3
-"""Pause before an absent ConfigMap or Secret is looked for again."""
+"""Seconds before a missing ConfigMap or Secret is looked for again."""
 ACTS_AT_ONCE: Final = 16
+"""Pods that are worked on at the same time, at most."""
 
 
 class Kubelet:
@@ -321,7 +325,7 @@ class Kubelet:
             sandbox.container(name).start(orders[name])
 
     async def _write_status(self, pod: LocalPod, status: Json) -> bool:
-        """False: another client changed the Pod. A later round sees that change, and writes the status again."""
+        """Writes a status. False: another client changed the Pod. A later round sees that, and writes again."""
         is_written = await self._pods.write_status(pod, status)
         if not is_written:
             self._put_off(pod, CONFLICT_SECONDS)

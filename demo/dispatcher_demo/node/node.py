@@ -1,9 +1,10 @@
-"""A node in the API server: the Node object, its readiness, and the lease that shows it alive.
+"""A node of processes: its object in the API server, and the folders of its Pods.
 
-The folder of one Pod on a node, and the shims of its containers.
+`LocalNode`: the Node object, its readiness, and the lease that shows it alive.
 
-The folder holds all that the kubelet knows of the Pod. So the kubelet may be killed at any moment, and continues after
-a restart. A container is alive as long as its shim holds the lock. It is over once `ended.json` exists.
+`Sandbox`: the folder of one Pod holds everything that the kubelet knows of the Pod. So the kubelet may be killed at any
+moment, and continues after a restart. A container is alive while its shim holds the lock. It is over once `ended.json`
+exists.
 """
 
 import asyncio
@@ -35,6 +36,7 @@ from dispatcher_demo.node.statuses import ProcessOrder, ProcessState, written
 log = structlog.get_logger(component="demo.node")
 
 LEASE_SECONDS: Final = 40
+"""Length of the lease, in seconds."""
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -133,11 +135,11 @@ def conflict_is_fine(reply: Reply, doing: str) -> None:
 
 
 SHIM_SECONDS: Final = 10
-"""Time within which a shim starts, even on a very busy machine."""
+"""Seconds within which a shim starts, even on a very busy machine."""
 SHIM: Final = Path(__file__).with_name("shim.py")
 TAIL_BYTES: Final = 2048
 TAIL_LINES: Final = 80
-"""Bytes and lines of a log that a kubelet puts into a status."""
+"""Lines of a log, and TAIL_BYTES its bytes, that a kubelet puts into a status, at most."""
 
 
 class LocalContainer:
@@ -165,7 +167,7 @@ class LocalContainer:
         os.posix_spawn(command[0], command, os.environ, file_actions=nowhere, setsid=True)  # `reap` collects it
 
     def look(self) -> ProcessState | None:
-        """The state of the container. Returns None if the container was never started."""
+        """The state of the container; None if it was never started."""
         if not (self.folder / "spec.json").exists():
             return None
         pid, is_alive = self.pid(), self.is_alive()
@@ -189,7 +191,7 @@ class LocalContainer:
         self._signal(signal.SIGUSR1)
 
     def is_stranded(self, now: float) -> bool:
-        """Whether no shim came for too long: the kubelet was killed after it wrote `spec.json`."""
+        """Whether no shim came for SHIM_SECONDS: the kubelet was killed after it wrote `spec.json`."""
         return self.pid() is None and now - (self.folder / "spec.json").stat().st_mtime > SHIM_SECONDS
 
     def pid(self) -> int | None:
@@ -267,7 +269,7 @@ def write(folder: Path, name: str, fact: Mapping[str, Any]) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The JSON object in the file. Empty: the file is absent, or cut short by a crash of the machine."""
+    """The JSON object in the file. Empty: the file is missing, or was cut short by a crash of the machine."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):

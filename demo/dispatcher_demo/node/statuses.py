@@ -1,8 +1,7 @@
-"""The status that a kubelet writes for a Pod: phase, conditions and container statuses, in the words of the real one.
+"""The status that a kubelet writes for a Pod, and the process of a container. Pure.
 
-It was compared with the reports of real nodes for the same cases. `docs/process-kubelet.md` lists the differences.
-
-A container that is a process: how to start it, and its state.
+`build_status`: phase, conditions and container statuses, in the words of the real kubelet. It was compared with the
+reports of real nodes for the same cases. `docs/process-kubelet.md` lists the differences.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ class ProcessState(Struct, frozen=True):
     exit_code: its exit status; 128 + n after signal n.
     fault: why it could not be started.
     tail: the end of its log.
-    is_gone: it ended, and how it ended is unknown.
+    is_gone: it has ended, and nobody knows how.
     """
 
     started_at: float | None = None
@@ -42,7 +41,7 @@ class ProcessState(Struct, frozen=True):
 
     @property
     def is_ordered(self) -> bool:
-        """The container should run, and has neither started nor ended yet."""
+        """Whether the container should run, and has neither started nor ended yet."""
         return self.started_at is None and not self.is_over
 
     @property
@@ -178,7 +177,7 @@ def build_state(seen: ProcessState | None, reasons: ContainerReasons) -> Json:
 
 
 def build_end(container: Json, seen: ProcessState) -> Json:
-    """The state `terminated`, as far as it is known."""
+    """The state `terminated`, with what is known of the end."""
     began, ended = written(seen.started_at or 0), written(seen.ended_at or seen.started_at or 0)
     if seen.is_gone:
         return {"exitCode": 255, "reason": "Unknown", "startedAt": began, "finishedAt": ended}

@@ -12,7 +12,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.commands.adoption import OF_CONTROLLERS, AdoptedField, Adoption, Did, Json, Statement
+from dispatcher.commands.adoption import OF_CONTROLLERS, AdoptedField, Adoption, Did, Json, Statement, renamed
 from dispatcher.commands.manifests import inserting_cron_job, name_of, of_cron_job, of_job, of_pod, of_scaled_job
 from dispatcher.commands.options import as_document
 from dispatcher.commands.render import text_of
@@ -291,8 +291,9 @@ def adopt_text(path: Path, text: str, out: Path, taken: set[str], *, check: bool
             yield AdoptedFile(str(path), line, what, fields=[(made[0], "", made[1])])
             continue
         for one in made:
-            to = out / f"{unique(one.name, taken) if one.manifest else one.name}.yaml"
-            yield write(one, AdoptedFile(str(path), line, what), to, check=check)
+            last = renamed(one, unique(one.name, taken)) if one.manifest else one
+            to = out / f"{last.name}.yaml"
+            yield write(last, AdoptedFile(str(path), line, what), to, check=check)
 
 
 def parts_of(text: str) -> list[str]:
@@ -333,7 +334,8 @@ def write(adoption: Adoption, source: AdoptedFile, to: Path, *, check: bool) -> 
     if not adoption.manifest:
         return changed(source, **told)
     if adoption.in_time is not None:
-        statement = " ".join(written(adoption.in_time, to.stem).split("\n"))
+        lines = written(adoption.in_time, to.stem).split("\n")
+        statement = " ".join(line for line in lines if not line.startswith("--"))
         told["cron_job"] = write_document(inserting_cron_job(to.stem, adoption.schedule, statement))
     text = write_document(adoption.manifest)
     faults = refusals(to.stem, text) or written_to(to, text, check=check)
@@ -371,10 +373,13 @@ def changed(source: AdoptedFile, **parts: Any) -> AdoptedFile:
 
 
 def written(statement: Statement, template: str) -> str:
-    """A statement with its variables written out, as psql does. `template`: its name, which may have got a number."""
-    lines = read_sql(f"adopt/{statement.file}.sql").splitlines()
-    text = "\n".join(line for line in lines if not line.startswith("--"))
-    values = {**statement.values, "template": template}
+    """A statement with its variables written out, as psql does. `template`: its name, which may have got a number.
+
+    The comment stays: it says which role may run the statement.
+    """
+    text = read_sql(f"adopt/{statement.file}.sql").strip()
+    queue = template if statement.has_own_queue else "default"
+    values = {"queue": queue, **statement.values, "template": template}
 
     def value_of(match: re.Match[str]) -> str:
         value = str(values[match["quoted"] or match["plain"]])

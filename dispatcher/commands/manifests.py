@@ -1,8 +1,9 @@
 """Reads Jobs, CronJobs, ScaledJobs and Pods. Each becomes one template. Pure.
 
-`in_time`: a schedule becomes a CronJob that inserts the row.
+A schedule becomes a CronJob that inserts the row.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dispatcher.commands.adoption import OF_META, Adopter, Adoption, Did, Json, Statement, WorkSource, objects
+from dispatcher.commands.adoption import Adoption, Did, Json, Statement, WorkSource, objects
+from dispatcher.commands.job_adoption import Adopter
 from dispatcher.jobs.fields import object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.model import launches as ids
@@ -39,28 +41,29 @@ def of_pod(document: Json) -> Iterator[Adoption]:
 
 def of_cron_job(document: Json) -> Iterator[Adoption]:
     at: Path = ("spec", "jobTemplate", "spec")
-    meta = {**object_at(document, "spec", "jobTemplate", "metadata"), "name": name_of(document)}
-    found = Adopter(WorkSource(name_of(document), object_at(document, *at), meta, at))
-    spec = object_at(document, "spec")
-    for field in sorted(object_at(document, "metadata").keys() - {"name"}):
-        found.tell(Did.LEFT_OUT, ("metadata", field), OF_META.get(field, "it was the CronJob's, and not its Jobs'"))
+    meta_at: Path = (*at[:-1], "metadata")
+    owner = object_at(document, "metadata")
+    found = Adopter(
+        WorkSource(name_of(document), object_at(document, *at), object_at(document, *meta_at), at, meta_at, owner=owner)
+    )
+    spec, made = object_at(document, "spec"), found.adopt()
+    above = len(found.fields)
     for field in HISTORY:
         if spec.get(field) is not None:
             found.tell(Did.LEFT_OUT, ("spec", field), "the janitor keeps rows as long as the operator says")
     found.tell_unknown(spec, {*TIMES, *HISTORY, "concurrencyPolicy", "jobTemplate"}, ("spec",))
     found.tell_unknown(object_at(spec, "jobTemplate"), {"metadata", "spec"}, ("spec", "jobTemplate"))
-    found.tell(Did.OPEN, ("spec", "schedule"), word_of_schedule(spec, "CronJob"))
-    made = found.adopt()
+    found.tell(Did.OPEN, ("spec", "schedule"), word_of_schedule(spec, "CronJob", found.count))
     rows = next((one for one in made.statements if one.file in SEVERAL), None)
     for field, value in spec.items():
         if value is None or (word := word_of_time(field, value)) is None:
             continue
-        if rows is not None and word[1].startswith("dedupe_key"):
-            word = Did.OPEN, "several rows have no dedupe_key in common: look whether the last ones have ended"
+        if rows is not None and field == "concurrencyPolicy":
+            word = (Did.OPEN, OF_SEVERAL[str(value)]) if str(value) in OF_SEVERAL else word
         found.tell(word[0], ("spec", field), word[1])
     if rows is None:
         found.statements.append(rows := row_in_time(spec, found.name))
-    yield in_time(made, spec, rows)
+    yield in_time(replace(made, fields=[*found.fields[above:], *found.fields[:above]]), spec, rows)
 
 
 HISTORY: Final = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
@@ -69,7 +72,7 @@ SEVERAL: Final = frozenset({"rows", "indexed_rows"})
 
 
 def in_time(made: Adoption, spec: Json, statement: Statement) -> Adoption:
-    """The template with a CronJob that runs the statement, if the spec has a schedule."""
+    """The template with a CronJob that runs the statement, if the spec says when."""
     times = times_of(spec)
     return replace(made, schedule=times, in_time=statement) if times.get("schedule") else made
 
@@ -78,11 +81,11 @@ TIMES: Final = {
     "schedule": "schedule", "timeZone": "timeZone", "timezone": "timeZone", "suspend": "suspend",
     "startingDeadlineSeconds": "startingDeadlineSeconds",
 }  # fmt: skip
-"""The fields of a CronJob and of a CronWorkflow with the times, and their names in a CronJob."""
+"""The fields of a CronJob and of a CronWorkflow that say when, and their names in a CronJob."""
 
 
 def times_of(spec: Json) -> Json:
-    """The times at which a row is inserted, by the names of a CronJob. A CronWorkflow's list counts with one item."""
+    """When a row is inserted, by the names of a CronJob. A CronWorkflow may have a list: one alone is a schedule."""
     found = {TIMES[field]: value for field, value in spec.items() if field in TIMES and value is not None}
     several = spec.get("schedules")
     if isinstance(several, list) and len(several) == 1:
@@ -93,11 +96,11 @@ def times_of(spec: Json) -> Json:
 
 
 ZONE: Final = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.*\S)\s*")
-"""A time zone in front of a schedule, where the API server refuses it."""
+"""A time zone in front of a schedule. The API server refuses it there."""
 
 
 def row_in_time(spec: Json, template: str, env: Mapping[str, str] = {}) -> Statement:
-    """The statement that inserts a row. `env`: the variables of the row."""
+    """`env`: what the row gives."""
     is_alone = spec.get("concurrencyPolicy") in ("Forbid", "Replace")
     file = "one_at_a_time" if is_alone else "again"
     if not env:
@@ -105,40 +108,56 @@ def row_in_time(spec: Json, template: str, env: Mapping[str, str] = {}) -> State
     return Statement(f"{file}_with_env", {"template": template, "env": json.dumps(env)})
 
 
-def word_of_schedule(spec: Json, kind: str) -> str:
-    """What a person does with a schedule. `kind`: the kind of object that has run the work."""
+def word_of_schedule(spec: Json, kind: str, rows: int = 1) -> str:
+    """`kind`: of what ran the work until now. `rows`: how many are inserted at a time."""
     times = times_of(spec)
     if not times.get("schedule"):
         return "it says no time"
     zone = f" in {times['timeZone']}" if times.get("timeZone") else ""
-    told = f"the CronJob below inserts the row at {times.get('schedule')}{zone}: give it a login, in a Secret"
+    several = f"{rows} rows" if rows > 1 else "the row"
+    told = f"the CronJob below inserts {several} at {times.get('schedule')}{zone}: give it a login, in a Secret"
     return f"{told}, and delete the old {kind} first, or both run"
 
 
 def word_of_time(field: str, value: object) -> tuple[Did, str] | None:
-    """What becomes of the other fields of a schedule. None: the field is none of them."""
+    """What becomes of the other fields of a schedule. None: it is none of them."""
     if field not in {*TIMES, "concurrencyPolicy"} or field == "schedule":
         return None
     if value in (False, "Allow"):
         return Did.LEFT_OUT, "it is so anyway"
-    words = "dedupe_key: no second row while one is alive" if field == "concurrencyPolicy" else "in the CronJob below"
-    return Did.OPEN if value == "Replace" else Did.TRANSLATED, words
+    if field == "concurrencyPolicy":
+        return WORDS_OF_POLICIES.get(str(value), (Did.OPEN, f"{str(value)!r:.80} is not known here"))
+    return Did.TRANSLATED, "in the CronJob below"
+
+
+WORDS_OF_POLICIES: Final = {
+    "Forbid": (Did.TRANSLATED, "dedupe_key: no second row while one is alive"),
+    "Replace": (
+        Did.OPEN,
+        "by its dedupe_key the new row is dropped, and the old one goes on: end that by dispatch.task_cancel(id) first",
+    ),
+}
+OF_SEVERAL: Final = {
+    "Forbid": "several rows have no dedupe_key in common: look whether the last ones have ended",
+    "Replace": "several rows have no dedupe_key in common: end the last batch by dispatch.batch_cancel first",
+}
+"""What to do about a concurrencyPolicy of a Job that becomes several rows."""
 
 
 PSQL_IMAGE: Final = "postgres:18"
 LONGEST_NAME: Final = 52
-"""Characters of a CronJob's name, at most: the names of its Jobs are longer."""
+"""Of a CronJob: the names of its Jobs are longer."""
 
 
 def escaped(text: str) -> str:
-    """A text of a command that kubelet does not change."""
+    """A text of a command that kubelet leaves as it is."""
     return text.replace("$", "$$")
 
 
 def inserting_cron_job(name: str, schedule: Json, statement: str) -> Manifest:
-    """The CronJob that inserts a row. Its login is in the Secret `dispatcher-submitter`, as `url`.
+    """The CronJob that inserts a row. Its login stands in the Secret `dispatcher-submitter`, as `url`.
 
-    Its name differs from that of the old CronJob: an apply over the old one would keep the old container, and run both.
+    Its name is not that of the old CronJob: an apply over that one would keep the old container, and run both.
     """
     secret = {"secretKeyRef": {"name": "dispatcher-submitter", "key": "url"}}
     container = {
@@ -152,35 +171,46 @@ def inserting_cron_job(name: str, schedule: Json, statement: str) -> Manifest:
     pod = {"restartPolicy": "Never", "securityContext": safe, "containers": [container]}
     job = {"spec": {"backoffLimit": 3, "template": {"spec": pod}}}
     spec = {**schedule, "concurrencyPolicy": "Forbid", "jobTemplate": job}
-    name = f"insert-{name}"[:LONGEST_NAME].rstrip("-")
-    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": spec}
+    meta = {"name": inserting_name(name)}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta, "spec": spec}
+
+
+def inserting_name(template: str) -> str:
+    """The name of the CronJob that inserts rows of the template. Where it is cut, a digest tells it from others."""
+    name = f"insert-{template}"
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(template.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST_NAME - 9].rstrip('-')}-{digest}"
 
 
 OF_SCALING: Final = frozenset({
     "pollingInterval", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "envSourceContainerName", "rollout",
     "rolloutStrategy", "scalingStrategy", "fallback", "advanced",
 })  # fmt: skip
-"""Fields about how KEDA reads the triggers and makes Jobs."""
+"""Fields that say how KEDA looks at the triggers and makes Jobs."""
 
 
 MOST_JOBS: Final = 100
-"""KEDA's default of maxReplicaCount."""
+"""What KEDA takes where a ScaledJob has no maxReplicaCount."""
 
 
 def of_scaled_job(document: Json) -> Iterator[Adoption]:
     at: Path = ("spec", "jobTargetRef")
     found = Adopter(WorkSource(name_of(document), object_at(document, *at), object_at(document, "metadata"), at))
     spec = object_at(document, "spec")
-    for number, one in enumerate(objects(spec.get("triggers"))):
-        words = f"the producer inserts a row for each piece of work, beside a message of {one.get('type')} or instead"
-        found.tell(Did.OPEN, ("spec", "triggers", number), words)
-    queue = "default"
     most = MOST_JOBS if spec.get("maxReplicaCount") is None else spec["maxReplicaCount"]
-    if type(most) is int:
-        queue = found.name
-        found.statements.append(Statement("queue", {"queue": queue, "count": most}))
-        why = ", the default of a ScaledJob" if spec.get("maxReplicaCount") is None else ""
-        found.tell(Did.TRANSLATED, ("spec", "maxReplicaCount"), f"queues.max_jobs: {most}{why}")
+    found.has_queue = type(most) is int and most >= 0
+    made = found.adopt()
+    above = len(found.fields)
+    crons = [one for one in objects(spec.get("triggers")) if one.get("type") == "cron"]
+    for number, one in enumerate(objects(spec.get("triggers"))):
+        is_cron = one.get("type") == "cron"
+        words = word_of_cron(one, rows_of_cron(one, found), one is crons[0]) if is_cron else word_of_trigger(one)
+        found.tell(Did.OPEN, ("spec", "triggers", number), words)
+    if found.has_queue:
+        found.statements.insert(0, Statement("queue", {"count": most * found.at_once}, has_own_queue=True))
+        found.tell(Did.TRANSLATED, ("spec", "maxReplicaCount"), word_of_most(spec, most, found))
     else:
         found.tell(Did.OPEN, ("spec", "maxReplicaCount"), "it is no whole number: queues.max_jobs")
     if spec.get("minReplicaCount"):
@@ -189,5 +219,81 @@ def of_scaled_job(document: Json) -> Iterator[Adoption]:
         found.tell(Did.LEFT_OUT, ("spec", field), "rows are launched when they come")
     known = {*OF_SCALING, "jobTargetRef", "triggers", "maxReplicaCount", "minReplicaCount"}
     found.tell_unknown(spec, known, ("spec",))
-    found.statements.append(Statement("row", {"queue": queue, "template": found.name}))
-    yield found.adopt()
+    rows = next((one for one in found.statements if one.file in SEVERAL), None)
+    if rows is None:
+        found.statements.append(rows := Statement("row", {"template": found.name}, has_own_queue=found.has_queue))
+    made = replace(made, fields=[*found.fields[above:], *found.fields[:above]])
+    if crons and rows.file != "indexed_rows" and (count := rows_of_cron(crons[0], found)) > 1:
+        rows = Statement("rows", {"template": found.name, "count": count}, has_own_queue=found.has_queue)
+    yield in_time(made, cron_of(crons[0]), rows) if crons else made
+
+
+def cron_of(trigger: Json) -> Json:
+    """The fields of a trigger that say when, by the names of a CronWorkflow."""
+    given = object_at(trigger, "metadata")
+    return {"schedule": given.get("start"), "timezone": given.get("timezone")}
+
+
+def jobs_of_cron(trigger: Json) -> int:
+    """How many Jobs KEDA kept running from the start to the end."""
+    written = str(object_at(trigger, "metadata").get("desiredReplicas"))
+    return int(written) if re.fullmatch(r"[1-9][0-9]{0,5}", written) else 1
+
+
+def rows_of_cron(trigger: Json, found: Adopter) -> int:
+    """How many rows are inserted at the start: those of all these Jobs. Of an Indexed Job, the indexes of one."""
+    is_one = found.is_indexed and found.count != 1
+    return found.count if is_one else jobs_of_cron(trigger) * max(found.count, 1)
+
+
+def word_of_cron(trigger: Json, rows: int, is_first: bool) -> str:
+    """`rows`: how many are inserted at the start. `is_first`: whether the CronJob below is for this one."""
+    spec, end, jobs = cron_of(trigger), object_at(trigger, "metadata").get("end"), jobs_of_cron(trigger)
+    words = word_of_schedule(spec, "ScaledJob", rows)
+    if not is_first:
+        zone = f" in {spec['timezone']}" if spec["timezone"] else ""
+        several = f"{rows} rows" if rows > 1 else "a row"
+        words = f"write a second CronJob as the one below, for {several} at {spec['schedule']}{zone}"
+    kept = f"{jobs} Jobs" if jobs > 1 else "a Job"
+    return f"{words}. KEDA kept {kept} running until {end}: insert as many rows as there is work"
+
+
+def word_of_trigger(trigger: Json) -> str:
+    """Who inserts rows now. `metadata` says where the work comes from: it is shown without what may be a secret."""
+    kind, given = str(trigger.get("type")), object_at(trigger, "metadata")
+    shown = ", ".join(f"{key}: {shown_value(key, str(value))}" for key, value in given.items())
+    named = f"{kind} ({shown})" if shown else kind
+    if kind in OF_DATABASES:
+        return f"whoever writes the rows that {named} counts inserts a row of dispatch.tasks for each"
+    if kind in OF_METRICS:
+        return f"{named} is a number and no piece of work, and has no like here: whoever knows of the work inserts rows"
+    return f"the producer inserts a row for each piece of work, beside a message of {named} or instead"
+
+
+OF_DATABASES: Final = frozenset({
+    "postgresql", "mysql", "mssql", "mongodb", "cassandra", "couchdb", "arangodb", "elasticsearch", "solr",
+    "aws-dynamodb",
+})  # fmt: skip
+OF_METRICS: Final = frozenset({
+    "prometheus", "cpu", "memory", "metrics-api", "datadog", "dynatrace", "graphite", "influxdb", "loki", "new-relic",
+    "splunk", "splunk-observability", "sumologic", "aws-cloudwatch", "azure-monitor", "azure-log-analytics",
+    "azure-app-insights", "gcp-stackdriver", "gcp-cloudmonitoring", "kubernetes-workload", "kubernetes-resource",
+    "openstack-metric", "predictkube",
+})  # fmt: skip
+SECRET_KEY: Final = re.compile(
+    r"(?i).*(pass|secret|token|credential|auth|cert|connection|dsn|sas|key$|keyid$).*(?<!FromEnv)"
+)
+SECRET_VALUE: Final = re.compile(r"(?i)://[^/\s]*@|(key|token|pass\w*|secret|sig|pwd)=")
+
+
+def shown_value(key: str, value: str) -> str:
+    """The value of a trigger's field, or dots where it may be a secret. A name of a variable is none."""
+    is_secret = SECRET_KEY.fullmatch(key) or SECRET_VALUE.search(value)
+    return "…" if is_secret else f"{value:.80}"
+
+
+def word_of_most(spec: Json, most: int, found: Adopter) -> str:
+    """How many rows of a ScaledJob may run at once. `most`: how many of its Jobs."""
+    why = ", the default of a ScaledJob" if spec.get("maxReplicaCount") is None else ""
+    each = f", for {most} Jobs of {found.at_once} Pods" if found.count != 1 else ""
+    return f"queues.max_jobs: {most * found.at_once}{each}{why}"

@@ -16,16 +16,17 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dispatcher.commands.adoption import (
-    OF_META,
     AdoptedField,
-    Adopter,
     Adoption,
     Did,
     Json,
+    MetaOwner,
     WorkSource,
     objects,
     template_name,
+    words_of_meta,
 )
+from dispatcher.commands.job_adoption import Adopter
 from dispatcher.commands.manifests import (
     escaped,
     in_time,
@@ -164,9 +165,8 @@ def word_of_cron(field: str) -> AdoptedField:
 
 def words_of_workflow(document: Json, whole: Json, at: Path) -> Iterator[AdoptedField]:
     """What becomes of the fields above the steps."""
-    for field in object_at(document, "metadata"):
-        words = OF_META[field] if field == "namespace" else "it was the workflow's, and not its Pods'"
-        yield AdoptedField(Did.LEFT_OUT, dotted(("metadata", field)), words)
+    for did, path, words in words_of_meta(object_at(document, "metadata"), ("metadata",), MetaOwner.WORKFLOW):
+        yield AdoptedField(did, dotted(path), words)
     for field in sorted(whole.keys() - {"templates"}):
         if field == "podMetadata":
             yield AdoptedField(Did.KEPT, dotted((*at, field)), "in each step, but for what the step says otherwise")
@@ -307,13 +307,11 @@ def step_of_workflow(step: Json, whole: Json, path: Path) -> Adoption:
         "backoffLimit": int(limit) if LIMIT.fullmatch(limit) else 0,
         "template": {"metadata": meta, "spec": pod_of_step(step, whole, container)},
     }
-    found = Adopter(WorkSource(str(step.get("name", "step")), spec, {}, path))
+    found = Adopter(WorkSource(str(step.get("name", "step")), spec, {}, path, has_sidecars=True))
+    found.given = sorted({name for names in variables.names.values() for name in names})
     made = found.adopt()
     above = {dotted((*path, field)) for field in OF_POD if step.get(field) is None}
     found.fields[:] = [one for each in found.fields if (one := as_of_step(each, path)).field not in above]
-    if variables.names:
-        opened = ",".join(sorted({f"env.{name}" for names in variables.names.values() for name in names}))
-        made.manifest["metadata"]["annotations"][ids.ROW_MAY_SET] = opened
     for did, at, words in (*words_of_step(step, path), *words_of_retries(strategy, path)):
         found.tell(did, at, words)
     lost = dict(texts_at(made.manifest["spec"], path, PLACEHOLDER))

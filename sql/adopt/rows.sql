@@ -1,2 +1,3 @@
--- One row for each Pod of a Job with completions.
-INSERT INTO dispatch.tasks (template) SELECT :'template' FROM generate_series(1, :count) AS n;
+-- One row for each Pod of a Job, as one batch. A login with dispatch_submitter runs it.
+INSERT INTO dispatch.tasks (queue, template, batch)
+SELECT :'queue', :'template', :'template' || to_char(now(), '-YYYYMMDD-HH24MISS') FROM generate_series(1, :count) AS n;

@@ -42,12 +42,13 @@ async def test_each_document_becomes_a_template_beside_a_list(tmp_path: Path) ->
     assert "  left out    ConfigMap c is no work: kubectl apply it, in the namespace of the dispatcher's Jobs" in lines
     pasted = [
         "  SQL:",
+        "  -- One row, whatever else is alive. A login with dispatch_submitter runs it.",
         "  INSERT INTO dispatch.tasks (template) VALUES ('nightly');",
         "  CronJob that inserts the row:",
     ]
     at = lines.index("  SQL:")
-    assert lines[at : at + 3] == pasted
-    (made,) = yaml.safe_load_all("\n".join(lines[at + 3 :]))
+    assert lines[at : at + 4] == pasted
+    (made,) = yaml.safe_load_all("\n".join(lines[at + 4 :]))
     assert (made["kind"], made["spec"]["schedule"]) == ("CronJob", "0 3 * * *")
 
 
@@ -115,7 +116,7 @@ async def test_folder_is_read_and_equal_names_get_numbers(tmp_path: Path) -> Non
     (tmp_path / "c.txt").write_text("no manifest")
     answer = await dispatcher("adopt", str(tmp_path), "--out", str(tmp_path / "t"))
     assert sorted(one.name for one in (tmp_path / "t").iterdir()) == ["alone.yaml", "load-2.yaml", "load.yaml"]
-    assert "SELECT 'load-2' FROM generate_series(1, 3) AS n;" in answer.out
+    assert "SELECT 'load-2', 'load-2', 'load-2' || to_char(now(), '-YYYYMMDD-HH24MISS') FROM" in answer.out
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,9 @@ async def test_statements_insert_rows(database: Database, file: str, values: dic
     team, template = await database.session("team_a"), file.replace("_", "-")
     for _ in range(2):
         await team.execute(written(Statement(file, values), template))
-    found = await team.fetch("SELECT env FROM dispatch.tasks WHERE template = $1 ORDER BY id", template)
+    found = await team.fetch("SELECT env, queue, batch FROM dispatch.tasks WHERE template = $1 ORDER BY id", template)
+    assert all(one["queue"] == "default" for one in found)
+    assert all((one["batch"] or "").startswith(f"{template}-2") is file.endswith("rows") for one in found)
     assert len(found) == (1 if file.startswith("one_at_a_time") else 2 * rows)
     if file == "indexed_rows":
         assert [one["env"] for one in found[:4]] == [{"JOB_COMPLETION_INDEX": str(n)} for n in range(4)]
@@ -221,8 +224,11 @@ async def test_statements_insert_rows(database: Database, file: str, values: dic
 
 async def test_queue_is_made_by_an_operator(database: Database) -> None:
     operator = await database.session("operator")
-    await operator.execute(written(Statement("queue", {"queue": "scaled", "count": 20}), "t"))
+    await operator.execute(written(Statement("queue", {"count": 20}, has_own_queue=True), "scaled"))
     assert await operator.fetchval("SELECT max_jobs FROM dispatch.queues WHERE name = 'scaled'") == 20
+    team = await database.session("team_a")
+    await team.execute(written(Statement("rows", {"count": 2}, has_own_queue=True), "scaled"))
+    assert await team.fetchval("SELECT tasks FROM dispatch.batch_status WHERE queue = 'scaled'") == 2
 
 
 def test_texts_in_statements_are_quoted() -> None:

@@ -94,6 +94,10 @@ JOBS: Final[dict[str, Json]] = {
     "privileged": job(pod(container(securityContext={"privileged": True}), hostNetwork=True)),
     "probe": job(pod(container(livenessProbe={"exec": {"command": ["true"]}}))), "helm hook": job(meta={
         "annotations": {"helm.sh/hook": "pre-install", "kubectl.kubernetes.io/last-applied-configuration": "{}"}}),
+    "of Kueue": job(suspend=True, meta={"labels": {"kueue.x-k8s.io/queue-name": "team-a"}}),
+    "rules that count": job(completions=3, podFailurePolicy={"rules": [
+        {"action": action, "onExitCodes": {"operator": "In", "values": [code]}}
+        for code, action in enumerate(("Count", "FailIndex", "FailJob"), 1)]}),
     "odd name": job(name="Load_Data.v2"), "long name": job(name="a" * 100),
 }  # fmt: skip
 CRON_JOBS: Final[dict[str, Json]] = {
@@ -101,6 +105,8 @@ CRON_JOBS: Final[dict[str, Json]] = {
     "cron forbids": cron_job(concurrencyPolicy="Forbid"),
     "cron replaces": cron_job(concurrencyPolicy="Replace"), "cron allows": cron_job(concurrencyPolicy="Allow"),
     "cron suspended": cron_job(suspend=True), "cron late": cron_job(startingDeadlineSeconds=60),
+    "cron of several": cron_job(of_job={"completions": 5, "parallelism": 2, "completionMode": "Indexed"},
+                                concurrencyPolicy="Replace"),
     "cron history": cron_job(successfulJobsHistoryLimit=1, failedJobsHistoryLimit=3),
     "cron limits": cron_job(of_job={"backoffLimit": 1, "activeDeadlineSeconds": 600, "ttlSecondsAfterFinished": 60}),
     "cron secret": cron_job(pod(container(env=[SECRET], **MOUNT), restartPolicy="OnFailure", **CLAIM)),
@@ -111,6 +117,9 @@ SCALED_JOBS: Final[dict[str, Json]] = {
         "activeDeadlineSeconds": 600}),
     "scaled strategy": scaled_job(scalingStrategy={"strategy": "eager"}, successfulJobsHistoryLimit=5),
     "scaled secret": scaled_job(pod(container(env=[SECRET]))),
+    "scaled by a clock": scaled_job(of_job={"parallelism": 2}, triggers=[
+        {"type": "cron", "metadata": {"start": "0 6 * * *", "timezone": "Asia/Kolkata", "desiredReplicas": "3"}},
+        {"type": "cron", "metadata": {"start": "0 7 * * *"}}]),
 }  # fmt: skip
 PODS: Final[dict[str, Json]] = {
     "Pod": alone(), "Pod with labels": alone(labels={"app": "a"}, annotations={"a": "b"}), "Pod that restarts": alone(

@@ -1,12 +1,15 @@
 """Documents that are no work, and what other tools would have filled in. Fields are in test_adoption.py."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from dispatcher.commands.adopt import adopt
+from dispatcher.commands.adopt import AdoptedFile, adopt, adopt_text
 from dispatcher.commands.adoption import AdoptedField, Did
+from dispatcher.jobs.template_text import write_document
 from dispatcher.model.launches import DOMAIN
 from tests.rig.corpus import alone, container, cron_job, job, pod, scaled_job, step, workflow
 
@@ -60,6 +63,53 @@ def test_work_inside_of_another_object_is_adopted() -> None:
     assert (words[at], words[f"{at}.spec.backoffLimit"]) == (
         "Sensor Sensor made it, and may write values into it: insert its row then", f"{DOMAIN}/max-failures: 2",
     )  # fmt: skip
+
+
+def printed(*documents: dict[str, Any]) -> list[AdoptedFile]:
+    text = "---\n".join(map(write_document, documents))
+    return list(adopt_text(Path("a.yaml"), text, Path("none"), set(), check=True))
+
+
+BATCH = "|| to_char(now(), '-YYYYMMDD-HH24MISS')"
+
+
+def test_statements_for_several_rows_name_their_queue_and_their_batch() -> None:
+    """As the words say it: max_jobs is that of the queue into which the rows are inserted."""
+    (one,) = printed(cron_job(of_job={"completions": 10, "parallelism": 5}))
+    queue, rows = one.sql
+    assert queue.splitlines() == [
+        "-- A queue of its own, once. A login with dispatch_operator runs it.",
+        "INSERT INTO dispatch.queues (name, max_jobs) VALUES ('nightly', 5);",
+    ]
+    assert rows.splitlines() == [
+        "-- One row for each Pod of a Job, as one batch. A login with dispatch_submitter runs it.",
+        "INSERT INTO dispatch.tasks (queue, template, batch)",
+        f"SELECT 'nightly', 'nightly', 'nightly' {BATCH} FROM generate_series(1, 10) AS n;",
+    ]
+    (made,) = yaml.safe_load_all(one.cron_job)
+    (container,) = made["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"][-1] == " ".join(rows.splitlines()[1:]), "a comment would hide the rest of its line"
+
+
+def test_queue_of_a_template_has_its_last_name() -> None:
+    """Two ScaledJobs of one name, of two namespaces. Several rows for each piece of work have one statement."""
+    several = {"completions": 3, "completionMode": "Indexed", "parallelism": 2}
+    _, second = printed(scaled_job(), scaled_job(of_job=several, maxReplicaCount=4))
+    queue, rows = (one.partition("\n")[2] for one in second.sql)
+    assert queue == "INSERT INTO dispatch.queues (name, max_jobs) VALUES ('scaled-2', 8);"
+    assert rows.splitlines()[1].startswith(f"SELECT 'scaled-2', 'scaled-2', 'scaled-2' {BATCH}, jsonb_build_object(")
+
+
+def test_second_template_of_a_name_is_told_with_its_number() -> None:
+    document = job()
+    document["spec"]["template"]["metadata"] = {"name": "load"}
+    first, second = printed(document, document)
+    names = [[one for one in each.fields if one[1] == "metadata.name"] for each in (first, second)]
+    assert names == [
+        [("moved", "metadata.name", "the name of the template")],
+        [("moved", "metadata.name", "the name of the template: load-2")],
+    ]
+    assert ("left out", "spec.template.metadata.name", "each Pod gets a name of its own") in second.fields
 
 
 def unfilled(document: dict[str, Any]) -> list[AdoptedField]:

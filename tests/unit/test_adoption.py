@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dispatcher.commands.adopt import adopt
-from dispatcher.commands.adoption import AdoptedField, Adoption, Did, Statement, template_name
-from dispatcher.commands.manifests import inserting_cron_job
+from dispatcher.commands.adoption import AdoptedField, Did, Statement, template_name
+from dispatcher.commands.manifests import inserting_cron_job, inserting_name
 from dispatcher.jobs.fields import dotted
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
@@ -27,21 +27,12 @@ from tests.rig.corpus import (
     workflow,
 )
 from tests.rig.whole_job import parent_of, paths, whole_job
-
-
-def adopted(document: dict[str, Any]) -> Adoption:
-    found = adopt(document)
-    assert isinstance(found, list)
-    return found[0]
+from tests.unit.adopting import adopted, told
 
 
 def annotations(name: str) -> dict[str, str]:
     found: dict[str, str] = adopted(manifest(name)).manifest["metadata"]["annotations"]
     return {key.removeprefix(f"{DOMAIN}/"): value for key, value in found.items()}
-
-
-def told(document: dict[str, Any], field: str) -> list[tuple[Did, str]]:
-    return [(one.did, one.words) for one in adopted(document).fields if one.field == field]
 
 
 def test_corpus_has_sixty_manifests() -> None:
@@ -107,57 +98,6 @@ def test_what_a_manifest_says_becomes_an_annotation(name: str, expected: dict[st
     assert annotations(name) == annotations(name) | expected
 
 
-def rule(action: str, operator: str, *values: int, **more: str) -> dict[str, Any]:
-    return {"action": action, "onExitCodes": {"operator": operator, "values": list(values), **more}}
-
-
-@pytest.mark.parametrize(
-    ("rules", "codes"),
-    [
-        ([rule("FailJob", "In", 3, 1, 2, 64)], "1-3,64"),
-        ([rule("FailJob", "NotIn", 0, 75, 100)], "1-74,76-99,101-255"),
-        ([rule("Count", "In", 2), rule("FailJob", "In", 1, 2, 3)], "1,3"),
-        ([rule("FailJob", "In", 1), rule("Count", "NotIn", 0)], "1"),
-        ([rule("FailJob", "In", 1, containerName="work")], "1"),
-        ([rule("FailJob", "In", 1, containerName="beside")], None),
-        ([rule("Ignore", "In", 1)], None),
-        ([rule("Count", "In", 1)], None),
-        ([rule("Ignore", "In", 75), rule("FailJob", "NotIn", 0)], "1-74,76-255"),
-        ([rule("FailIndex", "In", 1), rule("FailJob", "In", 1, 2)], "2"),
-        ([{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}], None),
-        ([{"action": "FailJob", "onExitCodes": {"operator": "In", "values": "1"}}], None),
-        ([{"action": "FailJob"}, 7, None], None),
-    ],
-)
-def test_rules_of_exit_codes_become_final_codes(rules: list[Any], codes: str | None) -> None:
-    made = adopted(job(podFailurePolicy={"rules": rules}))
-    assert made.manifest["metadata"]["annotations"].get("dispatcher.internal/final-codes") == codes
-    judge_template("a", made.manifest)
-
-
-@pytest.mark.parametrize(
-    ("given", "did", "words"),
-    [
-        (rule("Ignore", "In", 1), Did.OPEN, "every failure counts here"),
-        (rule("FailIndex", "In", 1), Did.OPEN, "every failure counts here"),
-        (rule("FailJob", "In", 1, containerName="beside"), Did.OPEN, "the task's container"),
-        ({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}, Did.LEFT_OUT, "it is so anyway"),
-        ({"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]}, Did.OPEN, "no failure here"),
-        ({"action": "Ignore", "onPodConditions": [{"type": "Odd"}]}, Did.OPEN, "are not read"),
-    ],
-)
-def test_rule_without_a_like_is_told(given: dict[str, Any], did: Did, words: str) -> None:
-    ((found, said),) = told(job(podFailurePolicy={"rules": [given]}), "spec.podFailurePolicy.rules[0]")
-    assert found is did
-    assert words in said
-
-
-def test_policy_of_a_command_of_exec_is_left_to_its_options() -> None:
-    spec = pod(container(command=["dispatcher", "exec", "--", "run"]))
-    found = told(job(spec, podFailurePolicy={"rules": [rule("FailJob", "In", 1)]}), "spec.podFailurePolicy.rules[0]")
-    assert found == [(Did.OPEN, "`dispatcher exec --final CODES` says which statuses end the row")]
-
-
 def test_schedule_goes_on_in_a_cron_job_that_inserts_the_row() -> None:
     found = adopted(cron_job(timeZone="Europe/Vienna", suspend=True, startingDeadlineSeconds=60))
     kept = {"schedule": "0 3 * * *", "timeZone": "Europe/Vienna", "suspend": True, "startingDeadlineSeconds": 60}
@@ -168,6 +108,32 @@ def test_schedule_goes_on_in_a_cron_job_that_inserts_the_row() -> None:
     (container,) = made["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     assert container["command"][-2:] == ["--command", "INSERT"]
     assert adopted(job()).schedule == {}
+
+
+def test_cron_trigger_goes_on_in_a_cron_job_that_inserts_the_rows() -> None:
+    def cron(start: str, desired: str) -> dict[str, Any]:
+        more = {"timezone": "Asia/Kolkata", "end": "0 8 * * *", "desiredReplicas": desired}
+        return {"type": "cron", "metadata": {"start": start, **more}}
+
+    found = adopted(scaled_job(triggers=[cron("0 6 * * *", "9"), cron("0 22 * * *", "1")]))
+    assert found.schedule == {"schedule": "0 6 * * *", "timeZone": "Asia/Kolkata"}
+    assert found.in_time == Statement("rows", {"template": "scaled", "count": 9}, has_own_queue=True)
+    first, second = (one.words for one in found.fields if one.field.startswith("spec.triggers"))
+    assert first.startswith("the CronJob below inserts 9 rows at 0 6 * * * in Asia/Kolkata: give it a login")
+    assert first.endswith("KEDA kept 9 Jobs running until 0 8 * * *: insert as many rows as there is work")
+    assert second.startswith("write a second CronJob as the one below, for a row at 0 22 * * * in Asia/Kolkata. KEDA")
+    several = adopted(scaled_job(of_job={"completions": 6}, triggers=[cron("0 6 * * *", "9")])).in_time
+    assert several == Statement("rows", {"template": "scaled", "count": 54}, has_own_queue=True)
+    assert adopted(scaled_job(triggers=[cron("@daily", "x")])).in_time == Statement(
+        "row", {"template": "scaled"}, has_own_queue=True
+    )
+
+
+def test_cron_jobs_of_long_names_are_two() -> None:
+    """The second apply would end the first schedule."""
+    names = [inserting_name(f"{'a' * 44}-{last}") for last in ("x", "y")]
+    assert len({*names}) == 2
+    assert all(len(name) <= 52 and name.startswith(f"insert-{'a' * 36}-") for name in names)
 
 
 @pytest.mark.parametrize("name", CORPUS)
@@ -196,7 +162,9 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
     ("document", "field", "did", "words"),
     [
         (job(suspend=True), "spec.suspend", Did.OPEN, "paused_until"),
-        (job(podReplacementPolicy="TerminatingOrFailed"), "spec.podReplacementPolicy", Did.OPEN, "'Failed' here"),
+        (job(podReplacementPolicy="TerminatingOrFailed"), "spec.podReplacementPolicy", Did.LEFT_OUT,
+         "the API server's default"),
+        (job(manualSelector=True), "spec.manualSelector", Did.OPEN, "False here"),
         (job(parallelism=0), "spec.parallelism", Did.OPEN, "paused"),
         (job(activeDeadlineSeconds="60"), "spec.activeDeadlineSeconds", Did.OPEN, "no whole number"),
         (job(activeDeadlineSeconds=60), "spec.activeDeadlineSeconds", Did.TRANSLATED, "for all tries together"),
@@ -220,6 +188,7 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
             "a release",
         ),
         (cron_job(schedule=None), "spec.schedule", Did.OPEN, "no time"),
+        (cron_job(of_job={"completions": 3}), "spec.schedule", Did.OPEN, "inserts 3 rows at 0 3 * * *"),
         (
             cron_job(of_job={"completions": 3}, concurrencyPolicy="Forbid"), "spec.concurrencyPolicy", Did.OPEN,
             "several",
@@ -230,7 +199,16 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
         (job(successPolicy={}), "spec.successPolicy", Did.OPEN, "batch"),
         (job(newField=1), "spec.newField", Did.OPEN, "not known here"),
         (job(completions=5, parallelism=2), "spec.completions", Did.OPEN, "one row for each of the 5"),
-        (job(completions=5, parallelism=2), "spec.parallelism", Did.OPEN, "max_jobs 2"),
+        (job(completions=5, parallelism=2), "spec.parallelism", Did.TRANSLATED, "max_jobs: 2, of a queue of its own"),
+        (job(completions=5), "spec.parallelism", Did.TRANSLATED, "max_jobs: 1, of a queue of its own, the default"),
+        (job(completions=5, parallelism=5), "spec.parallelism", Did.LEFT_OUT, "all rows may run at once"),
+        (job(completions=5, parallelism=0), "spec.parallelism", Did.OPEN, "max_jobs: 0, of a queue of its own: raise"),
+        (job(completions=5, backoffLimit=3), "spec.backoffLimit", Did.TRANSLATED,
+         "max-failures: 4, for each row; it was for all together"),
+        (scaled_job(of_job={"completions": 6, "parallelism": 3}, maxReplicaCount=4), "spec.maxReplicaCount",
+         Did.TRANSLATED, "max_jobs: 12, for 4 Jobs of 3 Pods"),
+        (scaled_job(of_job={"completions": 6, "parallelism": 3}), "spec.jobTargetRef.parallelism", Did.TRANSLATED,
+         "3 Pods of each Job count in queues.max_jobs"),
         (job(completions="5"), "spec.completions", Did.OPEN, "no whole number"),
         (job(backoffLimit="5"), "spec.backoffLimit", Did.OPEN, "no whole number"),
         (job(pod(beside=({"name": "b", "image": "b"},))), "spec.template.spec.containers", Did.OPEN, "is work the one"),
@@ -240,8 +218,15 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
             "spec.template.spec.containers[0].env[0]", Did.OPEN, "give it another one",
         ),
         (manifest("index by its note"), "spec.template.spec.containers[0].env[0]", Did.TRANSLATED, "of the row has it"),
-        (manifest("index by its note"), "spec.template.spec.containers[0].env[1]", Did.OPEN, "read that"),
-        (cron_job(concurrencyPolicy="Replace"), "spec.concurrencyPolicy", Did.OPEN, "dedupe_key"),
+        (manifest("index by its note"), "spec.template.spec.containers[0].env[1]", Did.TRANSLATED,
+         "its value is $(JOB_COMPLETION_INDEX)"),
+        (cron_job(concurrencyPolicy="Replace"), "spec.concurrencyPolicy", Did.OPEN,
+         "the new row is dropped, and the old one goes on: end that by dispatch.task_cancel"),
+        (cron_job(concurrencyPolicy="Odd"), "spec.concurrencyPolicy", Did.OPEN, "'Odd' is not known"),
+        (cron_job(of_job={"completions": 3}, concurrencyPolicy="Replace"), "spec.concurrencyPolicy", Did.OPEN,
+         "dispatch.batch_cancel first"),
+        (cron_job(of_job={"completions": 3}, concurrencyPolicy="Allow"), "spec.concurrencyPolicy", Did.LEFT_OUT,
+         "so anyway"),
         (cron_job(concurrencyPolicy="Forbid"), "spec.concurrencyPolicy", Did.TRANSLATED, "dedupe_key"),
         (cron_job(timeZone="Europe/Vienna"), "spec.schedule", Did.OPEN, "0 3 * * * in Europe/Vienna"),
         (job(name="default"), "metadata.name", Did.MOVED, "the name of the template: default-work"),
@@ -261,7 +246,13 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
         (job(pod(container(env=[{"name": "A"}, {"name": "B", "value": "$(A)"}, {"name": "A", "value": "2"}]))),
          "spec.template.spec.containers[0].env[0]", Did.OPEN, "env[1] reads this one"),
         (scaled_job(), "spec.maxReplicaCount", Did.TRANSLATED, "queues.max_jobs: 100, the default of a ScaledJob"),
-        (scaled_job(), "spec.triggers[0]", Did.OPEN, "rabbitmq"),
+        (scaled_job(), "spec.triggers[0]", Did.OPEN, "a message of rabbitmq (queueName: q) or instead"),
+        (scaled_job(triggers=[{"type": "kafka", "metadata": {
+            "topic": "t", "password": "p", "passwordFromEnv": "PW", "host": "amqp://u:p@h", "sasl": "x"}}]),
+         "spec.triggers[0]", Did.OPEN, "kafka (topic: t, password: …, passwordFromEnv: PW, host: …, sasl: …) or"),
+        (scaled_job(triggers=[{"type": "postgresql", "metadata": {"query": "SELECT 1"}}]), "spec.triggers[0]", Did.OPEN,
+         "whoever writes the rows that postgresql (query: SELECT 1) counts inserts"),
+        (scaled_job(triggers=[{"type": "cpu"}]), "spec.triggers[0]", Did.OPEN, "cpu is a number"),
         (alone(pod(container(name="base"))), "spec.containers", Did.OPEN, "spec.args of a row"),
         (alone(pod(container(name="base"))), "spec.containers", Did.OPEN, "max-failures: n + 1"),
         (workflow(step(when="x")), "spec.templates[0].when", Did.OPEN, "no like here"),
@@ -309,28 +300,6 @@ def test_what_is_left_to_a_person_or_kept_is_told(document: dict[str, Any], fiel
 
 
 @pytest.mark.parametrize(
-    ("name", "statements"),
-    [
-        ("completions", [("rows", {"template": "load", "count": 5})]),
-        ("indexed", [("indexed_rows", {"template": "load", "count": 4})]),
-        ("cron forbids", [("one_at_a_time", {"template": "nightly"})]),
-        ("cron", [("again", {"template": "nightly"})]),
-        (
-            "scaled cap",
-            [("queue", {"queue": "scaled", "count": 20}), ("row", {"queue": "scaled", "template": "scaled"})],
-        ),
-        (
-            "scaled",
-            [("queue", {"queue": "scaled", "count": 100}), ("row", {"queue": "scaled", "template": "scaled"})],
-        ),
-        ("plain", []),
-    ],
-)
-def test_rows_to_insert_are_shown(name: str, statements: list[tuple[str, dict[str, object]]]) -> None:
-    assert [(one.file, one.values) for one in adopted(manifest(name)).statements] == statements
-
-
-@pytest.mark.parametrize(
     ("words", "reports"),
     [
         ({"command": ["dispatcher", "exec", "--", "x"]}, True),
@@ -342,6 +311,20 @@ def test_rows_to_insert_are_shown(name: str, statements: list[tuple[str, dict[st
 def test_container_that_can_report_needs_no_exit_code(words: dict[str, Any], reports: bool) -> None:
     made = adopted(job(pod({"name": "w", "image": "i", **words}))).manifest["metadata"]["annotations"]
     assert (f"{DOMAIN}/report" not in made) is reports
+
+
+def test_container_that_works_is_the_one_that_the_author_names() -> None:
+    """In a Job each container has to exit 0. Here the status of the task's container counts."""
+    document = job(pod(PROXY, beside=(container(),)))
+    document["spec"]["template"]["metadata"] = {"annotations": {"kubectl.kubernetes.io/default-container": "work"}}
+    made = adopted(document)
+    assert made.manifest["metadata"]["annotations"][f"{DOMAIN}/container"] == "work"
+    (words,) = (words for did, words in told(document, "spec.template.spec.containers") if did is Did.OPEN)
+    assert words == (
+        "only the status of work counts, where each container had to exit 0: a helper belongs into initContainers, with"
+        " restartPolicy Always"
+    )
+    assert not [one for one in adopted(workflow(step(sidecars=[PROXY]))).fields if "only the status" in one.words]
 
 
 @pytest.mark.parametrize(
@@ -358,21 +341,8 @@ def test_own_annotation_wins(own: dict[str, str], expected: dict[str, str]) -> N
     assert given == given | expected
 
 
-def test_index_needs_the_own_list_of_what_rows_may_set() -> None:
-    document = job(completions=3, completionMode="Indexed", meta={"annotations": {f"{DOMAIN}/row-may-set": "cpu"}})
-    assert (Did.OPEN, f"add env.JOB_COMPLETION_INDEX to its own {DOMAIN}/row-may-set") in told(
-        document, "spec.completionMode"
-    )
-
-
 def test_blank_field_that_is_not_known_is_nothing() -> None:
     assert not [one for one in adopted(cron_job(odd=None)).fields if "odd" in one.field]
-
-
-def test_cron_job_of_an_indexed_job_inserts_all_its_rows() -> None:
-    found = adopted(cron_job(of_job={"completions": 5, "completionMode": "Indexed"}))
-    assert found.in_time == Statement("indexed_rows", {"template": "nightly", "count": 5})
-    assert adopted(cron_job(schedule=None)).in_time is None
 
 
 def test_items_that_are_no_objects_stay_for_the_check_of_the_template() -> None:
@@ -382,6 +352,34 @@ def test_items_that_are_no_objects_stay_for_the_check_of_the_template() -> None:
     assert made["initContainers"] == {"name": "x"}
     assert made["containers"][1:] == ["sidecar"]
     assert made["containers"][0]["env"] == [{"name": "A", "value": "b"}, "B=2"]
+
+
+MINE: dict[str, Any] = {"valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}}
+FILES: dict[str, Any] = {"projected": {"sources": [{"secret": {"name": "tls"}}]}}
+LOGIN: dict[str, Any] = {"valueFrom": {"secretKeyRef": {"name": "tasks", "key": "TASK_DATABASE_URL"}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "more", "opened", "names"),
+    [
+        (pod(container(env=[{"name": "PASSWORD", **MINE}])), {}, "", "db"),
+        (pod(container(envFrom=[{"configMapRef": {"name": "c"}}, {"secretRef": {"name": "all"}}])), {}, "", "all"),
+        (pod(volumes=[{"name": "a", "secret": {"secretName": "key"}}, {"name": "b", **FILES}]), {}, "", "key, tls"),
+        (pod(container(env=[{"name": "PASSWORD", **MINE}])), {"completions": 3, "completionMode": "Indexed"},
+         "env.JOB_COMPLETION_INDEX", "db"),
+        (pod(container(env=[{"name": "TASK_DATABASE_URL", **LOGIN}]), imagePullSecrets=[{"name": "p"}]), {}, None, ""),
+    ],
+)  # fmt: skip
+def test_rows_may_set_only_what_they_have_to_beside_a_secret(
+    spec: dict[str, Any], more: dict[str, Any], opened: str | None, names: str
+) -> None:
+    """`render` warns of every open variable next to a Secret: it may turn the program against it."""
+    found = adopted(job(spec, **more))
+    assert found.manifest["metadata"]["annotations"].get(f"{DOMAIN}/row-may-set") == opened
+    words = [one.words for one in found.fields if one.did is Did.TRANSLATED and "row-may-set" in one.words]
+    shown = opened or "''"
+    rule = f"{DOMAIN}/row-may-set: {shown}, because it has Secret {names}: a row may set no other variable"
+    assert words == ([] if opened is None else [rule])
 
 
 def test_own_annotations_of_a_template_stay() -> None:

@@ -1,0 +1,249 @@
+"""Reads a Pod's spec of another system: its containers, their variables, and what it selects. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from dispatcher.commands.adoption import (
+    OF_CONTROLLERS,
+    AdoptionReport,
+    Did,
+    Json,
+    objects,
+    texts,
+    with_objects,
+)
+from dispatcher.jobs.env import LOGIN, is_dispatchers
+from dispatcher.jobs.fields import list_at, object_at
+from dispatcher.jobs.template_text import Path
+from dispatcher.jobs.templates import RESTARTS, TASK, is_image
+from dispatcher.model import launches as ids
+
+EXIT_CODE: Final = "exit-code"
+USUAL_NAMES: Final = ("base", "main")
+"""How Airflow and Argo call the container that works."""
+INDEX: Final = "JOB_COMPLETION_INDEX"
+INDEX_NOTE: Final = "job-completion-index"
+"""The annotation and the label of a Pod that have the same number."""
+INDEX_OF_ROW: Final = f"$({INDEX})"
+ONLY_INDEX: Final = "0"
+
+
+class PodReader:
+    """Reads one Pod.
+
+    report: takes the words.
+    path: place of the Pod's spec.
+    index: value of the index of an Indexed Job; empty: it is none.
+    task: name of the task's container; empty: the Pod has no containers.
+    """
+
+    def __init__(self, report: AdoptionReport, path: Path, index: str) -> None:
+        self.report = report
+        self.path = path
+        self.index = index
+        self.task = ""
+        self._pod: dict[str, Any] = {}
+
+    def read(self, pod: Json, default: object) -> dict[str, Any]:
+        """The Pod's spec in the template. `default`: name of the container that kubectl takes; None: it is not said."""
+        self._pod = dict(self._kept(pod))
+        self._read_containers(default)
+        if self.index:
+            self._read_index(pod)
+        return self._pod
+
+    def _read_index(self, pod: Json) -> None:
+        """Gives an index that is always the same to each container, and tells where the Pod reads it otherwise."""
+        for kind in sorted(RESTARTS.keys() & self._pod.keys()) if self.index == ONLY_INDEX else ():
+            listed = enumerate(objects(self._pod[kind]))
+            filled = [self._with_only_index(one, (*self.path, kind, number)) for number, one in listed]
+            self._pod[kind] = with_objects(self._pod[kind], filled)
+        for kind, number in without_index(self._pod, self.task):
+            if kind == "volumes":
+                words = f"no Pod of ours has an annotation {INDEX_NOTE}: let the program read {INDEX}"
+                self.report.tell(Did.OPEN, (*self.path, kind, number), words)
+            elif self.index == INDEX_OF_ROW:
+                words = f"env.{INDEX} is in the container of the task alone"
+                self.report.tell(Did.OPEN, (*self.path, kind, number), words)
+        if pod.get("subdomain"):
+            words = "no Pod is called NAME-INDEX, and rows start one by one: they cannot find each other by name"
+            self.report.tell(Did.OPEN, (*self.path, "subdomain"), words)
+
+    def _kept(self, pod: Json) -> Iterator[tuple[str, Any]]:
+        for field, value in pod.items():
+            if value is None or field in {"restartPolicy", "activeDeadlineSeconds"}:
+                continue
+            if field == "nodeName":
+                self.report.tell(
+                    Did.OPEN, (*self.path, field), f"each row would be bound to {value}: give a nodeSelector"
+                )
+                continue
+            words = "DISPATCHER_SCHEDULER_NAME, where it is set, wins" if field == "schedulerName" else ""
+            self.report.tell(Did.KEPT, (*self.path, field), words)
+            yield field, value
+
+    def _read_containers(self, default: object) -> None:
+        """Chooses the task's container, cleans its variables, and finds out whether it can report."""
+        path, containers = self.path, objects(self._pod.get("containers"))
+        if not containers:
+            words = "there are none: of a patch, `kubectl kustomize DIR | dispatcher adopt -` makes the whole"
+            self.report.tell(Did.OPEN, (*path, "containers"), words)
+            return
+        names = [str(one.get("name")) for one in containers]
+        self.task = self._choose(names, default)
+        index = names.index(self.task)
+        containers[index] = self._with_clean_env(containers[index], (*path, "containers", index))
+        self._pod["containers"] = with_objects(self._pod["containers"], containers)
+        for kind in sorted(RESTARTS.keys() & self._pod.keys()):
+            found = [self._without_restarts(one, (*path, kind, n)) for n, one in enumerate(objects(self._pod[kind]))]
+            self._pod[kind] = with_objects(self._pod[kind], found)
+        if ids.REPORT not in self.report.own and not can_report(containers[index]):
+            self.report.annotate(
+                (*path, "containers", index), ids.REPORT, EXIT_CODE, "the image calls no function of ours"
+            )
+
+    def _choose(self, names: Sequence[str], default: object) -> str:
+        """The task's container: what the manifest says, or a usual name, or the first one."""
+        own = self.report.own.get(ids.CONTAINER)
+        chosen = next((one for one in (own, default, TASK, *USUAL_NAMES) if one in names), None)
+        name = str(chosen or names[0])
+        if len(names) > 1 and name != TASK and own is None:
+            self.report.annotate((*self.path, "containers"), ids.CONTAINER, name, f"of {', '.join(names)}")
+        if len(names) > 1 and chosen is None:
+            self.report.tell(Did.OPEN, (*self.path, "containers"), f"is {name} the one that works?")
+        return name
+
+    def _without_restarts(self, container: dict[str, Any], path: Path) -> dict[str, Any]:
+        """Each try is a Pod of its own. An init container that restarts always is a sidecar, and stays one."""
+        left = {key: value for key, value in container.items() if key != "restartPolicyRules"}
+        if left.get("restartPolicy") not in RESTARTS[str(path[-2])]:
+            self.report.tell(
+                Did.TRANSLATED, (*path, "restartPolicy"), f"a new Pod each time: {left.pop('restartPolicy')}"
+            )
+        if container.get("restartPolicyRules"):
+            self.report.tell(Did.OPEN, (*path, "restartPolicyRules"), f"which exit codes are final? {ids.FINAL_CODES}")
+        return left
+
+    def _with_clean_env(self, container: dict[str, Any], path: Path) -> dict[str, Any]:
+        """Without variables that are the dispatcher's. Of a name that stands twice the last counts, as for kubelet."""
+        env = objects(container.get("env"))
+        kept = list[Json]()
+        for number, one in enumerate(env):
+            where = (*path, "env", number)
+            if is_dispatchers(one):
+                self.report.tell(Did.OPEN, where, f"{one.get('name')} is the dispatcher's name: give it another one")
+            elif word := word_of_repeated(env, number):
+                self.report.tell(word[0], where, word[1])
+            elif self.index and is_index(one):
+                kept += self._given_index(one, where)
+            else:
+                kept.append(one)
+        others = [one for one in list_at(container, "env") if not isinstance(one, dict)]
+        return {**container, "env": [*kept, *others]} if env else container
+
+    def _given_index(self, variable: Json, path: Path) -> list[Json]:
+        """The variable that had the index. Empty: the row gives it by its name."""
+        if (self.index, variable.get("name")) == (INDEX_OF_ROW, INDEX):
+            self.report.tell(Did.TRANSLATED, path, f"env.{INDEX} of the row has it")
+            return []
+        self.report.tell(Did.TRANSLATED, path, f"its value is {self.index}")
+        return [{"name": variable.get("name"), "value": self.index}]
+
+    def _with_only_index(self, container: dict[str, Any], path: Path) -> dict[str, Any]:
+        """The container with the index in front of its variables, so that they may read it."""
+        env = container.get("env")
+        if not isinstance(env, list | None):
+            return container
+        found = list[object]()
+        for number, one in enumerate(env or ()):
+            is_read = isinstance(one, dict) and is_index(one)
+            found += self._given_index(one, (*path, "env", number)) if is_read else [one]
+        is_there = any(one.get("name") == INDEX for one in objects(found))
+        return {**container, "env": [*([] if is_there else [{"name": INDEX, "value": self.index}]), *found]}
+
+
+def is_index(variable: Json) -> bool:
+    """Whether the cluster fills in the index."""
+    return INDEX_NOTE in str(object_at(variable, "valueFrom", "fieldRef").get("fieldPath"))
+
+
+def word_of_repeated(env: Sequence[Json], number: int) -> tuple[Did, str] | None:
+    """What becomes of a variable whose name stands again below. None: it does not."""
+    name = env[number].get("name")
+    again = [at for at in range(number + 1, len(env)) if env[at].get("name") == name]
+    if not again:
+        return None
+    readers = [at for at in range(number + 1, again[-1] + 1) if f"$({name})" in str(env[at].get("value"))]
+    if readers:
+        return Did.OPEN, f"{name} stands again below, and env[{readers[0]}] reads this one: give this one another name"
+    return Did.LEFT_OUT, f"{name} stands again below"
+
+
+def without_index(pod: Json, task_container: str) -> Iterator[tuple[str, int]]:
+    """The parts of a Pod that read the index of an Indexed Job, where no variable of the row comes."""
+    for field, part in pod.items():
+        for number, one in enumerate(part if isinstance(part, list) else ()):
+            is_task = field == "containers" and isinstance(one, dict) and one.get("name") == task_container
+            if not is_task and any(INDEX in text or INDEX_NOTE in text for text in texts(one)):
+                yield field, number
+
+
+def unlike_ours(part: object, path: Path) -> Iterator[tuple[Path, str]]:
+    """Where the Pod selects Pods by a label of the Job controller. Those of our Jobs have another value of it."""
+    for key, value in entries(part):
+        at = (*path, key)
+        if key == "labelSelector" and isinstance(value, dict):
+            terms = (one.get("key") for one in objects(value.get("matchExpressions")))
+            names = [*object_at(value, "matchLabels"), *terms]
+        else:
+            names = list(value) if key in {"matchLabelKeys", "mismatchLabelKeys"} and isinstance(value, list) else []
+        for name in names:
+            if OF_CONTROLLERS.fullmatch(str(name)):
+                yield at, f"no Pod of ours has this {name}: give the Pods a label of your own, and select that"
+        yield from unlike_ours(value, at)
+
+
+def entries(part: object) -> Iterable[tuple[str | int, object]]:
+    return part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+
+
+def unfilled(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    """Images that no node can pull, and mounts of no volume. Helm, envsubst, sed or Argo would have filled them in."""
+    volumes = {str(one.get("name")) for one in objects(pod.get("volumes"))}
+    for field in ("initContainers", "containers"):
+        for number, one in enumerate(objects(pod.get(field))):
+            if (image := one.get("image")) and not is_image(image):
+                words = f"nobody fills in {image!r:.80} here: write it, or let rows choose: {ids.ROW_MAY_SET}: image"
+                yield (*path, field, number, "image"), words
+            for place, mount in enumerate(objects(one.get("volumeMounts"))):
+                if str(mount.get("name")) not in volumes:
+                    words = f"no volume is called {mount.get('name')!s:.80}: add one to volumes of the template"
+                    yield (*path, field, number, "volumeMounts", place), words
+
+
+def secrets_of(pod: Json) -> Iterator[tuple[Path, str]]:
+    """The Secrets that containers have, with their places. The login of the task itself is none of them."""
+    for field, each in (("initContainers", secrets_in_env), ("containers", secrets_in_env), ("volumes", secrets_in)):
+        for number, one in enumerate(objects(pod.get(field))):
+            for place, named in each(one):
+                if named and named.get("key") != LOGIN:
+                    yield (field, number, *place), str(named.get("secretName") or named.get("name"))
+
+
+def secrets_in_env(container: Json) -> Iterator[tuple[Path, Json]]:
+    for number, one in enumerate(objects(container.get("env"))):
+        yield ("env", number), object_at(one, "valueFrom", "secretKeyRef")
+    for number, one in enumerate(objects(container.get("envFrom"))):
+        yield ("envFrom", number), object_at(one, "secretRef")
+
+
+def secrets_in(volume: Json) -> Iterator[tuple[Path, Json]]:
+    for one in (volume, *objects(object_at(volume, "projected").get("sources"))):
+        yield (), object_at(one, "secret")
+
+
+def can_report(container: Json) -> bool:
+    """Whether the container has a login, or begins with `exec`."""
+    words = [*list_at(container, "command"), *list_at(container, "args")]
+    names = [one.get("name") for one in objects(container.get("env"))]
+    return LOGIN in names or ("dispatcher" in words and "exec" in words)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.keeper.folder import CacheFolder, KeeperPace, Survey
-from dispatcher.keeper.keeping import Keeping
+from dispatcher.keeper.keeping import CacheRounds
 from dispatcher.keeper.plan import Marks, MountingPod
 from dispatcher.keeper.program import marks_of
 
@@ -56,7 +56,7 @@ class Nobody:
 async def rounds(root: Path, wanted: Mapping[str, float]) -> Told:
     with closing(CacheFolder(str(root))) as folder:
         survey = Survey(folder, str(root), KeeperPace())
-        keeping = Keeping(folder, survey, Nobody(wanted), NEVER_FULL)
+        keeping = CacheRounds(folder, survey, Nobody(wanted), NEVER_FULL)
         for _ in range(2):
             await keeping.run_once()
             await survey.measure(time.time())

@@ -23,7 +23,7 @@ from msgspec import Struct
 from benchmarks.figures import Figure, run, tell
 from benchmarks.traces import MEAN_SECONDS, Arrival, trace
 from dispatcher import __version__
-from dispatcher.admission.launch_inputs import Draw, Drawing
+from dispatcher.admission.launch_inputs import CacheNodeChooser, NodeRing
 from dispatcher.admission.room import Room, RoomIndex
 from dispatcher.model.cluster import BoundPod, Node
 from dispatcher.model.needs import PodNeeds
@@ -59,7 +59,7 @@ class Simulation:
         self._free = dict.fromkeys(self._names, SLOTS)
         self._disks = {name: OrderedDict[str, None]() for name in self._names}
         self._history: dict[str, list[str]] = {}
-        self._drawing = Drawing()
+        self._drawing = NodeRing()
         self._line = deque[Arrival]()
         self._running = list[tuple[float, int, BoundPod, str]]()
         self._told = list[tuple[bool, float, float]]()
@@ -82,13 +82,13 @@ class Simulation:
         """Starts the tasks in line as far as there is room: one cycle."""
         if not self._line or not any(self._free.values()):
             return
-        draw = Draw(Room(self._index.view()), self._drawing.order, COPIES)
+        draw = CacheNodeChooser(Room(self._index.view()), self._drawing.order, COPIES)
         while self._line and any(self._free.values()):
             one = self._line.popleft()
             node = self._node_of(self._preferred(one.key, draw))
             self._start(one, node, now)
 
-    def _preferred(self, key: str, draw: Draw) -> Sequence[str]:
+    def _preferred(self, key: str, draw: CacheNodeChooser) -> Sequence[str]:
         if self._rule == "random":
             return ()
         if self._rule == "history":

@@ -38,7 +38,7 @@ from dispatcher.model.cluster import BoundPod
 from dispatcher.model.rights import RUN, verbs_of
 from dispatcher.model.snapshot import ClusterView, StoreAge
 from dispatcher.pg.connect import Listener, Session
-from dispatcher.pg.tasks import Look, look
+from dispatcher.pg.tasks import TaskSnapshot, look
 from dispatcher.placement.placing import Key, Warmth
 from dispatcher.placement.uses import Uses
 from dispatcher.prometheus.client import Prometheus
@@ -53,13 +53,13 @@ from dispatcher.sweep.sweep import Remover, Sweep, SweepPorts
 from dispatcher.views.about import ReplicaCondition, stale_after
 from dispatcher.views.page_reads import RowSite
 from dispatcher.views.reads import CacheContext
-from dispatcher.views.surfaces import ReplicaSurfaces, SelfTold
+from dispatcher.views.surfaces import ReplicaFacts, ReplicaSurfaces
 
 OF_OUR_CONFIGURATION: Final = 100
 """The percentageOfNodesToScore that the room estimate uses, as `extender --print-scheduler-config` sets it."""
 
 
-class Watching:
+class ClusterMirror:
     """What `dispatcher run` watches: Jobs, Pods, ResourceQuotas and, with CHECK_ROOM, nodes and their room.
 
     all_pods: the resource that follows Pods of all namespaces; None: only ours are followed.
@@ -115,7 +115,7 @@ class Watching:
         return self.mirror.stale() or (self._room.stale() if self._room else "")
 
 
-class Usage:
+class RealUseLookup:
     """Looks up the real use of earlier runs in Prometheus, in the background. Does nothing without PROMETHEUS_URL.
 
     session: a database session of its own, so that its queries delay no cycle.
@@ -159,7 +159,7 @@ ACCESS_AGAIN_SECONDS = 2
 """The same while a right is missing."""
 
 
-class Companion(Protocol):
+class CompanionProgram(Protocol):
     """Another program that runs in this process."""
 
     checks: Mapping[str, health.Check]
@@ -167,7 +167,7 @@ class Companion(Protocol):
     async def run(self, stop: asyncio.Event) -> None: ...
 
 
-CompanionOf = Callable[[Settings, Reflectors, Resource[BoundPod]], Companion]
+CompanionOf = Callable[[Settings, Reflectors, Resource[BoundPod]], CompanionProgram]
 """Builds the other program. It shares our reflectors, and takes its bound Pods from the given resource."""
 
 
@@ -194,7 +194,7 @@ class App:
         self.settings, self.sources = settings, sources
         kube = settings.kube
         namespace, self.reflectors = kube.namespace or client.namespace, Reflectors(client)
-        self.watching = Watching(self.reflectors, namespace, settings, with_all_pods=companion_of is not None)
+        self.watching = ClusterMirror(self.reflectors, namespace, settings, with_all_pods=companion_of is not None)
         self.watching.on_gain(self.when_leading(self.room_gained))
         pods = self.watching.all_pods
         self.companion = companion_of(settings, self.reflectors, pods) if companion_of and pods else None
@@ -223,7 +223,7 @@ class App:
         self.pod_refusals = PodRefusals(client, namespace, self.mirror.view)
         self.suspensions = Suspensions(client, namespace, self.mirror.view)
         self.scale_answers = ScaleAnswers(client, namespace, lambda: self.dispatch.demands.asking)
-        self.usage = Usage(settings.placement.prometheus_url, Session(database_url, newest=newest), namespace)
+        self.usage = RealUseLookup(settings.placement.prometheus_url, Session(database_url, newest=newest), namespace)
         self.telling = ReplicaSurfaces(settings, client, newest, (self.lease, named), partial(missing_in, self))
         self.dispatch = Dispatch(self._ports(remover, namespace), self.launcher, settings.admission, bucket)
         self.dispatching = Rounds("dispatch", self.dispatch.run_once, self.wake)
@@ -284,7 +284,7 @@ class App:
             server = await health.serve(health.build_app(checks_of(self), (*OF_KEEPER, *OF_JANITOR)), address)
             servers.push_async_callback(server.cleanup)
             server = await self.telling.serve(
-                self.dispatch, self.deciding, row_site_of(self), SelfTold(self.sources, partial(condition_of, self))
+                self.dispatch, self.deciding, row_site_of(self), ReplicaFacts(self.sources, partial(condition_of, self))
             )
             servers.push_async_callback(server.cleanup)
             log.info("started", installation=self.settings.kube.installation, address=address)
@@ -325,7 +325,7 @@ class App:
         await self.usage.close()
 
     @contextlib.asynccontextmanager
-    async def rows(self, held_at_most: int = 0) -> AsyncIterator[Look]:
+    async def rows(self, held_at_most: int = 0) -> AsyncIterator[TaskSnapshot]:
         """The rows in one snapshot, to decide by. Pages wait meanwhile."""
         with self.deciding.running():
             async with look(self.session, held_at_most) as rows:

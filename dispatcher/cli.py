@@ -78,7 +78,7 @@ def run(with_extender: bool) -> None:
     loaded = load_settings()
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    turn(app.run(loaded.settings, extender.Answering if with_extender else None, loaded.sources))
+    turn(app.run(loaded.settings, extender.ExtenderProgram if with_extender else None, loaded.sources))
 
 
 @commands.command("janitor")
@@ -346,7 +346,7 @@ def doctor_command(as_json: bool, namespace: str | None) -> None:
     from dispatcher.doctor import program as doctor
     from dispatcher.doctor.program import exit_status, in_words
 
-    found = turn(doctor.examine(load_settings(), doctor.Around(namespace)))
+    found = turn(doctor.examine(load_settings(), doctor.DoctorEnvironment(namespace)))
     click.echo(to_json(found) if as_json else in_words(found.findings))
     sys.exit(exit_status(found.findings))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from dispatcher.admission.launch_inputs import Drawing, Key, PlacementPlanner
+from dispatcher.admission.launch_inputs import Key, NodeRing, PlacementPlanner
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.manifest import JobSite, PlacedBy
@@ -14,7 +14,7 @@ from dispatcher.model.caches import Use
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.model.rights import InstallationSite
 from dispatcher.pg.connect import Url
-from dispatcher.placement.placing import Placing, choose_pool
+from dispatcher.placement.placing import PlacementPolicy, choose_pool
 from dispatcher.settings.definition import DatabaseSettings, JobSettings, Settings
 from dispatcher.settings.loading import reread
 
@@ -49,9 +49,9 @@ def catalog_of(settings: Settings, passed: Iterable[str]) -> Catalog:
     return Catalog(settings.jobs, frozenset(passed), placed_by_of(settings))
 
 
-def placing_of(settings: Settings) -> Placing:
+def placing_of(settings: Settings) -> PlacementPolicy:
     """How Pods of this installation are placed."""
-    return Placing(settings.kube.installation, settings.placement)
+    return PlacementPolicy(settings.kube.installation, settings.placement)
 
 
 def planner_of(
@@ -60,7 +60,7 @@ def planner_of(
     warm: Callable[[Key, Mapping[str, float]], tuple[str, ...]],
 ) -> PlacementPlanner:
     """How launches are placed. `uses`: real use of a cache key's runs. `warm`: its warm nodes."""
-    return PlacementPlanner(placing_of(settings).plan, uses, warm, Drawing().order, settings.placement.cache_copies)
+    return PlacementPlanner(placing_of(settings).plan, uses, warm, NodeRing().order, settings.placement.cache_copies)
 
 
 def placed_by_of(settings: Settings) -> PlacedBy:

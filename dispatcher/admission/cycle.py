@@ -38,7 +38,7 @@ from dispatcher.admission.gates import (
     too_many_held,
 )
 from dispatcher.admission.snapshot import ClusterSnapshot, GrowingShares, Shares, asks_of
-from dispatcher.model.jobs import End, Job
+from dispatcher.model.jobs import Job, ObjectWrite
 from dispatcher.model.launches import PodKind, Probe
 from dispatcher.model.resources import NOTHING, Amounts
 from dispatcher.model.tasks import Queue
@@ -57,7 +57,7 @@ class RowLine(Protocol[T_co]):
     def pop(self, shares: Shares) -> T_co: ...
 
 
-class Sorted(Generic[T]):
+class SortedLine(Generic[T]):
     """Rows in a fixed order."""
 
     def __init__(self, rows: Iterable[T]) -> None:
@@ -70,7 +70,7 @@ class Sorted(Generic[T]):
         return self._rows.popleft()
 
 
-class Fair(Generic[T]):
+class FairLine(Generic[T]):
     """Several lines. The line with the least share is first; of equal shares, the line whose first row ranks best."""
 
     def __init__(
@@ -108,7 +108,7 @@ class LaunchOrder:
         rows = list(candidates)
         self._line: RowLine[Candidate]
         if snapshot.is_probing:
-            self._line = Sorted(sorted(rows, key=retried_last))
+            self._line = SortedLine(sorted(rows, key=retried_last))
         else:
             queues = split(sorted(rows, key=rank_of), lambda row: row.task.queue)
             lines = {name: line_of(name, own, snapshot.queue(name)) for name, own in queues.items()}
@@ -121,17 +121,17 @@ class LaunchOrder:
 
 def between_queues(
     lines: Mapping[str, RowLine[T]], queue: Callable[[str], Queue], rank: Callable[[T], Rank]
-) -> Fair[T]:
+) -> FairLine[T]:
     """Fair between queues by their weights. `lines`: the rows of each queue."""
-    return Fair(lines, lambda name, shares: shares.of_queue(name) / queue(name).weight, rank)
+    return FairLine(lines, lambda name, shares: shares.of_queue(name) / queue(name).weight, rank)
 
 
 def between_submitters(
     queue: str, ordered: Iterable[T], pod_of: Callable[[T], PodKind], rank: Callable[[T], Rank]
-) -> Fair[T]:
+) -> FairLine[T]:
     """Fair between the submitters of one queue. `pod_of`: the Pod that a row's launch would have."""
-    lines = {who: Sorted(own) for who, own in split(ordered, lambda row: pod_of(row).submitted_by).items()}
-    return Fair(lines, lambda who, shares: shares.of_submitter(queue, who), rank)
+    lines = {who: SortedLine(own) for who, own in split(ordered, lambda row: pod_of(row).submitted_by).items()}
+    return FairLine(lines, lambda who, shares: shares.of_submitter(queue, who), rank)
 
 
 def split(rows: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
@@ -151,7 +151,7 @@ def first_of(line: RowLine[T], pod_of: Callable[[T], PodKind], shares: Shares, m
 
 
 def line_of(name: str, ordered: Sequence[Candidate], queue: Queue) -> RowLine[Candidate]:
-    return between_submitters(name, ordered, pod_of, rank_of) if queue.fair_submitters else Sorted(ordered)
+    return between_submitters(name, ordered, pod_of, rank_of) if queue.fair_submitters else SortedLine(ordered)
 
 
 def pod_of(candidate: Candidate) -> PodKind:
@@ -177,10 +177,10 @@ class Plan(Struct, frozen=True):
 
     launches: tuple[Candidate, ...]
     holds: Mapping[int, Hold]
-    ends: tuple[End, ...]
+    ends: tuple[ObjectWrite, ...]
     after: ClusterSnapshot
 
-    def with_ends(self, more: Iterable[End]) -> "Plan":
+    def with_ends(self, more: Iterable[ObjectWrite]) -> "Plan":
         return msgspec.structs.replace(self, ends=(*self.ends, *more))
 
 
@@ -190,20 +190,20 @@ def plan_cycle(snapshot: ClusterSnapshot, candidates: Iterable[Candidate]) -> Pl
     Rows whose Pods would wait without room come last, so that they never take the place of a row that could run.
     """
     order = LaunchOrder(candidates, snapshot)
-    planning = Planning(snapshot)
+    planning = PlanBuilder(snapshot)
     while (candidate := order.pop(planning.snapshot)) is not None:
         planning.take(candidate)
     return planning.whole()
 
 
-class Planning:
+class PlanBuilder:
     """A plan in the making."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot = snapshot
         self._launches: list[Candidate] = []
         self._holds: dict[int, Hold] = {}
-        self._ends: list[End] = []
+        self._ends: list[ObjectWrite] = []
         self._later: list[Candidate] = []
 
     def take(self, candidate: Candidate) -> None:
@@ -264,13 +264,13 @@ def plan_pauses(known: Mapping[str, datetime], queues: Iterable[Queue], now: dat
 
 def plan_taken_back(
     probes: Iterable[Probe], snapshot: ClusterSnapshot, paused_since: Mapping[str, datetime]
-) -> list[End]:
+) -> list[ObjectWrite]:
     """The next write for each probe that is not wanted, and for each that is already marked."""
     by_queue, room = defaultdict[str, list[Probe]](list), snapshot.room
     ends = []
     for probe in probes:
         if probe.job.is_unplaced:
-            ends.append(End("unplaced-pods", probe.pod.name, probe.pod.uid, "its launch is taken back"))
+            ends.append(ObjectWrite("unplaced-pods", probe.pod.name, probe.pod.uid, "its launch is taken back"))
         elif room is not None and room.could_take_claimed(probe.job.task_id, probe.job.shape, probe.needs):
             ends.append(mark(probe, CLAIMED))
         else:
@@ -293,7 +293,7 @@ def beyond_cap(queue: str, waiting: list[Probe], snapshot: ClusterSnapshot) -> l
 
 def plan_yields(
     capped: Iterable[tuple[PodKind, HoldReason]], probes: Iterable[Probe], snapshot: ClusterSnapshot
-) -> list[End]:
+) -> list[ObjectWrite]:
     """The marks of waiting Pods whose places in a cap are needed by rows that could run now, the newest Pods first.
 
     Without a look at room, a row of any new shape could run. So the submitter with most waiting Pods gives first: rows
@@ -301,7 +301,7 @@ def plan_yields(
 
     capped: the rows that a cap holds, with the cap. A Pod that is already marked makes place for one of them.
     """
-    room, ends, left = snapshot.room, list[End](), newest_first(probes)
+    room, ends, left = snapshot.room, list[ObjectWrite](), newest_first(probes)
     if room is None:
         waiting = Counter(one.job.submitted_by for one in left)
         left.sort(key=lambda one: -waiting[one.job.submitted_by])
@@ -329,7 +329,7 @@ def plan_outranked(
     priorities: Mapping[int, int | None],
     snapshot: ClusterSnapshot,
     now: datetime,
-) -> list[End]:
+) -> list[ObjectWrite]:
     """The marks of waiting Pods whose places go to rows of their shape that come before theirs, one for each shape.
 
     behind: first rows of submitters whose shape already has its allowed number of waiting Pods.
@@ -347,7 +347,7 @@ def plan_outranked(
         elif since is not None and now - since >= OUTRANKED_AFTER:
             key = job.shape, job.queue, job.submitted_by
             last[key] = max(last.get(key, probe), probe, key=lambda one: rank_of_probe(one, priorities))
-    places, ends = WaitingPlaces(snapshot, priorities), list[End]()
+    places, ends = WaitingPlaces(snapshot, priorities), list[ObjectWrite]()
     for row in behind if last else ():
         own = [probe for key, probe in last.items() if key[0] == row.pod.shape and key[0] not in going]
         own = [probe for probe in own if not is_capped(row.pod, probe.job, snapshot)]
@@ -430,5 +430,5 @@ def newest_first(probes: Iterable[Probe]) -> list[Probe]:
     return sorted(probes, key=lambda probe: (probe.job.created_at, probe.job.name), reverse=True)
 
 
-def mark(probe: Probe, cause: str) -> End:
-    return End("mark", probe.job.name, probe.job.uid, cause, resource_version=probe.job.resource_version)
+def mark(probe: Probe, cause: str) -> ObjectWrite:
+    return ObjectWrite("mark", probe.job.name, probe.job.uid, cause, resource_version=probe.job.resource_version)

@@ -61,10 +61,10 @@ from dispatcher.admission.snapshot import (
 )
 from dispatcher.admission.windows import PodsInView, Windows
 from dispatcher.model.cluster import Quota, ScaleAnswer
-from dispatcher.model.jobs import End, LaunchGroup
-from dispatcher.model.launches import InFlight, JobsVerdict, LaunchSpec, PodKind, PodRun, Probe, ToCome
+from dispatcher.model.jobs import LaunchGroup, ObjectWrite
+from dispatcher.model.launches import InFlight, JobsVerdict, LaunchSpec, PodKind, PodRun, Probe, UncountedPods
 from dispatcher.model.resources import NOTHING
-from dispatcher.model.snapshot import Brakes, ClusterView, Frame
+from dispatcher.model.snapshot import ClusterView, CreatePauses, Frame
 from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason, NotReady
 from dispatcher.runtime.clock import Bucket, Clock, elapsed
@@ -103,11 +103,11 @@ class Picture(CycleOffers, AskedPicture, Protocol):
     """The Jobs stage's immutable picture of one cycle: judges rows by their Jobs."""
 
     @property
-    def brakes(self) -> Brakes: ...
+    def brakes(self) -> CreatePauses: ...
     def rows_to_read(self) -> set[int]: ...
     def resting(self) -> Mapping[int, RestingRow]: ...
     def in_flight(self) -> InFlight: ...
-    def to_come(self) -> ToCome: ...
+    def to_come(self) -> UncountedPods: ...
     def probes(self) -> Iterable[Probe]: ...
     def runs(self) -> Iterable[PodRun]: ...
     def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]: ...
@@ -126,7 +126,7 @@ class JobsStage(Protocol[P]):
     ) -> int: ...
 
 
-class Lead(Protocol):
+class LeaderLease(Protocol):
     """The lease, as a cycle uses it."""
 
     def term(self) -> int: ...
@@ -162,8 +162,8 @@ class DispatchPorts(Struct, frozen=True):
     rows: Callable[[int], AbstractAsyncContextManager[RowSnapshot]]
     not_allowed: Callable[[], str]
     is_listening: Callable[[], bool]
-    lead: Lead
-    remove: Callable[[Sequence[End]], Awaitable[int]]
+    lead: LeaderLease
+    remove: Callable[[Sequence[ObjectWrite]], Awaitable[int]]
     planner: PlacementPlanner
     room: Callable[[], RoomView | None] = lambda: None
     quotas: Callable[[], tuple[Quota, ...]] = tuple
@@ -284,7 +284,7 @@ class Dispatch(Generic[P]):
                 acts.create_task(self._ports.claims.keep(self._claims.current))
             self._bucket.take(await self._jobs.launch(picture, judged, decision.orders if leads else []))
 
-    async def _remove(self, ends: Sequence[End]) -> None:
+    async def _remove(self, ends: Sequence[ObjectWrite]) -> None:
         self._bucket.take(await self._ports.remove(ends))
 
     async def _decide(self, view: ClusterView, room: RoomView | None, rows: RowSnapshot, picture: P) -> Decision:
@@ -328,7 +328,7 @@ class Dispatch(Generic[P]):
         snapshot: ClusterSnapshot,
         plan: Plan,
         judged: tuple[Sequence[Candidate], ScanResult, Mapping[int, int | None]],
-    ) -> Sequence[End]:
+    ) -> Sequence[ObjectWrite]:
         self._paused_since = plan_pauses(self._paused_since, snapshot.queues.values(), snapshot.now)
         if not probes:
             return ()
@@ -382,7 +382,7 @@ class Dispatch(Generic[P]):
             is_blind=bool(view.stale),
             is_probing=brakes.is_probing,
             quota=brakes.quota,
-            quotas=plan_quotas(quotas, picture.to_come() if quotas else ToCome()),
+            quotas=plan_quotas(quotas, picture.to_come() if quotas else UncountedPods()),
             room=left,
             first=self._patience.look(in_flight.unplaced, view.made, view.now) if left is not None else None,
             stuck=plan_stuck(picture.probes() if room is None else (), self.demands.current),

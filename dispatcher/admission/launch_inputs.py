@@ -1,10 +1,10 @@
 """Makes an order for each launch: the inputs of its Job, with the history of its cache key and its nodes.
 
-`Draw`: a launch with a cache key is drawn to warm nodes, and to one more node while these have no room. kube-scheduler
-chooses the node. Without a hint, each launch that finds no room on a warm node goes to a node of its own, and a busy
-key ends up on all nodes.
+`CacheNodeChooser`: a launch with a cache key is drawn to warm nodes, and to one more node while these have no room.
+kube-scheduler chooses the node. Without a hint, each launch that finds no room on a warm node goes to a node of its
+own, and a busy key ends up on all nodes.
 
-`Drawing`: an order of all nodes for each cache key, so that launches that must go cold go to the same node. The order
+`NodeRing`: an order of all nodes for each cache key, so that launches that must go cold go to the same node. The order
 hardly changes when nodes come and go (consistent hashing: Karger et al., STOC 1997).
 """
 
@@ -36,7 +36,7 @@ MOST_LOOKED_AT: Final = 200
 """Nodes that are looked at for one more node with room, at most."""
 
 
-class Draw:
+class CacheNodeChooser:
     """Chooses nodes for launches with a cache key, within one cycle.
 
     room: the room at its beginning; None: it is not judged, so no node is added.
@@ -47,7 +47,7 @@ class Draw:
         self._room = room
         self._order = order
         self._copies = copies
-        self._keys: dict[tuple[Key, PodNeeds], DrawnKey] = {}
+        self._keys: dict[tuple[Key, PodNeeds], CacheNodeChoice] = {}
 
     def nodes(self, key: Key, warm: Sequence[str], needs: PodNeeds | None) -> tuple[str, ...]:
         """The nodes of the next launch of a key, those with room first. `warm`: its warm nodes, the best first."""
@@ -56,11 +56,11 @@ class Draw:
             return tuple(warm)
         if (key, needs) not in self._keys:
             more = (node for node in self._order(key, self._room.view.nodes) if node not in warm)
-            self._keys[key, needs] = DrawnKey(self._room, needs, threshold, (warm[:MOST_WARM], more))
+            self._keys[key, needs] = CacheNodeChoice(self._room, needs, threshold, (warm[:MOST_WARM], more))
         return self._keys[key, needs].next(self._copies)
 
 
-class DrawnKey:
+class CacheNodeChoice:
     """A key in one cycle: its nodes, and the number of further launches that they have room for."""
 
     def __init__(self, room: Room, needs: PodNeeds, threshold: int, nodes: tuple[Sequence[str], Iterator[str]]) -> None:
@@ -175,7 +175,7 @@ async def make_orders(
     keys = cache_keys([one.task for one in launches], known)
     nodes = await rows.histories(sorted(set(keys.values()))) if keys else {}
     warm = {key: planner.warm(key, nodes.get(key, {})) for key in set(keys.values())}
-    draw = Draw(now.room, planner.order, planner.copies)
+    draw = CacheNodeChooser(now.room, planner.order, planner.copies)
     histories = {
         one.task.id: history_of(draw.nodes(key, warm[key], needs_of(one)), warm[key], planner.uses(key))
         for one in launches if (key := keys.get(one.task.id))
@@ -236,7 +236,7 @@ PLACES: Final = 8
 """Positions of each node on the ring. More of them spread keys more evenly over the nodes."""
 
 
-class Drawing:
+class NodeRing:
     """The ring of the nodes that were asked about last."""
 
     def __init__(self) -> None:

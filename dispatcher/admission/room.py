@@ -120,7 +120,7 @@ class Room(Struct, frozen=True):
         threshold = self.view.threshold(pod.needs) if pod.needs is not None else None
         if pod.needs is None or threshold is None:
             return self
-        charging = Charging(self, pod.needs, self.view.level(threshold))
+        charging = RoomAllocation(self, pod.needs, self.view.level(threshold))
         placed = charging.place(count)
         placed += charging.place_on(self.view.coming(pod.needs), count - placed) if placed < count else 0
         # Room only shrinks within a cycle: an answer stays true unless its node was taken.
@@ -130,7 +130,7 @@ class Room(Struct, frozen=True):
         return replace(self, taken=charging.taken, waiting=waiting, turn=turn, witness=witness, refusals={})
 
 
-class Charging:
+class RoomAllocation:
     """Counts equal Pods on nodes, in turns. `taken`, `turn`: of the room after it. `nodes`: the nodes that changed."""
 
     def __init__(self, room: Room, needs: PodNeeds, level: LevelOfRoom) -> None:

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from dispatcher.admission.cycle import Sorted, between_queues, between_submitters, first_of
+from dispatcher.admission.cycle import SortedLine, between_queues, between_submitters, first_of
 from dispatcher.admission.gates import RowBehind, is_behind_others, is_paused, over_queue_cap, over_submitter_cap
 from dispatcher.admission.heads import (
     LEAST_WINDOW,
@@ -92,7 +92,7 @@ class WideRead(NamedTuple):
         return 2 * self.bad <= self.read_count
 
 
-class Debt(NamedTuple):
+class ReadDebt(NamedTuple):
     """A rate limiter of reads. `at`: time of the last read. `paid_at`: when the rate has paid for all reads."""
 
     at: datetime
@@ -107,8 +107,8 @@ class ReadPace:
     """Tells whose held rows may be read again in a cycle, and in which order."""
 
     def __init__(self) -> None:
-        self._of_all: Debt | None = None
-        self._of: dict[str, Debt] = {}
+        self._of_all: ReadDebt | None = None
+        self._of: dict[str, ReadDebt] = {}
 
     def in_turn(
         self, keys: Iterable[QueueSubmitter], last: Mapping[QueueSubmitter, WideRead], now: datetime
@@ -137,13 +137,13 @@ class ReadPace:
         self._of_all = longer(self._of_all, now, sum(bad.values()) / HELD_ROWS_OF_ALL_A_SECOND)
 
 
-def left(debt: Debt | None, now: datetime) -> float:
+def left(debt: ReadDebt | None, now: datetime) -> float:
     return debt.seconds(now) if debt is not None else 0
 
 
-def longer(debt: Debt | None, now: datetime, seconds: float) -> Debt:
+def longer(debt: ReadDebt | None, now: datetime, seconds: float) -> ReadDebt:
     """The debt with `seconds` more."""
-    return Debt(now, now + timedelta(seconds=left(debt, now) + seconds))
+    return ReadDebt(now, now + timedelta(seconds=left(debt, now) + seconds))
 
 
 WIDE_ROWS_A_LOOK: Final = 100_000
@@ -379,7 +379,7 @@ class Scan:
 
     def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:
         """Half of the rows by fair shares, the other half in turns, so that no queue hides another."""
-        lines = {queue: Sorted(rows) for queue, rows in fitting.items()}
+        lines = {queue: SortedLine(rows) for queue, rows in fitting.items()}
         line = between_queues(lines, judge.snapshot.queue, sort_key)
         fair = first_of(line, judge.pod_of, judge.snapshot.shares, self._wanted)
         return list(dict.fromkeys(row.id for row in (*fair, *take_turns(fitting.values()))))[: 2 * self._wanted]

@@ -24,7 +24,7 @@ from dispatcher.admission.demand import Demand, DemandPods, FirstPods
 from dispatcher.admission.room import Room
 from dispatcher.model.cluster import Quota, Quotas
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import InFlight, PodKind, Probe, ToCome
+from dispatcher.model.launches import InFlight, PodKind, Probe, UncountedPods
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.resources import NOTHING, Amounts, added
 from dispatcher.model.snapshot import ClusterView
@@ -309,7 +309,7 @@ def plan_stuck(probes: Iterable[Probe], demand: Demand) -> DemandPods:
     return DemandPods(demand, Counter(kinds))
 
 
-def plan_quotas(every: tuple[Quota, ...], to_come: ToCome) -> Quotas:
+def plan_quotas(every: tuple[Quota, ...], to_come: UncountedPods) -> Quotas:
     """The ResourceQuotas, less what Jobs and Pods will use that the quotas may not count yet."""
     quotas = Quotas(every)
     for pod, number in to_come.pods.items():

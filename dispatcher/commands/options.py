@@ -18,7 +18,7 @@ from dispatcher.jobs.env import check_env_names
 from dispatcher.model.reasons import Turn
 from dispatcher.model.stored_json import NotStoredJson, stored_json
 from dispatcher.model.tasks import printable
-from dispatcher.settings.loading import Loaded, load
+from dispatcher.settings.loading import LoadedSettings, load
 
 if TYPE_CHECKING:
     from dispatcher.commands.reaching import Where
@@ -28,7 +28,7 @@ PROGRAMS: Final = frozenset({"run", "janitor", "extender", "cache-keeper"})
 """The commands that run until SIGTERM."""
 
 
-def load_settings(log_level: str | None = None) -> Loaded:
+def load_settings(log_level: str | None = None) -> LoadedSettings:
     """Loads the settings. `log_level`: in place of the setting, for a command whose output is its result."""
     from dispatcher.runtime.logs import configure_logs
     from dispatcher.startup import read_text

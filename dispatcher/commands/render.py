@@ -143,7 +143,7 @@ ONLY_THERE: Final = "names, values and policies. Ask it: pipe this Job into kube
 ADVICE: Final = f"If it has more than {LOGIN}, name those that rows need: row-may-set: env.APP_MODE"
 
 
-class Located(Struct, frozen=True):
+class LocatedFault(Struct, frozen=True):
     """A fault and its place.
 
     file: the file, or `--row`.
@@ -192,7 +192,7 @@ def doubts_of(path: Path, settings: Settings) -> Iterator[str]:
         yield f"rows may set every variable that is not closed, next to Secret {beside}. {ADVICE}"
 
 
-def render_file(path: Path, row: str | None, settings: Settings) -> Manifest | list[Located]:
+def render_file(path: Path, row: str | None, settings: Settings) -> Manifest | list[LocatedFault]:
     """The Job, or all faults. Raises OSError if the file cannot be read."""
     written, row_faults = read_row(row)
     try:
@@ -201,7 +201,7 @@ def render_file(path: Path, row: str | None, settings: Settings) -> Manifest | l
         return [*located(path, fault.faults), *row_faults]
     if written.get("template", template.name) != template.name:
         words = f"{written['template']!r:.80} is another template than the file's, {template.name}: leave it out"
-        row_faults.append(Located(ROW, 0, "template", words))
+        row_faults.append(LocatedFault(ROW, 0, "template", words))
     return row_faults or built(template, written, settings)
 
 
@@ -242,37 +242,37 @@ def text_of(content: bytes, most: int = MOST_BYTES) -> str:
         raise TemplateError(TemplateFault((), f"no UTF-8 text: byte 0x{content[wrong.start]:02x}", line)) from wrong
 
 
-def located(path: Path, faults: tuple[TemplateFault, ...]) -> list[Located]:
+def located(path: Path, faults: tuple[TemplateFault, ...]) -> list[LocatedFault]:
     named = [(dotted(fault.path), fault) for fault in faults]
-    found = [Located(str(path), one.line, name, one.words.removeprefix(f"{name} ")) for name, one in named]
+    found = [LocatedFault(str(path), one.line, name, one.words.removeprefix(f"{name} ")) for name, one in named]
     return sorted(found, key=lambda one: one.line)
 
 
-def read_row(row: str | None) -> tuple[dict[str, Any], list[Located]]:
+def read_row(row: str | None) -> tuple[dict[str, Any], list[LocatedFault]]:
     """The columns of the row, and the faults of them that an INSERT would have."""
     try:
         stored = stored_json(row if row is not None else "{}")
     except NotStoredJson as fault:
-        return {}, [Located(ROW, 0, "", f"no JSON that Postgres stores: {fault.rule}, {fault.detail}")]
+        return {}, [LocatedFault(ROW, 0, "", f"no JSON that Postgres stores: {fault.rule}, {fault.detail}")]
     try:
         written = msgspec.json.decode(stored, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError) as fault:
-        return {}, [Located(ROW, 0, "", f"not an object of columns: {fault}")]
-    return written, [Located(ROW, 0, name, words) for name, words in column_faults(written)]
+        return {}, [LocatedFault(ROW, 0, "", f"not an object of columns: {fault}")]
+    return written, [LocatedFault(ROW, 0, name, words) for name, words in column_faults(written)]
 
 
-def built(template: Template, written: dict[str, Any], settings: Settings) -> Manifest | list[Located]:
+def built(template: Template, written: dict[str, Any], settings: Settings) -> Manifest | list[LocatedFault]:
     site = site_of(settings, settings.kube.namespace or "default")
     template = bounded(template, int(parse_quantity(settings.jobs.max_job_bytes)))
     task, kind, request = row_of(template, written)
     passed = frozenset(site.passed)
     if denied := list(denials(kind, template, passed)):
-        return [Located(ROW, 0, "", words) for words in denied]
+        return [LocatedFault(ROW, 0, "", words) for words in denied]
     offer = judge_kind(kind, {template.name: template}, passed, placed_by_of(settings))
     assert not isinstance(offer, Hold)  # nothing is denied, and the template is known
     order = preview_order(task, (request, CacheHistory()), offer, NO_DATABASE, settings)
     job = build_job(order, template, site)
-    found = [Located(ROW, 0, "", f"PolicyDenied: {words}") for words in violations(job, order, template, site)]
+    found = [LocatedFault(ROW, 0, "", f"PolicyDenied: {words}") for words in violations(job, order, template, site)]
     return found or job
 
 

@@ -4,7 +4,7 @@
 
 Not guaranteed: that a container has what this machine has: programs, variables, rights, memory.
 
-`TriedRow`: the row in memory answers the three calls as the functions of sql/ do.
+`InMemoryRow`: the row in memory answers the three calls as the functions of sql/ do.
 `tests/integration/test_try_agrees.py` runs the same commands with this row and with a row of Postgres.
 
 `TryResult`: the report, and what becomes of the row, in words or as one JSON object.
@@ -75,7 +75,7 @@ TOO_LARGE: Final = (
 Tell = Callable[[str], None]
 
 
-class TriedRow:
+class InMemoryRow:
     """One row, from its start to its report.
 
     status: as the column.
@@ -193,7 +193,7 @@ class Ended(Struct, frozen=True):
     """
 
     status: int
-    row: TriedRow
+    row: InMemoryRow
     stop: Stop
     attempt: int
 
@@ -359,7 +359,7 @@ async def run_command(asked: TryOptions, grace_seconds: float = GRACE_SECONDS) -
     env = env_of_cmd(asked.env, asked.attempt, asked.limit_seconds)
     stdout = STDERR if asked.as_json else None
     work = Work(asked.cmd, env, asked.codes, asked.limit_seconds, HEARTBEAT_SECONDS, stdout)
-    row = TriedRow(asked.payload, asked.cancel_after, tell)
+    row = InMemoryRow(asked.payload, asked.cancel_after, tell)
     run = LaunchRun(row, work)
     kubelet = RunStopper(run, asked.limit_seconds, grace_seconds)
     watching = asyncio.create_task(kubelet.watch())

@@ -313,11 +313,11 @@ async def submit(columns: Mapping[str, Any], options: WaitOptions, *, waits: boo
         task_id = await rows.submit(columns)
     finally:
         await rows.close()
-    click.echo(to_json(Submitted(task_id)) if options.as_json else task_id)
+    click.echo(to_json(SubmitOutput(task_id)) if options.as_json else task_id)
     return await wait([task_id], None, None, options) if waits else Exit.SUCCEEDED
 
 
-class Submitted(Struct, frozen=True):
+class SubmitOutput(Struct, frozen=True):
     """What `submit --json` prints."""
 
     id: int

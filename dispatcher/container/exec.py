@@ -245,7 +245,7 @@ class Work(NamedTuple):
     stdout: int | None = None
 
 
-class PutOff(Exception):
+class StartPostponed(Exception):
     """The database took no start for START_SECONDS. The message is its last answer."""
 
 
@@ -304,7 +304,7 @@ class LaunchRun:
         except FAULTS as fault:
             if is_of_values(getattr(fault, "sqlstate", None)):
                 raise
-            raise PutOff(described(fault)) from fault
+            raise StartPostponed(described(fault)) from fault
         if started is None:
             say("the row is not this launch's, or not any more: nothing to do")
         return started
@@ -463,6 +463,6 @@ def main(argv: Sequence[str]) -> int:
     except FAULTS as fault:
         say(f"not started: {described(fault)}")
         return 1
-    except PutOff as fault:
+    except StartPostponed as fault:
         say(f"not started: {fault}")
         return PUT_OFF

@@ -34,7 +34,7 @@ SLOWEST_SECONDS: Final = 5
 Json = Mapping[str, Any]
 
 
-class Unread(Struct, frozen=True):
+class UnreadObject(Struct, frozen=True):
     """An object that could not be read. `is_absent`: the API server says that it does not exist."""
 
     why: str
@@ -67,11 +67,11 @@ class ClusterState(Struct, frozen=True):
     """
 
     site: InstallationSite
-    version: tuple[str, str] | Unread
-    namespaces: Mapping[str, Json | Unread]
+    version: tuple[str, str] | UnreadObject
+    namespaces: Mapping[str, Json | UnreadObject]
     allowed: Sequence[Permission]
-    policies: Policies | Unread
-    delays: Sequence[float] | Unread
+    policies: Policies | UnreadObject
+    delays: Sequence[float] | UnreadObject
     installation: Installation = Installation()
 
 
@@ -85,8 +85,8 @@ def judge_cluster(facts: ClusterState) -> Iterator[Finding]:
     yield from judge_delays(facts)
 
 
-def judge_version(version: tuple[str, str] | Unread) -> Iterator[Finding]:
-    if isinstance(version, Unread):
+def judge_version(version: tuple[str, str] | UnreadObject) -> Iterator[Finding]:
+    if isinstance(version, UnreadObject):
         yield unchecked("ApiServerTooOld", "API server", version.why)
         return
     major, minor = map(number, version)
@@ -101,11 +101,11 @@ def number(text: str) -> int:
     return int(re.sub(r"\D.*", "", text) or "0")
 
 
-def judge_namespace(name: str, found: Json | Unread) -> Iterator[Finding]:
+def judge_namespace(name: str, found: Json | UnreadObject) -> Iterator[Finding]:
     where = f"namespace {name}"
-    if isinstance(found, Unread) and not found.is_absent:
+    if isinstance(found, UnreadObject) and not found.is_absent:
         yield unchecked("NamespaceMissing", where, found.why)
-    elif isinstance(found, Unread):
+    elif isinstance(found, UnreadObject):
         yield fault("NamespaceMissing", where, "it does not exist", namespace=name)
     elif is_terminating(found):
         yield fault("NamespaceTerminating", where, "it is being deleted", namespace=name)
@@ -117,9 +117,9 @@ def is_terminating(namespace: Json) -> bool:
     return bool(namespace.get("status", {}).get("phase") == "Terminating")
 
 
-def is_usable(namespace: Json | Unread) -> bool:
+def is_usable(namespace: Json | UnreadObject) -> bool:
     """Whether nothing is known against making Jobs in the namespace."""
-    return not namespace.is_absent if isinstance(namespace, Unread) else not is_terminating(namespace)
+    return not namespace.is_absent if isinstance(namespace, UnreadObject) else not is_terminating(namespace)
 
 
 def judge_rights(facts: ClusterState) -> Iterator[Finding]:
@@ -149,7 +149,7 @@ def judge_policy(facts: ClusterState) -> Iterator[Finding]:
     """Judges the admission policy. An installation without cluster-wide rights has none: a policy is cluster-wide."""
     site, found = facts.site, facts.policies
     where = f"policy for Jobs in namespace {site.jobs}"
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadObject):
         yield unchecked("PolicyMissing", where, found.why)
         return
     names = [one["metadata"]["name"] for one in found.policies if is_ours(one, site)]
@@ -190,7 +190,7 @@ def is_enforced(binding: Json, names: Sequence[str]) -> bool:
 
 def judge_delays(facts: ClusterState) -> Iterator[Finding]:
     where, found = f"Jobs in namespace {facts.site.jobs}", facts.delays
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadObject):
         yield unchecked("JobControllerSlow", where, found.why)
     elif len(found) < ENOUGH_JOBS:
         yield unchecked("JobControllerSlow", where, f"{len(found)} recent Jobs have a Pod, fewer than {ENOUGH_JOBS}")
@@ -224,14 +224,14 @@ class LeaseTerm(Struct, frozen=True):
 class RunningFacts(Struct, frozen=True):
     """Programs and lease. `programs`: by name of the Deployment, the dispatcher's first."""
 
-    programs: Mapping[str, Replicas | Unread]
-    term: LeaseTerm | Unread
+    programs: Mapping[str, Replicas | UnreadObject]
+    term: LeaseTerm | UnreadObject
 
 
 def judge_running(facts: RunningFacts, names: Mapping[str, str]) -> Iterator[Finding]:
     """Judges the programs. Without a Deployment the dispatcher runs elsewhere, unseen. `names`: words for commands."""
     first = next(iter(facts.programs.values()))
-    if isinstance(first, Unread) and first.is_absent:
+    if isinstance(first, UnreadObject) and first.is_absent:
         return
     is_stopped = isinstance(first, Replicas) and not first.wanted
     for name, found in list(facts.programs.items())[: 1 if is_stopped else None]:
@@ -240,9 +240,9 @@ def judge_running(facts: RunningFacts, names: Mapping[str, str]) -> Iterator[Fin
         yield judge_term(facts.term, names, is_wanted=isinstance(first, Replicas))
 
 
-def judge_program(name: str, found: Replicas | Unread, names: Mapping[str, str]) -> Finding:
+def judge_program(name: str, found: Replicas | UnreadObject, names: Mapping[str, str]) -> Finding:
     where, words = f"Deployment {name} in namespace {names['namespace']}", {**names, "deployment": name}
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadObject):
         absent = fault("ProgramNotReady", where, "there is none", **words)
         return absent if found.is_absent else unchecked("ProgramNotReady", where, found.why)
     if not found.wanted:
@@ -252,10 +252,10 @@ def judge_program(name: str, found: Replicas | Unread, names: Mapping[str, str])
     return good("ProgramNotReady", where)
 
 
-def judge_term(term: LeaseTerm | Unread, names: Mapping[str, str], *, is_wanted: bool) -> Finding:
+def judge_term(term: LeaseTerm | UnreadObject, names: Mapping[str, str], *, is_wanted: bool) -> Finding:
     """Judges the Lease. `is_wanted` False: it is not known whether there should be a replica."""
     where = f"Lease {names['installation']}-leader in namespace {names['namespace']}"
-    if isinstance(term, Unread):
+    if isinstance(term, UnreadObject):
         absent = fault("NoLeader", where, "there is none: no replica has led yet", **names)
         return absent if term.is_absent and is_wanted else unchecked("NoLeader", where, term.why)
     if not term.holder or term.age > term.seconds:
@@ -279,23 +279,23 @@ class CacheFacts(Struct, frozen=True):
     full: the newest Event of the last hour about a full disk, by node.
     """
 
-    keepers: Keepers | Unread
-    full: Mapping[str, str] | Unread
+    keepers: Keepers | UnreadObject
+    full: Mapping[str, str] | UnreadObject
 
 
 def judge_caches(facts: CacheFacts, names: Mapping[str, str]) -> Iterator[Finding]:
     """Judges keepers and disks. `names`: words for commands."""
     yield from judge_keepers(facts.keepers, names)
-    if isinstance(facts.full, Unread):
+    if isinstance(facts.full, UnreadObject):
         yield unchecked("CacheDiskFull", "Events about nodes", facts.full.why)
         return
     found = (fault("CacheDiskFull", f"node {node}", words, **names) for node, words in sorted(facts.full.items()))
     yield from or_good(found, "CacheDiskFull", "every node")
 
 
-def judge_keepers(found: Keepers | Unread, names: Mapping[str, str]) -> Iterator[Finding]:
+def judge_keepers(found: Keepers | UnreadObject, names: Mapping[str, str]) -> Iterator[Finding]:
     where = f"DaemonSet {names['installation']}-cache-keeper in namespace {names['namespace']}"
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadObject):
         if found.is_absent:
             yield warning("CacheKeeperAbsent", where, "there is none: nobody removes cache directories", **names)
         else:
@@ -306,9 +306,9 @@ def judge_keepers(found: Keepers | Unread, names: Mapping[str, str]) -> Iterator
         yield good("CacheKeeperAbsent", where)
 
 
-def judge_prometheus(url: str, series: Mapping[str, bool] | Unread) -> Iterator[Finding]:
+def judge_prometheus(url: str, series: Mapping[str, bool] | UnreadObject) -> Iterator[Finding]:
     """Judges Prometheus. `series`: whether it has recent samples of each metric."""
-    if isinstance(series, Unread):
+    if isinstance(series, UnreadObject):
         yield fault("PrometheusAway", url, series.why, url=url)
         return
     yield good("PrometheusAway", url)
@@ -337,8 +337,8 @@ class SchedulerPod(Struct, frozen=True):  # house: kube-scheduler's own Pod
     name: str
     is_ready: bool
     is_answering: bool | None
-    configurations: Sequence[Json] | Unread
-    metrics: str | Unread
+    configurations: Sequence[Json] | UnreadObject
+    metrics: str | UnreadObject
 
 
 class SchedulingFacts(Struct, frozen=True):
@@ -351,16 +351,18 @@ class SchedulingFacts(Struct, frozen=True):
 
     name: str
     namespace: str
-    pods: Sequence[SchedulerPod] | Unread
-    lease_age: float | Unread
-    bound_age: float | Unread | None
+    pods: Sequence[SchedulerPod] | UnreadObject
+    lease_age: float | UnreadObject
+    bound_age: float | UnreadObject | None
     untried: int = 0
 
 
 def judge_scheduling(facts: SchedulingFacts) -> Iterator[Finding]:
     yield judge_presence(facts)
-    if isinstance(facts.pods, Unread) or not facts.pods:
-        why = facts.pods.why if isinstance(facts.pods, Unread) else f"namespace {facts.namespace} has no Pod of it"
+    if isinstance(facts.pods, UnreadObject) or not facts.pods:
+        why = (
+            facts.pods.why if isinstance(facts.pods, UnreadObject) else f"namespace {facts.namespace} has no Pod of it"
+        )
         for what in ("ExtenderNotConfigured", "ExtenderNotAnswering", "ExtenderMisused"):
             yield unchecked(what, f"scheduler {facts.name}", why)
         return
@@ -374,27 +376,27 @@ def judge_presence(facts: SchedulingFacts) -> Finding:
     is_alive = (
         is_within(facts.lease_age, LEASE_SECONDS)
         or is_within(facts.bound_age, RECENT_SECONDS)
-        or (not isinstance(facts.pods, Unread) and any(pod.is_ready for pod in facts.pods))
+        or (not isinstance(facts.pods, UnreadObject) and any(pod.is_ready for pod in facts.pods))
     )
     names = {"namespace": facts.namespace, "scheduler": facts.name}
     if facts.untried and not is_within(facts.bound_age, RECENT_SECONDS):
         return fault("SchedulerAbsent", where, f"{facts.untried} Pods name it, and no scheduler looks at them", **names)
     if is_alive:
         return good("SchedulerAbsent", where)
-    unread = next((sign for sign in signs if isinstance(sign, Unread) and not sign.is_absent), None)
+    unread = next((sign for sign in signs if isinstance(sign, UnreadObject) and not sign.is_absent), None)
     if unread is not None:
         return unchecked("SchedulerAbsent", where, unread.why)
     said = f"no Pod of it is ready in namespace {facts.namespace}, its lease is not renewed, and it bound no Pod lately"
     return fault("SchedulerAbsent", where, said, **names)
 
 
-def is_within(age: float | Unread | None, seconds: float) -> bool:
+def is_within(age: float | UnreadObject | None, seconds: float) -> bool:
     return isinstance(age, float) and age <= seconds
 
 
 def judge_extender(pod: SchedulerPod, facts: SchedulingFacts) -> Iterator[Finding]:
     where = f"Pod {pod.name} in namespace {facts.namespace}"
-    if isinstance(pod.configurations, Unread):
+    if isinstance(pod.configurations, UnreadObject):
         yield unchecked("ExtenderNotConfigured", where, pod.configurations.why)
     else:
         found = [fault("ExtenderNotConfigured", where, why) for why in misconfigured(pod.configurations, facts.name)]
@@ -406,7 +408,7 @@ def judge_extender(pod: SchedulerPod, facts: SchedulingFacts) -> Iterator[Findin
     else:
         said = "its container `extender` is not ready"
         yield fault("ExtenderNotAnswering", where, said, namespace=facts.namespace, pod=pod.name)
-    if isinstance(pod.metrics, Unread):
+    if isinstance(pod.metrics, UnreadObject):
         yield unchecked("ExtenderMisused", where, pod.metrics.why)
     else:
         yield from or_good(misuses(pod.metrics, where), "ExtenderMisused", where)

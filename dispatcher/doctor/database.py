@@ -87,7 +87,7 @@ class GroupLogin(Struct, frozen=True):
     talks: tuple[str, ...]
 
 
-class Gone(Struct, frozen=True):
+class MissingRole(Struct, frozen=True):
     """A queue or a submitter whose role was deleted. `mend`: the statement that gives it to another role."""
 
     what: str
@@ -107,7 +107,7 @@ class Upkeep(Struct, frozen=True):
     prepared: tuple[Prepared, ...] = ()
     snapshots: tuple[HeldSnapshot, ...] = ()
     members: tuple[GroupLogin, ...] = ()
-    gone: tuple[Gone, ...] = ()
+    gone: tuple[MissingRole, ...] = ()
     last_id: int | None = None
     largest_id: int | None = None
 

@@ -2,7 +2,7 @@
 
 `look_at_prometheus`: whether Prometheus has the metrics of containers.
 
-`Reading`: a refused read gives an `Unread` with the reason.
+`ClusterReader`: a refused read gives an `UnreadObject` with the reason.
 
 `look_at_cluster`: version, namespaces, rights, policies and the delays of Pods.
 
@@ -36,7 +36,7 @@ from dispatcher.doctor.cluster import (
     RunningFacts,
     SchedulerPod,
     SchedulingFacts,
-    Unread,
+    UnreadObject,
 )
 from dispatcher.doctor.installation import Installation, read_installation
 from dispatcher.keeper.program import DISK_FULL
@@ -62,12 +62,12 @@ from dispatcher.model.stored_json import Json
 from dispatcher.prometheus.client import METRICS, Prometheus, PrometheusFault
 
 
-async def look_at_prometheus(url: str) -> dict[str, bool] | Unread:
+async def look_at_prometheus(url: str) -> dict[str, bool] | UnreadObject:
     prometheus = Prometheus(url)
     try:
         return {metric: await prometheus.knows(metric) for metric in METRICS}
     except PrometheusFault as fault:
-        return Unread(str(fault))
+        return UnreadObject(str(fault))
     finally:
         await prometheus.close()
 
@@ -84,23 +84,23 @@ def in_namespace(api: str, namespace: str, *names: str) -> str:
     return "/".join([api, "namespaces", *(quote(name, safe="") for name in (namespace, *names))])
 
 
-class Reading:
+class ClusterReader:
     """Questions to one API server. Each raises ClusterAway without an answer."""
 
     def __init__(self, client: KubeClient) -> None:
         self.client = client
 
-    async def get(self, path: str) -> Json | Unread:
+    async def get(self, path: str) -> Json | UnreadObject:
         """One object."""
         return read(path, await self.client.request("GET", path, seconds=ANSWER_SECONDS))
 
-    async def each(self, path: str, **which: str) -> list[Json] | Unread:
+    async def each(self, path: str, **which: str) -> list[Json] | UnreadObject:
         """All objects of a collection."""
         found: list[Json] = []
         asked: Mapping[str, str] = {**which, "limit": str(PAGE)}
         while True:
             page = read(path, await self.client.request("GET", path, params=asked, seconds=ANSWER_SECONDS))
-            if isinstance(page, Unread):
+            if isinstance(page, UnreadObject):
                 return page
             found += page.get("items") or []
             following = page.get("metadata", {}).get("continue")
@@ -108,30 +108,34 @@ class Reading:
                 return found
             asked = {**which, "limit": str(PAGE), "continue": following}
 
-    async def review(self, kind: str, spec: Json) -> bool | Unread:
+    async def review(self, kind: str, spec: Json) -> bool | UnreadObject:
         """Whether an access review of this kind is answered with yes. No review is stored anywhere."""
         found = await self._ask("authorization.k8s.io/v1", kind, {"spec": spec})
-        return found if isinstance(found, Unread) else bool(found.get("status", {}).get("allowed"))
+        return found if isinstance(found, UnreadObject) else bool(found.get("status", {}).get("allowed"))
 
-    async def own_name(self) -> str | Unread:
+    async def own_name(self) -> str | UnreadObject:
         """The user name of the account that asks."""
         found = await self._ask("authentication.k8s.io/v1", "SelfSubjectReview", {})
-        return found if isinstance(found, Unread) else str(found.get("status", {}).get("userInfo", {}).get("username"))
+        return (
+            found
+            if isinstance(found, UnreadObject)
+            else str(found.get("status", {}).get("userInfo", {}).get("username"))
+        )
 
-    async def _ask(self, api: str, kind: str, fields: Json) -> Json | Unread:
+    async def _ask(self, api: str, kind: str, fields: Json) -> Json | UnreadObject:
         path = f"/apis/{api}/{kind.lower()}s"
         sent = msgspec.json.encode({"apiVersion": api, "kind": kind, **fields})
         return read(path, await self.client.request("POST", path, sent, seconds=ANSWER_SECONDS), "POST")
 
 
-def read(path: str, reply: Reply, verb: str = "GET") -> Json | Unread:
+def read(path: str, reply: Reply, verb: str = "GET") -> Json | UnreadObject:
     """The object of an answer. Raises ClusterAway if a proxy answered instead."""
     try:
         found = msgspec.json.decode(reply.expect(f"{verb} {path}"))
     except ClusterRefused as refused:
         if refused.status == FORBIDDEN:
-            return Unread(f"this account may not {verb} {path}")
-        return Unread(str(refused), is_absent=refused.status == 404 and refused.reason == "NotFound")
+            return UnreadObject(f"this account may not {verb} {path}")
+        return UnreadObject(str(refused), is_absent=refused.status == 404 and refused.reason == "NotFound")
     except UNREADABLE as fault:
         raise ClusterAway(f"read {path}: not an answer of the API server: {fault}") from fault
     if not isinstance(found, dict):
@@ -150,7 +154,7 @@ RECENT_SECONDS: Final = 3600
 
 
 async def look_at_cluster(
-    reading: Reading, site: InstallationSite, installation: Installation, *, has_extender: bool
+    reading: ClusterReader, site: InstallationSite, installation: Installation, *, has_extender: bool
 ) -> ClusterState:
     """Reads the cluster. Raises ClusterAway."""
     names = dict.fromkeys((site.ours, site.jobs))
@@ -165,24 +169,24 @@ async def look_at_cluster(
     )
 
 
-async def version_of(reading: Reading) -> tuple[str, str] | Unread:
+async def version_of(reading: ClusterReader) -> tuple[str, str] | UnreadObject:
     found = await reading.get("/version")
-    return found if isinstance(found, Unread) else (str(found.get("major")), str(found.get("minor")))
+    return found if isinstance(found, UnreadObject) else (str(found.get("major")), str(found.get("minor")))
 
 
-async def policies_of(reading: Reading) -> Policies | Unread:
+async def policies_of(reading: ClusterReader) -> Policies | UnreadObject:
     policies = await reading.each(f"{ADMISSION}/validatingadmissionpolicies")
     bindings = await reading.each(f"{ADMISSION}/validatingadmissionpolicybindings")
     for one in (policies, bindings):
-        if isinstance(one, Unread):
+        if isinstance(one, UnreadObject):
             return one
-    assert not isinstance(policies, Unread)
-    assert not isinstance(bindings, Unread)
+    assert not isinstance(policies, UnreadObject)
+    assert not isinstance(bindings, UnreadObject)
     return Policies(policies, bindings)
 
 
 async def rights_of(
-    reading: Reading, site: InstallationSite, own: str | None, *, has_extender: bool
+    reading: ClusterReader, site: InstallationSite, own: str | None, *, has_extender: bool
 ) -> Sequence[Permission]:
     """The answer for each verb of each program. `own`: the program whose account asks; it asks only about itself."""
     if own is not None:
@@ -192,7 +196,7 @@ async def rights_of(
     for program in programs:
         name = account_of(program, site)
         account = await reading.get(in_namespace("/api/v1", site.ours, "serviceaccounts", name))
-        if isinstance(account, Unread) and account.is_absent:
+        if isinstance(account, UnreadObject) and account.is_absent:
             why = f"namespace {site.ours} has no ServiceAccount {name}; --namespace names that of the programs"
             found.append(Permission(program, next(verbs_of(program, site)), None, why))
         else:
@@ -200,14 +204,14 @@ async def rights_of(
     return found
 
 
-async def asked(reading: Reading, site: InstallationSite, program: str, account: str | None) -> list[Permission]:
+async def asked(reading: ClusterReader, site: InstallationSite, program: str, account: str | None) -> list[Permission]:
     """Asks for every verb of a program at once. `account` None: about the account that asks."""
     who = {} if account is None else subject(site.ours, account)
     kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
 
     async def ask(verb: Verb) -> Permission:
         answer = await reading.review(kind, {"resourceAttributes": attributes(verb), **who})
-        if isinstance(answer, Unread):
+        if isinstance(answer, UnreadObject):
             return Permission(program, verb, None, answer.why)
         return Permission(program, verb, answer)
 
@@ -225,13 +229,13 @@ def attributes(verb: Verb) -> dict[str, str]:
     return {field: value for field, value in {**named, "verb": verb.verb, "name": verb.name}.items() if value}
 
 
-async def delays_of(reading: Reading, site: InstallationSite) -> Sequence[float] | Unread:
+async def delays_of(reading: ClusterReader, site: InstallationSite) -> Sequence[float] | UnreadObject:
     """Seconds from each recent Job to its Pod, or to now if an active Job has no Pod."""
     ours = {"labelSelector": job_selector(site.installation)}
     pods = await reading.each(pods_path(site.jobs), **ours)
     jobs = await reading.each(jobs_path(site.jobs), **ours)
-    if isinstance(jobs, Unread) or isinstance(pods, Unread):
-        return jobs if isinstance(jobs, Unread) else pods if isinstance(pods, Unread) else ()
+    if isinstance(jobs, UnreadObject) or isinstance(pods, UnreadObject):
+        return jobs if isinstance(jobs, UnreadObject) else pods if isinstance(pods, UnreadObject) else ()
     firsts = {owner["uid"]: made(pod) for pod in pods for owner in pod["metadata"].get("ownerReferences") or ()}
     now, found = reading.client.now(), []
     for job in jobs:
@@ -251,23 +255,23 @@ def made(found: dict[str, Any]) -> datetime:
     return datetime.fromisoformat(found["metadata"]["creationTimestamp"])
 
 
-async def look_at_programs(reading: Reading, site: InstallationSite) -> RunningFacts:
+async def look_at_programs(reading: ClusterReader, site: InstallationSite) -> RunningFacts:
     """Reads the Pods of the programs and the Lease. Raises ClusterAway."""
     names = (site.installation, f"{site.installation}-janitor")
     return RunningFacts({name: await replicas_of(reading, site, name) for name in names}, await term_of(reading, site))
 
 
-async def replicas_of(reading: Reading, site: InstallationSite, name: str) -> Replicas | Unread:
+async def replicas_of(reading: ClusterReader, site: InstallationSite, name: str) -> Replicas | UnreadObject:
     found = await reading.get(in_namespace("/apis/apps/v1", site.ours, "deployments", name))
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadObject):
         return found
     return Replicas(found["spec"].get("replicas", 1), found.get("status", {}).get("readyReplicas", 0))
 
 
-async def term_of(reading: Reading, site: InstallationSite) -> LeaseTerm | Unread:
+async def term_of(reading: ClusterReader, site: InstallationSite) -> LeaseTerm | UnreadObject:
     name = f"{site.installation}-leader"
     found = await reading.get(in_namespace(f"/apis/{LEASES_GROUP}/v1", site.ours, "leases", name))
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadObject):
         return found
     spec = found.get("spec", {})
     renewed = spec.get("renewTime")
@@ -279,23 +283,23 @@ RECENT: Final = timedelta(hours=1)
 """Age of Events about full disks that are read."""
 
 
-async def look_at_caches(reading: Reading, site: InstallationSite) -> CacheFacts:
+async def look_at_caches(reading: ClusterReader, site: InstallationSite) -> CacheFacts:
     """Reads keepers and full disks. Raises ClusterAway."""
     return CacheFacts(await keepers_of(reading, site), await full_disks(reading))
 
 
-async def keepers_of(reading: Reading, site: InstallationSite) -> Keepers | Unread:
+async def keepers_of(reading: ClusterReader, site: InstallationSite) -> Keepers | UnreadObject:
     name = account_of(CACHE_KEEPER, site)
     found = await reading.get(in_namespace("/apis/apps/v1", site.ours, "daemonsets", name))
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadObject):
         return found
     status = found.get("status", {})
     return Keepers(status.get("desiredNumberScheduled", 0), status.get("numberReady", 0))
 
 
-async def full_disks(reading: Reading) -> dict[str, str] | Unread:
+async def full_disks(reading: ClusterReader) -> dict[str, str] | UnreadObject:
     found = await reading.each(in_namespace("/api/v1", NODE_EVENTS, "events"), fieldSelector=f"reason={DISK_FULL}")
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadObject):
         return found
     since = reading.client.now() - RECENT
     return {one["involvedObject"].get("name", ""): one.get("message", "") for one in found if last_of(one) >= since}
@@ -314,7 +318,7 @@ UNTRIED_SECONDS: Final = 30
 """Seconds after which a Pod that no scheduler has looked at counts as untried."""
 
 
-async def look_at_scheduling(reading: Reading, name: str, site: InstallationSite) -> SchedulingFacts:
+async def look_at_scheduling(reading: ClusterReader, name: str, site: InstallationSite) -> SchedulingFacts:
     """Reads the signs of a scheduler. `name`: name of the scheduler. Raises ClusterAway."""
     placed = await reading.each(pods_path(site.jobs), fieldSelector=f"spec.schedulerName={name}")
     now = reading.client.now()
@@ -323,17 +327,17 @@ async def look_at_scheduling(reading: Reading, name: str, site: InstallationSite
         namespace=site.ours,
         pods=await pods_of(reading, site),
         lease_age=await lease_age(reading, site.ours, name),
-        bound_age=placed if isinstance(placed, Unread) else bound_age(placed, now),
-        untried=0 if isinstance(placed, Unread) else sum(is_untried(pod, now) for pod in placed),
+        bound_age=placed if isinstance(placed, UnreadObject) else bound_age(placed, now),
+        untried=0 if isinstance(placed, UnreadObject) else sum(is_untried(pod, now) for pod in placed),
     )
 
 
-async def lease_age(reading: Reading, namespace: str, name: str) -> float | Unread:
+async def lease_age(reading: ClusterReader, namespace: str, name: str) -> float | UnreadObject:
     lease = await reading.get(in_namespace(f"/apis/{LEASES_GROUP}/v1", namespace, "leases", name))
-    if isinstance(lease, Unread):
+    if isinstance(lease, UnreadObject):
         return lease
     renewed = lease.get("spec", {}).get("renewTime")
-    return age_of(renewed, reading.client.now()) if renewed else Unread(f"Lease {name} was never renewed", True)
+    return age_of(renewed, reading.client.now()) if renewed else UnreadObject(f"Lease {name} was never renewed", True)
 
 
 def bound_age(pods: Iterable[Json], now: datetime) -> float | None:
@@ -352,15 +356,15 @@ def is_untried(pod: Json, now: datetime) -> bool:
     return is_waiting and age_of(pod["metadata"]["creationTimestamp"], now) > UNTRIED_SECONDS
 
 
-async def pods_of(reading: Reading, site: InstallationSite) -> list[SchedulerPod] | Unread:
+async def pods_of(reading: ClusterReader, site: InstallationSite) -> list[SchedulerPod] | UnreadObject:
     """The Pods of this installation. Others in the namespace have another scheduler."""
     found = await reading.each(pods_path(site.ours), labelSelector=OF_SCHEDULER.format(site.installation))
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadObject):
         return found
     return [await read_pod(reading, site.ours, pod) for pod in found]
 
 
-async def read_pod(reading: Reading, namespace: str, pod: Json) -> SchedulerPod:
+async def read_pod(reading: ClusterReader, namespace: str, pod: Json) -> SchedulerPod:
     status = pod.get("status", {})
     conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
     answers = {one["name"]: bool(one.get("ready")) for one in status.get("containerStatuses") or ()}
@@ -373,13 +377,13 @@ async def read_pod(reading: Reading, namespace: str, pod: Json) -> SchedulerPod:
     )
 
 
-async def configurations_of(reading: Reading, namespace: str, pod: Json) -> list[Json] | Unread:
+async def configurations_of(reading: ClusterReader, namespace: str, pod: Json) -> list[Json] | UnreadObject:
     """The documents of the ConfigMaps that the Pod mounts."""
     found: list[Json] = []
     for volume in pod["spec"].get("volumes") or ():
         if name := (volume.get("configMap") or {}).get("name"):
             stored = await reading.get(in_namespace("/api/v1", namespace, "configmaps", name))
-            if isinstance(stored, Unread):
+            if isinstance(stored, UnreadObject):
                 return stored
             found += [read for text in (stored.get("data") or {}).values() if (read := document(text)) is not None]
     return found
@@ -394,35 +398,35 @@ def document(text: str) -> Json | None:
     return found if isinstance(found, dict) else None
 
 
-async def metrics_of(reading: Reading, namespace: str, pod: Json) -> str | Unread:
+async def metrics_of(reading: ClusterReader, namespace: str, pod: Json) -> str | UnreadObject:
     """The metrics of the extender: inside the cluster from the Pod itself, from outside through a port-forward."""
     try:
         async with reached(reading, namespace, pod) as api:
             return await api.text("/metrics")
     except DispatcherError as fault:
-        return Unread(str(fault))
+        return UnreadObject(str(fault))
 
 
-def reached(reading: Reading, namespace: str, pod: Json) -> AbstractAsyncContextManager[DispatcherApi]:
+def reached(reading: ClusterReader, namespace: str, pod: Json) -> AbstractAsyncContextManager[DispatcherApi]:
     name, address = pod["metadata"]["name"], pod.get("status", {}).get("podIP", "")
     if reading.client.own_namespace is None:
         return through(reading.client, namespace, name, PORT)
     return opened(f"http://{f'[{address}]' if ':' in address else address}:{PORT}", f"Pod {name}")
 
 
-async def look_at_installation(reading: Reading, site: InstallationSite) -> Installation:
+async def look_at_installation(reading: ClusterReader, site: InstallationSite) -> Installation:
     """Reads the installation. An account that may not read the Deployment knows little. Raises ClusterAway."""
     program = await program_of(reading, site)
     found = await reading.get(in_namespace("/apis/apps/v1", site.ours, "deployments", site.installation))
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadObject):
         return Installation(site.ours, program, wants_policy=True if found.is_absent else None)
     return read_installation(found, site.ours, program)
 
 
-async def program_of(reading: Reading, site: InstallationSite) -> str | None:
+async def program_of(reading: ClusterReader, site: InstallationSite) -> str | None:
     """The program of the Pod in which the doctor runs; None outside of the cluster."""
     if reading.client.own_namespace is None:
         return None
     user = await reading.own_name()
     owners = {f"system:serviceaccount:{site.ours}:{account_of(program, site)}": program for program in ACCOUNTS}
-    return RUN if isinstance(user, Unread) else owners.get(user, RUN)
+    return RUN if isinstance(user, UnreadObject) else owners.get(user, RUN)

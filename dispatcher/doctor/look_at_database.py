@@ -9,13 +9,22 @@ import msgspec
 
 from dispatcher.doctor import database as judged
 from dispatcher.doctor import database as upkeep
-from dispatcher.doctor.database import DatabaseFacts, Gone, Limit, MigrationState, Prepared, Schema, Server, Upkeep
+from dispatcher.doctor.database import (
+    DatabaseFacts,
+    Limit,
+    MigrationState,
+    MissingRole,
+    Prepared,
+    Schema,
+    Server,
+    Upkeep,
+)
 from dispatcher.doctor.finding import Finding
 from dispatcher.doctor.installation import Installation
 from dispatcher.doctor.schema import (
     INDEXES,
     PUBLIC,
-    Elsewhere,
+    ForeignRight,
     Grant,
     LoginRights,
     Membership,
@@ -83,7 +92,7 @@ def upkeep_of(found: Inspection) -> Upkeep:
         prepared=tuple(Prepared(**row) for row in found.prepared),
         snapshots=tuple(upkeep.HeldSnapshot(**row) for row in found.snapshots),
         members=tuple(upkeep.GroupLogin(row["name"], row["ends"], tuple(row["talks"])) for row in found.members),
-        gone=tuple(Gone(**row) for row in found.roles_gone or ()),
+        gone=tuple(MissingRole(**row) for row in found.roles_gone or ()),
         last_id=ids["last"],
         largest_id=ids["largest"],
     )
@@ -116,7 +125,7 @@ def login_of(found: Inspection, group: str) -> LoginRights:
         grants=tuple(
             Grant(row["kind"], row["name"], row["part"], row["grantee"], row["privilege"]) for row in found.grants
         ),
-        elsewhere=tuple(Elsewhere(**row) for row in found.elsewhere),
+        elsewhere=tuple(ForeignRight(**row) for row in found.elsewhere),
         group=group,
         wanted=rights_of(group, wanted_objects()) | rights_of(PUBLIC, wanted_objects()),
     )

@@ -9,8 +9,8 @@ import msgspec
 
 from dispatcher.admission.room_view import RoomView
 from dispatcher.commands.render import preview_template, room_of
-from dispatcher.doctor.cluster import Unread, is_usable, number
-from dispatcher.doctor.look_at_cluster import Reading, in_namespace
+from dispatcher.doctor.cluster import UnreadObject, is_usable, number
+from dispatcher.doctor.look_at_cluster import ClusterReader, in_namespace
 from dispatcher.doctor.pod_rules import CALLS_SINCE
 from dispatcher.doctor.templates import PodRules, TemplateTrial
 from dispatcher.jobs.env import EVERY_NAME, beside_variables, named_secrets
@@ -54,13 +54,15 @@ def render_one(name: str, settings: Settings) -> Manifest | str:
 
 
 async def look_at_templates(
-    reading: Reading, settings: Settings, site: InstallationSite, jobs: Mapping[str, Manifest | str]
-) -> tuple[list[TemplateTrial], PodRules | Unread]:
+    reading: ClusterReader, settings: Settings, site: InstallationSite, jobs: Mapping[str, Manifest | str]
+) -> tuple[list[TemplateTrial], PodRules | UnreadObject]:
     """The answers to the dry runs, and the limits and objects of the namespace. Raises ClusterAway."""
     namespace = site.jobs
     found = await reading.get(in_namespace("/api/v1", namespace))
     if not is_usable(found):
-        return [TemplateTrial(name, job) for name, job in jobs.items()], Unread(f"namespace {namespace} takes no Job")
+        return [TemplateTrial(name, job) for name, job in jobs.items()], UnreadObject(
+            f"namespace {namespace} takes no Job"
+        )
     passed, scheduler = site_of(settings, namespace).passed, settings.placement.scheduler_name
     known = good_templates(settings, passed)
     tried = [
@@ -74,7 +76,7 @@ async def look_at_templates(
     specs = [job["spec"]["template"]["spec"] for job in jobs.values() if not isinstance(job, str)]
     place = PodRules(
         namespace=namespace,
-        labels=found if isinstance(found, Unread) else found["metadata"].get("labels") or {},
+        labels=found if isinstance(found, UnreadObject) else found["metadata"].get("labels") or {},
         quotas=await quotas_of(reading, namespace),
         ranges=await reading.each(in_namespace("/api/v1", namespace, "limitranges")),
         secrets=await secrets_of(reading, namespace, specs),
@@ -85,7 +87,9 @@ async def look_at_templates(
     return tried, place
 
 
-async def try_jobs(reading: Reading, site: InstallationSite, jobs: Mapping[str, Manifest | str]) -> list[TemplateTrial]:
+async def try_jobs(
+    reading: ClusterReader, site: InstallationSite, jobs: Mapping[str, Manifest | str]
+) -> list[TemplateTrial]:
     """The answers to the dry runs. They are sent in the name of the account of `run`, if the caller may act for it.
 
     The admission policy judges only our accounts.
@@ -105,43 +109,45 @@ async def try_jobs(reading: Reading, site: InstallationSite, jobs: Mapping[str, 
             await client.close()
 
 
-async def may_act_for(reading: Reading, site: InstallationSite, account: str) -> bool:
+async def may_act_for(reading: ClusterReader, site: InstallationSite, account: str) -> bool:
     """Whether the ServiceAccount exists, and the caller may act for it."""
     found = await reading.get(in_namespace("/api/v1", site.ours, "serviceaccounts", account))
     asked = {"verb": "impersonate", "resource": "serviceaccounts", "namespace": site.ours, "name": account}
     answer = await reading.review("SelfSubjectAccessReview", {"resourceAttributes": asked})
-    return not isinstance(found, Unread) and answer is True
+    return not isinstance(found, UnreadObject) and answer is True
 
 
-async def minor_of(reading: Reading) -> int:
+async def minor_of(reading: ClusterReader) -> int:
     """Minor version of the API server; if it is not known, that of the newest rules."""
     found = await reading.get("/version")
-    return CALLS_SINCE if isinstance(found, Unread) else number(str(found.get("minor")))
+    return CALLS_SINCE if isinstance(found, UnreadObject) else number(str(found.get("minor")))
 
 
-async def quotas_of(reading: Reading, namespace: str) -> list[Quota] | Unread:
+async def quotas_of(reading: ClusterReader, namespace: str) -> list[Quota] | UnreadObject:
     found = await reading.each(in_namespace("/api/v1", namespace, "resourcequotas"))
-    return found if isinstance(found, Unread) else [read_quota(msgspec.json.encode(one)) for one in found]
+    return found if isinstance(found, UnreadObject) else [read_quota(msgspec.json.encode(one)) for one in found]
 
 
-async def secrets_of(reading: Reading, namespace: str, specs: Iterable[Json]) -> dict[str, frozenset[str] | Unread]:
+async def secrets_of(
+    reading: ClusterReader, namespace: str, specs: Iterable[Json]
+) -> dict[str, frozenset[str] | UnreadObject]:
     """The keys of each Secret that a Pod names, optional ones included. Values are not kept."""
-    found: dict[str, frozenset[str] | Unread] = {}
+    found: dict[str, frozenset[str] | UnreadObject] = {}
     named = {one.secret for spec in specs for one in (*named_secrets(spec), *beside_variables(spec)) if one.secret}
     for name in sorted(named):
         secret = await reading.get(in_namespace("/api/v1", namespace, "secrets", name))
-        found[name] = secret if isinstance(secret, Unread) else frozenset(secret.get("data") or ())
+        found[name] = secret if isinstance(secret, UnreadObject) else frozenset(secret.get("data") or ())
     return found
 
 
-async def room_now(reading: Reading, settings: Settings, namespace: str) -> RoomView | Unread:
+async def room_now(reading: ClusterReader, settings: Settings, namespace: str) -> RoomView | UnreadObject:
     if not settings.kube.check_room:
-        return Unread("DISPATCHER_CHECK_ROOM is false")
+        return UnreadObject("DISPATCHER_CHECK_ROOM is false")
     here = dataclasses.replace(settings, kube=dataclasses.replace(settings.kube, namespace=namespace))
     try:
         async with asyncio.timeout(ROOM_SECONDS):
             return await room_of(reading.client, here)
     except ClusterRefused as refused:
-        return Unread(str(refused))
+        return UnreadObject(str(refused))
     except TimeoutError:
-        return Unread(f"nodes and Pods were not listed within {ROOM_SECONDS} s")
+        return UnreadObject(f"nodes and Pods were not listed within {ROOM_SECONDS} s")

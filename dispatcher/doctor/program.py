@@ -19,7 +19,7 @@ from dispatcher.doctor.database import Clocks, judge_clocks
 from dispatcher.doctor.finding import Finding, FindingState, fault, unchecked
 from dispatcher.doctor.installation import Installation, judge_settings
 from dispatcher.doctor.look_at_cluster import (
-    Reading,
+    ClusterReader,
     look_at_caches,
     look_at_cluster,
     look_at_installation,
@@ -34,7 +34,7 @@ from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import Login, log_in
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.rights import InstallationSite
-from dispatcher.settings.loading import Loaded
+from dispatcher.settings.loading import LoadedSettings
 from dispatcher.startup import database_of, installation_of
 
 SHOUTED = {FindingState.FAULT: "FAULT", FindingState.WARNING: "warning"}
@@ -91,7 +91,7 @@ def this_machine() -> datetime:
     return datetime.now(UTC)
 
 
-class Around(Struct, frozen=True):
+class DoctorEnvironment(Struct, frozen=True):
     """The surroundings of the command.
 
     namespace: of our programs; None: that of the account or of the kubeconfig.
@@ -107,7 +107,7 @@ class Around(Struct, frozen=True):
 class Doctor:
     """Examines one installation."""
 
-    def __init__(self, loaded: Loaded, around: Around) -> None:
+    def __init__(self, loaded: LoadedSettings, around: DoctorEnvironment) -> None:
         self._loaded = loaded
         self._settings = loaded.settings
         self._around = around
@@ -166,7 +166,7 @@ class Doctor:
             self._installation.set_result(self._unknown())
             return no_answer(Part.CLUSTER, str(wrong))
         try:
-            reading, site = Reading(client), self._site(client)
+            reading, site = ClusterReader(client), self._site(client)
             parts = await asyncio.gather(
                 self._apart(Part.CLUSTER, self._cluster(reading, site)),
                 self._apart(Part.TEMPLATES, self._templates(reading, site)),
@@ -185,7 +185,7 @@ class Doctor:
         ours = self._around.namespace or client.own_namespace or client.namespace
         return installation_of(self._settings, ours, self._settings.kube.namespace or client.namespace)
 
-    async def _cluster(self, reading: Reading, site: InstallationSite) -> list[Finding]:
+    async def _cluster(self, reading: ClusterReader, site: InstallationSite) -> list[Finding]:
         known = Installation(site.ours)
         try:
             known = await look_at_installation(reading, site)
@@ -196,16 +196,16 @@ class Doctor:
         names = {"namespace": site.ours, "installation": site.installation}
         return [*judge_cluster(facts), *judge_running(await look_at_programs(reading, site), names)]
 
-    async def _templates(self, reading: Reading, site: InstallationSite) -> list[Finding]:
+    async def _templates(self, reading: ClusterReader, site: InstallationSite) -> list[Finding]:
         jobs = rendered(self._settings, site.jobs)
         names = {**(await self._known()).words, "namespace": site.ours}
         return list(judge_templates(*await look_at_templates(reading, self._settings, site, jobs), names))
 
-    async def _scheduling(self, reading: Reading, site: InstallationSite) -> list[Finding]:
+    async def _scheduling(self, reading: ClusterReader, site: InstallationSite) -> list[Finding]:
         name = self._settings.placement.scheduler_name
         return list(judge_scheduling(await look_at_scheduling(reading, name, site))) if name else []
 
-    async def _caches(self, reading: Reading, site: InstallationSite) -> list[Finding]:
+    async def _caches(self, reading: ClusterReader, site: InstallationSite) -> list[Finding]:
         names = {"namespace": site.ours, "installation": site.installation}
         return list(judge_caches(await look_at_caches(reading, site), names)) if site.has_caches else []
 
@@ -216,5 +216,5 @@ def no_answer(part: Part, why: str) -> list[Finding]:
     return [unchecked(name, part, why) for name, check in CHECKS.items() if check.part is part]
 
 
-async def examine(loaded: Loaded, around: Around) -> DoctorReport:
+async def examine(loaded: LoadedSettings, around: DoctorEnvironment) -> DoctorReport:
     return await Doctor(loaded, around).examine()

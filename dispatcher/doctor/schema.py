@@ -165,7 +165,7 @@ class Membership(Struct, frozen=True):
     inherits: bool
 
 
-class Elsewhere(Struct, frozen=True):
+class ForeignRight(Struct, frozen=True):
     """An object that a login owns, or has a right on.
 
     what: the object in words.
@@ -206,7 +206,7 @@ class LoginRights(Struct, frozen=True):
     attributes: tuple[str, ...] = ()
     groups: tuple[Membership, ...] = ()
     grants: tuple[Grant, ...] = ()
-    elsewhere: tuple[Elsewhere, ...] = ()
+    elsewhere: tuple[ForeignRight, ...] = ()
     group: str = READER
     wanted: frozenset[Right] = frozenset()
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dispatcher.admission.room import Room
 from dispatcher.admission.room_view import RoomView
-from dispatcher.doctor.cluster import Unread
+from dispatcher.doctor.cluster import UnreadObject
 from dispatcher.doctor.finding import Finding, fault, good, or_good, shell, unchecked, warning
 from dispatcher.doctor.pod_rules import (
     CALLS_SINCE,
@@ -20,7 +20,7 @@ from dispatcher.doctor.pod_rules import (
     violations,
 )
 from dispatcher.jobs.env import LOGIN, SecretReference, beside_variables, named_secrets
-from dispatcher.jobs.refusals import OF_THE_ROW, Meaning, read_create
+from dispatcher.jobs.refusals import OF_THE_ROW, CreateOutcome, read_create
 from dispatcher.kube.pods import needs_of_manifest
 from dispatcher.model.cluster import Quota
 from dispatcher.model.jobs import ApiAnswer
@@ -41,10 +41,10 @@ LATEST: Final = "latest"
 VERSION: Final = re.compile(r"v1\.(\d{1,3})")
 
 
-MADE: Final = frozenset({Meaning.CREATED, Meaning.EXISTS})
+MADE: Final = frozenset({CreateOutcome.CREATED, CreateOutcome.EXISTS})
 
 
-GONE: Final = {Meaning.NO_NAMESPACE: "NamespaceMissing", Meaning.TERMINATING: "NamespaceTerminating"}
+GONE: Final = {CreateOutcome.NO_NAMESPACE: "NamespaceMissing", CreateOutcome.TERMINATING: "NamespaceTerminating"}
 
 
 class TemplateTrial(Struct, frozen=True):
@@ -74,11 +74,11 @@ class PodRules(Struct, frozen=True):
     """
 
     namespace: str
-    labels: Mapping[str, str] | Unread
-    quotas: Sequence[Quota] | Unread
-    ranges: Sequence[Json] | Unread
-    secrets: Mapping[str, frozenset[str] | Unread]
-    room: RoomView | Unread
+    labels: Mapping[str, str] | UnreadObject
+    quotas: Sequence[Quota] | UnreadObject
+    ranges: Sequence[Json] | UnreadObject
+    secrets: Mapping[str, frozenset[str] | UnreadObject]
+    room: RoomView | UnreadObject
     cache_root: str = ""
     minor: int = CALLS_SINCE
 
@@ -96,7 +96,7 @@ class TemplatePod(Struct, frozen=True):
 
 
 def judge_templates(
-    tried: Sequence[TemplateTrial], place: PodRules | Unread, names: Mapping[str, str]
+    tried: Sequence[TemplateTrial], place: PodRules | UnreadObject, names: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Judges all templates. `place`: Unread if no Job can be made there at all. `names`: words for commands."""
     if not tried:
@@ -112,7 +112,7 @@ def judge_templates(
         yield from (warning("TemplateDoubtful", where, words, template=one.name) for words in one.doubts)
         if not one.doubts:
             yield good("TemplateDoubtful", where)
-        if isinstance(place, Unread):
+        if isinstance(place, UnreadObject):
             yield unchecked("JobRefused", where, place.why)
             continue
         yield from judge_answer(one, place.namespace)
@@ -127,7 +127,7 @@ def judge_openness(one: TemplateTrial, spec: Json, place: PodRules) -> Finding:
     Another check reports a Secret that cannot be read.
     """
     given = {*beside_variables(spec)} if one.opens_env else set()
-    more = {name for name, keys in place.secrets.items() if not isinstance(keys, Unread) and keys - {LOGIN}}
+    more = {name for name, keys in place.secrets.items() if not isinstance(keys, UnreadObject) and keys - {LOGIN}}
     secrets = sorted({named.secret for named in given if named.key != LOGIN} & more)
     if not secrets:
         return good("EnvOpen", f"template {one.name}")
@@ -165,7 +165,7 @@ def judge_pod(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
 
 
 def judge_security(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
-    if isinstance(place.labels, Unread):
+    if isinstance(place.labels, UnreadObject):
         yield unchecked("PodSecurity", pod.where, place.labels.why)
         return
     enforced = place.labels.get(ENFORCED, PRIVILEGED)
@@ -192,10 +192,10 @@ def is_newest(version: str, minor: int) -> bool:
 
 
 def judge_quotas(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
-    if isinstance(place.quotas, Unread):
+    if isinstance(place.quotas, UnreadObject):
         yield unchecked("QuotaFitsNoJob", pod.where, place.quotas.why)
         return
-    given = frozenset[str]() if isinstance(place.ranges, Unread) else defaults_of(place.ranges).names
+    given = frozenset[str]() if isinstance(place.ranges, UnreadObject) else defaults_of(place.ranges).names
     refused = {quota.name: quota_refusal(quota, pod.spec, pod.needs, given) for quota in place.quotas}
     found = [
         fault("QuotaFitsNoJob", pod.where, why, namespace=place.namespace, quota=name)
@@ -206,7 +206,7 @@ def judge_quotas(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
 
 
 def judge_ranges(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
-    if isinstance(place.ranges, Unread):
+    if isinstance(place.ranges, UnreadObject):
         yield unchecked("LimitRangeRefuses", pod.where, place.ranges.why)
         return
     found = []
@@ -230,7 +230,7 @@ def judge_secrets(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
 def judge_secret(where: str, named: SecretReference, place: PodRules) -> Finding:
     keys, secret = place.secrets[named.secret], f"Secret {named.secret} in namespace {place.namespace}"
     names = {"namespace": place.namespace, "secret": named.secret}
-    if isinstance(keys, Unread):
+    if isinstance(keys, UnreadObject):
         if keys.is_absent:
             return fault("SecretMissing", where, f"{secret} does not exist", **names)
         return unchecked("SecretMissing", f"{where}, {secret}", keys.why)
@@ -239,9 +239,9 @@ def judge_secret(where: str, named: SecretReference, place: PodRules) -> Finding
     return good("SecretKeyMissing" if named.key else "SecretMissing", f"{where}, {secret}")
 
 
-def judge_room(pod: TemplatePod, view: RoomView | Unread) -> Iterator[Finding]:
+def judge_room(pod: TemplatePod, view: RoomView | UnreadObject) -> Iterator[Finding]:
     """Judges the nodes. A node that is full now is large enough, so that is no fault."""
-    if isinstance(view, Unread):
+    if isinstance(view, UnreadObject):
         yield unchecked("NoNodeFits", pod.where, view.why)
     elif pod.needs is None or view.threshold(pod.needs) is None:
         yield unchecked("NoNodeFits", pod.where, "only the Pod's scheduler can tell")

@@ -34,7 +34,7 @@ from dispatcher.kube.wire import UNREADABLE
 from dispatcher.model.cluster import BoundPod, FreeCapacity, NodeCapacities
 from dispatcher.model.notices import Notices
 from dispatcher.model.resources import NOTHING, Amounts, added, milli_of
-from dispatcher.placement.placing import Needs, history_points, read_history, read_needs
+from dispatcher.placement.placing import RealUses, history_points, read_history, read_needs
 
 
 class NotListed(Exception):
@@ -274,7 +274,7 @@ def read_preferences(pod: ExtenderPod) -> Preferences:
     """The parts of a Pod for scoring. It never fails: an annotation that cannot be read becomes a fault."""
     notes, faults = pod.metadata.annotations or {}, []
     nodes: tuple[str, ...] = ()
-    needs = Needs()
+    needs = RealUses()
     try:
         nodes = read_history(notes)
     except UNREADABLE:

@@ -6,7 +6,7 @@
 The program keeps no state: after a restart it lists everything again, which takes seconds. The scheduler that calls it
 must not place its Pod. The chart runs both as containers of one Pod, which another scheduler places.
 
-`Reporting`: statuses of reservations, Events, and annotations of waiting Pods, which make kube-scheduler try a Pod
+`ExtenderWrites`: statuses of reservations, Events, and annotations of waiting Pods, which make kube-scheduler try a Pod
 again. Each kind of write has its own rounds, so that a burst of one kind does not delay the others: a waiting Pod is
 annotated within a second after a node may have room for it.
 """
@@ -59,7 +59,7 @@ WRITES_AT_ONCE, STEPS = 20, 10
 log = structlog.get_logger(component="extender")
 
 
-class Reporting:
+class ExtenderWrites:
     """All writes of the extender, in rounds. Before everything was listed nothing is written, and no tick counts."""
 
     def __init__(self, client: KubeClient, facts: ClusterFacts, book: ReservationBook) -> None:
@@ -168,7 +168,7 @@ async def run(settings: Settings) -> None:
     client = KubeClient(await log_in(settings.kube))
     try:
         reflectors = Reflectors(client)
-        answering = Answering(settings, reflectors)
+        answering = ExtenderProgram(settings, reflectors)
         app = health.build_app(answering.checks, (*OF_RUN, *OF_ROWS, *OF_KEEPER, *OF_JANITOR))
         probes = await health.serve(app, settings.service.listen_address)
         try:
@@ -184,7 +184,7 @@ async def run(settings: Settings) -> None:
         await client.close()
 
 
-class Answering:
+class ExtenderProgram:
     """The program, alone or in the process of the dispatcher (`run --with-extender`)."""
 
     def __init__(self, settings: Settings, reflectors: Reflectors, bound_pods: Resource[BoundPod] = BOUND_PODS) -> None:
@@ -204,7 +204,7 @@ class Answering:
             knows_reservations=mirror.knows_reservations,
             elapsed=elapsed,
         )
-        self._reporting = Reporting(client, facts, self._book)
+        self._reporting = ExtenderWrites(client, facts, self._book)
         self._tls = Tls(settings.extender)
         self.checks: Mapping[str, health.Check] = {"extender": self._mirror.stale}
 

@@ -33,8 +33,8 @@ from msgspec import Struct
 
 from dispatcher.container.contract import NewestServer
 from dispatcher.janitor.closing import Act, Closing, plan_closing
-from dispatcher.janitor.rows import CLOSED_AT_ONCE, Read, RowReader, Trial, Trials
-from dispatcher.janitor.tables import BringingReasons, KeepingTemplates
+from dispatcher.janitor.rows import CLOSED_AT_ONCE, JanitorRows, RowReader, Trial, Trials
+from dispatcher.janitor.tables import ReasonTableSync, TemplateTableSync
 from dispatcher.jobs.observed import LaunchEnd, by_job, launch_end, observe
 from dispatcher.jobs.picture import JobsPicture, by_task, with_jobs
 from dispatcher.kube.client import KubeClient
@@ -48,7 +48,7 @@ from dispatcher.model.launches import job_selector
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Task
 from dispatcher.pg.connect import Session
-from dispatcher.pg.tasks import LOCKED, Closings, Deleted, Look, look
+from dispatcher.pg.tasks import LOCKED, Closings, Deleted, TaskSnapshot, look
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import JANITOR_ROWS, OF_KEEPER, OF_RUN, OLDEST_SNAPSHOT
@@ -97,7 +97,7 @@ class LaunchEnds:
                 seen[job.uid] = end
         self.known = seen
 
-    async def unwritten(self, rows: Look, picture: JobsPicture, tasks: Iterable[Task]) -> Sequence[EndedLaunch]:
+    async def unwritten(self, rows: TaskSnapshot, picture: JobsPicture, tasks: Iterable[Task]) -> Sequence[EndedLaunch]:
         """The launches whose cause the database does not know."""
         found = ended_launches(picture, tasks, self.known)
         written = set(await rows.with_cause(sorted({one.task for one in found.values()})))
@@ -234,9 +234,9 @@ async def serve(janitor: "Janitor", client: KubeClient, settings: Settings, stop
     """Runs the rounds until `stop`. Rows are read in one session; reasons and templates are written in another."""
     reflectors, calls = Reflectors(client), Closings(database_of(settings.database))
     place = client.own_namespace or settings.kube.namespace or client.namespace
-    bringing = BringingReasons(reflectors, place, settings.kube.installation, calls)
+    bringing = ReasonTableSync(reflectors, place, settings.kube.installation, calls)
     passed = site_of(settings, client.namespace).passed
-    keeping = KeepingTemplates(catalog_of(settings, passed), steady_seconds(settings), calls)
+    keeping = TemplateTableSync(catalog_of(settings, passed), steady_seconds(settings), calls)
     rounds = Rounds("janitor", janitor.run_once, Wake())
     beside = [Rounds(name, run_once, Wake(), is_vital=False) for name, run_once in
               (("reasons", bringing.run_once), ("templates", keeping.run_once),
@@ -355,7 +355,7 @@ class Janitor:
         jobs = {job.name: job for job in (await list_all(self._client, self._jobs)).items}
         return ClusterView(self._client.now(), jobs, pods, {})
 
-    def _picture(self, view: ClusterView, rows: Look) -> JobsPicture:
+    def _picture(self, view: ClusterView, rows: TaskSnapshot) -> JobsPicture:
         """The picture by which rows are judged. The janitor makes no Jobs, so the picture has no creates."""
         jobs = list(view.jobs.values())
         return JobsPicture(
@@ -367,10 +367,10 @@ class Janitor:
             offers=self.catalog,
         )
 
-    def _plan(self, picture: JobsPicture, task: Task, read: Read) -> Closing | None:
+    def _plan(self, picture: JobsPicture, task: Task, read: JanitorRows) -> Closing | None:
         return plan_closing(picture, task, self._patience, read.refusals.get(task.id), self._ends.known)
 
-    async def _carry_out(self, closings: Sequence[Closing], read: Read) -> Sequence[DispatcherError]:
+    async def _carry_out(self, closings: Sequence[Closing], read: JanitorRows) -> Sequence[DispatcherError]:
         """Carries out all closings, even if some fail. Returns the faults that are not of single rows."""
         places = asyncio.Semaphore(ACTS_AT_ONCE)
 

@@ -34,8 +34,8 @@ from dispatcher.model.jobs import ApiAnswer, Manifest
 from dispatcher.model.launches import Launch, LaunchSpec, Offer, name_of
 from dispatcher.model.tasks import IndexedRow, Request, Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from dispatcher.pg.tasks import Look
-from dispatcher.placement.placing import Placing
+from dispatcher.pg.tasks import TaskSnapshot
+from dispatcher.placement.placing import PlacementPolicy
 from dispatcher.runtime.clock import elapsed
 
 
@@ -136,7 +136,7 @@ OLDEST: Final = 200
 """Waiting rows without a Job, the oldest ones, that may be tried in a round. Each is tried at most once an hour."""
 
 
-class Read(Struct, frozen=True):
+class JanitorRows(Struct, frozen=True):
     """The rows as one round read them, after the cluster was seen.
 
     picture: the picture by which the rows are judged.
@@ -156,14 +156,14 @@ class Read(Struct, frozen=True):
 class RowReader:
     """Reads the rows of a round. Between rounds it keeps the ids of rows that another transaction had locked."""
 
-    def __init__(self, catalog: Catalog, trials: Trials, placing: Placing, patience: timedelta) -> None:
+    def __init__(self, catalog: Catalog, trials: Trials, placing: PlacementPolicy, patience: timedelta) -> None:
         self._catalog = catalog
         self._trials = trials
         self._placing = placing
         self._patience = patience
         self._locked: frozenset[int] = frozenset()
 
-    async def read(self, rows: Look, picture: JobsPicture, *, are_steady: bool) -> Read:
+    async def read(self, rows: TaskSnapshot, picture: JobsPicture, *, are_steady: bool) -> JanitorRows:
         """The rows. `are_steady`: the templates have been the same for long enough to fail rows by them."""
         queues = [queue.name for queue in rows.frame.queues if queue.name != "*"]
         keys = await rows.submitters(queues)
@@ -176,7 +176,7 @@ class RowReader:
         requests = await rows.requests([task.id for task in untried[:TRIED_AT_ONCE]])
         orders = [order for task in untried if (order := self._order(task, requests, rows.database_id))]
         digests = await rows.run_digests(list(tasks))
-        return Read(picture, tasks, digests, refused, orders)
+        return JanitorRows(picture, tasks, digests, refused, orders)
 
     def in_turn(self, rows: Sequence[T], whose: Callable[[T], tuple[int, str]]) -> list[T]:
         """The rows in turns of their submitters, oldest rows first. `whose`: returns a row's (id, submitter).
@@ -195,7 +195,7 @@ class RowReader:
     def _is_offered(self, row: IndexedRow) -> bool:
         return isinstance(self._catalog.known_offer(row.kind), Offer)
 
-    async def _refused(self, rows: Look, found: Sequence[IndexedRow]) -> dict[int, Hold]:
+    async def _refused(self, rows: TaskSnapshot, found: Sequence[IndexedRow]) -> dict[int, Hold]:
         """Rows that their template refuses, with their holds. Oldest first, in turns of submitters."""
         unknown = {row.kind: row.id for row in found if self._catalog.known_offer(row.kind) is None}
         await learn_kinds(rows, self._catalog, list(unknown.values()))

@@ -2,11 +2,11 @@
 
     ConfigMaps {INSTALLATION}-status, -reasons ─▶ ReasonReport (what changed) ─▶ janitor_tell
 
-`KeepingTemplates`: keeps the table `templates` in step with the files, so that INSERT refuses what a launch would be
+`TemplateTableSync`: keeps the table `templates` in step with the files, so that INSERT refuses what a launch would be
 refused for. New and changed templates count within a second or two. A template without a file is deleted only after the
 files have been the same for a while: a janitor that starts with an empty folder must not refuse the rows of all teams.
 
-`BringingReasons`: writes the dispatcher's reasons into the database, for people who have only SQL. It writes only
+`ReasonTableSync`: writes the dispatcher's reasons into the database, for people who have only SQL. It writes only
 changes, in at most one call a second with 200 rows. If the dispatcher is away, its last reasons stay, with their time.
 If a ConfigMap is missing or somebody else has written it, the rows stay as they are until the dispatcher writes again.
 """
@@ -46,7 +46,7 @@ class TemplateTable(Protocol):
     async def templates(self, offered: Offered, *, are_all: bool) -> tuple[int, Offered]: ...
 
 
-class KeepingTemplates:
+class TemplateTableSync:
     """Keeps the table. It has a catalog of its own: that of the janitor must not change within a round."""
 
     def __init__(self, catalog: Catalog, steady_seconds: float, table: TemplateTable, clock: Clock = elapsed) -> None:
@@ -78,7 +78,7 @@ GONE_A_CALL: Final = 1000
 """Rows without a reason in one call, at most."""
 
 
-class ToldRow(Struct, frozen=True, array_like=True):
+class ReportedReason(Struct, frozen=True, array_like=True):
     """The reason of one row."""
 
     task: int
@@ -101,21 +101,24 @@ class ReasonReport(Struct, frozen=True, omit_defaults=True):
     as_of: datetime
     queues: Sequence[QueueStatus] | None = None
     queues_left_out: int = 0
-    rows: Sequence[ToldRow] = ()
+    rows: Sequence[ReportedReason] = ()
     gone: Sequence[int] = ()
 
 
-def rows_of(reasons: PublishedReasons) -> dict[int, ToldRow]:
+def rows_of(reasons: PublishedReasons) -> dict[int, ReportedReason]:
     """The rows, each with its message. Somebody else may have written the reasons: a wrong index gives no message."""
     words = reasons.messages
     return {
-        id_: ToldRow(id_, attempt, reason, since, words[at] if 0 <= at < len(words) else "")
+        id_: ReportedReason(id_, attempt, reason, since, words[at] if 0 <= at < len(words) else "")
         for id_, attempt, reason, since, at in reasons.rows
     }
 
 
 def plan_report(
-    known: Mapping[int, ToldRow], wanted: Mapping[int, ToldRow], status: InstallationStatus, told: datetime | None
+    known: Mapping[int, ReportedReason],
+    wanted: Mapping[int, ReportedReason],
+    status: InstallationStatus,
+    told: datetime | None,
 ) -> ReasonReport | None:
     """The next call; None: nothing has changed.
 
@@ -131,7 +134,7 @@ def plan_report(
     return ReasonReport(status.as_of, status.queues if is_new else None, status.queues_left_out, rows, gone)
 
 
-def after(known: Mapping[int, ToldRow], report: ReasonReport) -> dict[int, ToldRow]:
+def after(known: Mapping[int, ReportedReason], report: ReasonReport) -> dict[int, ReportedReason]:
     """The rows in the database after the call."""
     gone = set(report.gone)
     return {id_: row for id_, row in known.items() if id_ not in gone} | {row.task: row for row in report.rows}
@@ -170,14 +173,14 @@ def config_map(namespace: str, name: str) -> Resource[Text]:
     return Resource("configmaps", path, read_text, fields=f"metadata.name={name}")
 
 
-class BringingReasons:
+class ReasonTableSync:
     """Follows both ConfigMaps. Between rounds it keeps the state of the database."""
 
     def __init__(self, reflectors: Reflectors, namespace: str, installation: str, database: ReasonTables) -> None:
         self._status = reflectors.of(config_map(namespace, f"{installation}-status"))
         self._reasons = reflectors.of(config_map(namespace, f"{installation}-reasons"))
         self._database = database
-        self._known: Mapping[int, ToldRow] | None = None
+        self._known: Mapping[int, ReportedReason] | None = None
         self._told: datetime | None = None
         self._unreadable: set[str] = set()
 
@@ -198,7 +201,7 @@ class BringingReasons:
         """
         known, self._known = self._known, None
         if known is None:
-            known = {row[0]: ToldRow(*row) for row in await self._database.told(MOST_KNOWN)}
+            known = {row[0]: ReportedReason(*row) for row in await self._database.told(MOST_KNOWN)}
         report = plan_report(known, known if reasons is None else rows_of(reasons), status, self._told)
         if report is None:
             self._known = known

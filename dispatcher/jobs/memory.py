@@ -19,11 +19,11 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.env import escape
-from dispatcher.jobs.refusals import OF_THE_ROW, Meaning, Refusals, RefusedRows, trimmed
+from dispatcher.jobs.refusals import OF_THE_ROW, CreateOutcome, Refusals, RefusedRows, trimmed
 from dispatcher.model.errors import doubled
 from dispatcher.model.jobs import ApiAnswer, Job, LaunchGroup
 from dispatcher.model.launches import Launch, LaunchSpec, Offer, identity_of, is_same
-from dispatcher.model.snapshot import Brakes, ClusterView
+from dispatcher.model.snapshot import ClusterView, CreatePauses
 from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import BY_POLICY, MUCH_TEXT, Hold, HoldReason, NotReady, Stage
 
@@ -123,7 +123,7 @@ class LargeJobs:
         return turn
 
 
-class Unseen(Struct, frozen=True):
+class UnobservedCreate(Struct, frozen=True):
     """One create.
 
     sent_at: when the POST was sent, in seconds of this process's clock.
@@ -167,7 +167,7 @@ class Unseen(Struct, frozen=True):
         return self.is_under_way or self.is_answered
 
 
-def plan_create(launch: Launch, unseen: Unseen | None, name: str) -> Launch | Hold:
+def plan_create(launch: Launch, unseen: UnobservedCreate | None, name: str) -> Launch | Hold:
     """The launch that the table of outcomes asks for, or a hold if the row's last create is not resolved.
 
     An unanswered create is repeated under its own name, and only while the row, read again, asks for that name.
@@ -187,11 +187,11 @@ class UnseenCreates:
     """All unseen creates, by name of the Job."""
 
     def __init__(self) -> None:
-        self.by_name: dict[str, Unseen] = {}
+        self.by_name: dict[str, UnobservedCreate] = {}
 
     def begin(self, name: str, task: Task, offer: Offer, now: float) -> None:
         """Counts the create from now on. No second create of this name begins before `end`."""
-        self.by_name[name] = Unseen(
+        self.by_name[name] = UnobservedCreate(
             name, task.id, task.attempt, task.queue, task.submitted_by, offer, now, is_under_way=True
         )
 
@@ -213,7 +213,7 @@ class UnseenCreates:
         """Forgets a create that made no Job."""
         self.by_name.pop(name, None)
 
-    def under_way(self) -> list[Unseen]:
+    def under_way(self) -> list[UnobservedCreate]:
         return [unseen for unseen in self.by_name.values() if unseen.is_under_way]
 
     def unanswered(self) -> frozenset[str]:
@@ -241,12 +241,14 @@ CHANGED_SECONDS: Final = 30
 LONGEST_CHANGES: Final = 500
 """Characters of such changes that are kept, at most."""
 NOT_READY: Final = {
-    Meaning.TERMINATING: NotReady.NAMESPACE_TERMINATING,
-    Meaning.NO_NAMESPACE: NotReady.NAMESPACE_MISSING,
-    Meaning.FORBIDDEN: NotReady.FORBIDDEN,
-    Meaning.UNAUTHORIZED: NotReady.UNAUTHORIZED,
+    CreateOutcome.TERMINATING: NotReady.NAMESPACE_TERMINATING,
+    CreateOutcome.NO_NAMESPACE: NotReady.NAMESPACE_MISSING,
+    CreateOutcome.FORBIDDEN: NotReady.FORBIDDEN,
+    CreateOutcome.UNAUTHORIZED: NotReady.UNAUTHORIZED,
 }
-SAYS_NOTHING_OF_THE_ROW: Final = frozenset({Meaning.NOT_SENT, Meaning.UNKNOWN, Meaning.QUOTA, *NOT_READY})
+SAYS_NOTHING_OF_THE_ROW: Final = frozenset(
+    {CreateOutcome.NOT_SENT, CreateOutcome.UNKNOWN, CreateOutcome.QUOTA, *NOT_READY}
+)
 
 
 class CreateResult(Struct, frozen=True):
@@ -263,7 +265,7 @@ class CreateResult(Struct, frozen=True):
 
     order: LaunchSpec
     name: str
-    meaning: Meaning = Meaning.NOT_SENT
+    meaning: CreateOutcome = CreateOutcome.NOT_SENT
     answer: ApiAnswer = ApiAnswer(0)
     job: Job | None = None
     question: ApiAnswer | None = None
@@ -281,12 +283,12 @@ class CreateResult(Struct, frozen=True):
             return Hold(HoldReason.POLICY_DENIED, self.violation)
         if self.is_made or self.meaning in SAYS_NOTHING_OF_THE_ROW:
             return None
-        if self.meaning is Meaning.EXISTS:
+        if self.meaning is CreateOutcome.EXISTS:
             return Hold(HoldReason.NAME_COLLISION, f"Job {self.name} exists and is not this task's")
         return refusal_of(self.meaning, self.answer)
 
 
-class TemplateBrake(Struct, frozen=True):
+class TemplatePause(Struct, frozen=True):
     """The pause that answers to creates of one template ask for.
 
     hold: why creates of the template pause now; None: they do not.
@@ -297,7 +299,7 @@ class TemplateBrake(Struct, frozen=True):
     is_probing: bool = False
 
 
-OPEN: Final = TemplateBrake()
+OPEN: Final = TemplatePause()
 
 
 class KnownCreates(Struct, frozen=True):
@@ -312,13 +314,13 @@ class KnownCreates(Struct, frozen=True):
     brakes: pauses that answers ask for all creates.
     """
 
-    unseen: Mapping[int, Unseen] = {}
+    unseen: Mapping[int, UnobservedCreate] = {}
     refused: RefusedRows = RefusedRows()
     deferred: frozenset[int] = frozenset()
-    templates: Mapping[str, TemplateBrake] = {}
-    changed: Mapping[str, TemplateBrake] = {}
+    templates: Mapping[str, TemplatePause] = {}
+    changed: Mapping[str, TemplatePause] = {}
     tried_at: Mapping[int, float] = {}
-    brakes: Brakes = Brakes()
+    brakes: CreatePauses = CreatePauses()
 
     def why_wait(self, task: Task, now: float) -> Hold | None:
         """The hold that answers of the API server ask for before a launch of this row; None: no hold."""
@@ -372,7 +374,7 @@ class Memory:
             brakes_of(self._templates, now),
             brakes_of(self._changed, now),
             dict(self._failed),
-            Brakes(self.api.hold(now), self.quota.hold(now), is_probing, len(under_way)),
+            CreatePauses(self.api.hold(now), self.quota.hold(now), is_probing, len(under_way)),
         )
 
     def learn(self, result: CreateResult, now: float) -> None:
@@ -384,15 +386,15 @@ class Memory:
             self._note_stray(result.job)
             self._accepted(order)
             return
-        if meaning is not Meaning.NOT_SENT:
+        if meaning is not CreateOutcome.NOT_SENT:
             trimmed(self._failed)[order.task.id] = now  # while one create at a time is sent, this row comes last
-        if meaning is not Meaning.UNKNOWN:
+        if meaning is not CreateOutcome.UNKNOWN:
             self._forget(result)
         if result.question is not None:
             self._learn_question(order.task.id, result.question, now)
         if meaning in OF_THE_ROW:
             self.refusals.refused(order, now)
-        if parked is not None and meaning is Meaning.DENIED:
+        if parked is not None and meaning is CreateOutcome.DENIED:
             self.refusals.rest(order.task, parked, now + DENIED_SECONDS)
         elif parked is not None:
             self.refusals.park(order.task, parked)
@@ -427,10 +429,10 @@ class Memory:
 
     def _brake(self, result: CreateResult, now: float) -> None:
         answer, meaning = result.answer, result.meaning
-        if meaning is Meaning.UNKNOWN:
+        if meaning is CreateOutcome.UNKNOWN:
             brake = self.of_template(result.order.task.template) if answer.status == 500 else self.api
             brake.trip(not_ready(NotReady.API_THROTTLED, answer), now, answer.retry_after)
-        elif meaning is Meaning.QUOTA:
+        elif meaning is CreateOutcome.QUOTA:
             self.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED, answer.message), now, BLOCKED_SECONDS)
         elif meaning in NOT_READY:
             self.api.trip(not_ready(NOT_READY[meaning], answer), now, BLOCKED_SECONDS)
@@ -447,8 +449,8 @@ class Memory:
             self.creates.forget(result.name)
 
 
-def brakes_of(breakers: Mapping[str, Breaker], now: float) -> dict[str, TemplateBrake]:
-    return {name: TemplateBrake(one.hold(now), one.is_probing) for name, one in breakers.items()}
+def brakes_of(breakers: Mapping[str, Breaker], now: float) -> dict[str, TemplatePause]:
+    return {name: TemplatePause(one.hold(now), one.is_probing) for name, one in breakers.items()}
 
 
 def is_ours(order: LaunchSpec, job: Job) -> bool:
@@ -457,10 +459,10 @@ def is_ours(order: LaunchSpec, job: Job) -> bool:
     return is_its and (job.attempt, job.launch) == (order.task.attempt, order.launch.number)
 
 
-def refusal_of(meaning: Meaning, answer: ApiAnswer) -> Hold:
+def refusal_of(meaning: CreateOutcome, answer: ApiAnswer) -> Hold:
     """Why the API server makes no Job of the row. The detail names a policy's refusal, whatever its status is."""
     words = f"{answer.status} {answer.message}"
-    return Hold(HoldReason.POISON, f"{BY_POLICY}: {words}" if meaning is Meaning.DENIED else words)
+    return Hold(HoldReason.POISON, f"{BY_POLICY}: {words}" if meaning is CreateOutcome.DENIED else words)
 
 
 def not_ready(why: NotReady, answer: ApiAnswer) -> Hold:

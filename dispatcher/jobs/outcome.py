@@ -28,7 +28,7 @@ from dispatcher.jobs.observed import (
 )
 from dispatcher.model.cluster import DEADLINE, FORGOTTEN, Node, Pod
 from dispatcher.model.errors import doubled
-from dispatcher.model.jobs import End, EndedBy, Job, Phase
+from dispatcher.model.jobs import EndedBy, Job, ObjectWrite, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import LATE_START, OVER_LIMIT, Hold, HoldReason, Stage
@@ -99,7 +99,7 @@ def judge_row(row: TaskWithJobs) -> JobsVerdict:
     return replace(found, ends=(*what_only_pods_tell(row), *found.ends))
 
 
-def what_only_pods_tell(row: TaskWithJobs) -> tuple[End, ...]:
+def what_only_pods_tell(row: TaskWithJobs) -> tuple[ObjectWrite, ...]:
     """Notes on J what its conditions will not show once its Pod is gone:
 
     * a kubelet has rejected the Pod;
@@ -115,11 +115,11 @@ def what_only_pods_tell(row: TaskWithJobs) -> tuple[End, ...]:
     if job.suspended or job.is_unplaced:
         return ()
     if any(pod.is_rejected for pod in row.pods):
-        return (End(EndedBy.NODE, job.name, job.uid, "a kubelet has rejected its Pod"),)
+        return (ObjectWrite(EndedBy.NODE, job.name, job.uid, "a kubelet has rejected its Pod"),)
     if any(is_cut_short(pod) and not pod.is_disrupted for pod in row.pods):
-        return (End(EndedBy.OTHERS, job.name, job.uid, "somebody deletes its Pod"),)
+        return (ObjectWrite(EndedBy.OTHERS, job.name, job.uid, "somebody deletes its Pod"),)
     if job.phase is Phase.COMPLETE and row.has_exited and is_without_report(row, job):
-        return (End(EndedBy.ITSELF, job.name, job.uid, "its container has ended with 0"),)
+        return (ObjectWrite(EndedBy.ITSELF, job.name, job.uid, "its container has ended with 0"),)
     return ()
 
 
@@ -223,7 +223,7 @@ def lost_key(pod: Pod) -> str:
     return f"lost/{pod.uid}"
 
 
-def force_deletes(row: TaskWithJobs, job: Job, lost: Sequence[Pod]) -> tuple[End, ...]:
+def force_deletes(row: TaskWithJobs, job: Job, lost: Sequence[Pod]) -> tuple[ObjectWrite, ...]:
     """Deletes with grace 0, after NODE_LOST_SECONDS (0: never).
 
     A Job past its deadline releases the Pod and turns Failed, so deleting the Pod is enough. Before its deadline the
@@ -232,7 +232,7 @@ def force_deletes(row: TaskWithJobs, job: Job, lost: Sequence[Pod]) -> tuple[End
     """
     patience = timedelta(seconds=row.cluster.rules.node_lost_seconds)
     late = [pod for pod in lost if patience and row.cluster.has_lasted(lost_key(pod), patience)]
-    pods = tuple(End("pods", pod.name, pod.uid, "its node is lost", grace_seconds=0) for pod in late)
+    pods = tuple(ObjectWrite("pods", pod.name, pod.uid, "its node is lost", grace_seconds=0) for pod in late)
     if not pods or job.phase is Phase.FAILING or job.deleting:
         return pods
     end = delete if row.task.launch == job.launch else fail
@@ -249,14 +249,14 @@ def launched(row: TaskWithJobs) -> JobsVerdict | None:
     return JobsVerdict(Hold(HoldReason.LAUNCHED, detail_of(row, job)), tuple(ends), stuck)
 
 
-def ending(job: Job, pod: Pod, cause: str) -> End:
+def ending(job: Job, pod: Pod, cause: str) -> ObjectWrite:
     """First write: the note `us` on the Job, in the version that was judged. Next cycle: the delete of the Pod.
 
     The version guards a note that others end the Pod: ours must not replace it.
     """
     if job.ended_by:
-        return End("pods", pod.name, pod.uid, cause)
-    return End(EndedBy.US, job.name, job.uid, cause, resource_version=job.resource_version)
+        return ObjectWrite("pods", pod.name, pod.uid, cause)
+    return ObjectWrite(EndedBy.US, job.name, job.uid, cause, resource_version=job.resource_version)
 
 
 def detail_of(row: TaskWithJobs, job: Job) -> str:
@@ -344,7 +344,7 @@ TABLE: Final[tuple[Callable[[TaskWithJobs], JobsVerdict | None], ...]] = (
 )
 
 
-class Earlier(Struct, frozen=True):
+class EarlierLaunches(Struct, frozen=True):
     """The launches of an attempt up to N that did not start, or of which nothing is known. All others have started.
 
     unstarted: they failed before their start.
@@ -360,15 +360,15 @@ class Earlier(Struct, frozen=True):
     disrupted_at: tuple[datetime, ...] = ()
 
 
-def count_earlier_launches(row: TaskWithJobs) -> Earlier:
+def count_earlier_launches(row: TaskWithJobs) -> EarlierLaunches:
     """The counts of this attempt's launches up to N. Missing Jobs count as disrupted."""
     seen = max(row.of_attempt, key=lambda job: job.launch, default=None)
     now = row.cluster.cluster_now
     if seen is None:
-        return Earlier(disrupted=row.last, disrupted_at=newest([now] * row.last))
+        return EarlierLaunches(disrupted=row.last, disrupted_at=newest([now] * row.last))
     missing = row.last - seen.launch
     times = newest([*seen.disrupted_at, *[now] * missing])
-    before = forgetting(Earlier(seen.unstarted, seen.disrupted + missing, seen.unplaced_before, times), now)
+    before = forgetting(EarlierLaunches(seen.unstarted, seen.disrupted + missing, seen.unplaced_before, times), now)
     was_refused = row.task.launch == seen.launch and row.task.job_uid != seen.uid
     was_rejected = seen.ended_by == EndedBy.NODE or any(pod.is_rejected for pod in row.pods)
     if row.task.launch != seen.launch and (seen.is_unplaced or was_rejected):
@@ -383,11 +383,11 @@ def count_earlier_launches(row: TaskWithJobs) -> Earlier:
     return replace(before, unstarted=before.unstarted + 1) if is_unstarted else before
 
 
-def forgetting(earlier: Earlier, now: datetime) -> Earlier:
+def forgetting(earlier: EarlierLaunches, now: datetime) -> EarlierLaunches:
     """The counts without disruptions of more than a day ago: a spot node that goes each hour must not end long work."""
     recent = tuple(at for at in earlier.disrupted_at if now - at < DISRUPTED_WITHIN)
     gone = len(earlier.disrupted_at) - len(recent)
-    return Earlier(earlier.unstarted, earlier.disrupted - gone, earlier.unplaced + gone, recent)
+    return EarlierLaunches(earlier.unstarted, earlier.disrupted - gone, earlier.unplaced + gone, recent)
 
 
 def newest(times: Iterable[datetime]) -> tuple[datetime, ...]:
@@ -473,16 +473,16 @@ def is_unreachable(node: Node | None) -> bool:
     return node is not None and node.unreachable
 
 
-def delete(job: Job, cause: str) -> End:
-    return End("jobs", job.name, job.uid, cause, resource_version=job.resource_version)
+def delete(job: Job, cause: str) -> ObjectWrite:
+    return ObjectWrite("jobs", job.name, job.uid, cause, resource_version=job.resource_version)
 
 
-def fail(job: Job, cause: str) -> End:
+def fail(job: Job, cause: str) -> ObjectWrite:
     """Lets an unfinished Job fail. The Job stays, with its number and its counts."""
-    return End("deadline", job.name, job.uid, cause, resource_version=job.resource_version)
+    return ObjectWrite("deadline", job.name, job.uid, cause, resource_version=job.resource_version)
 
 
-def finishing(detail: str, ends: Iterable[End] = ()) -> JobsVerdict:
+def finishing(detail: str, ends: Iterable[ObjectWrite] = ()) -> JobsVerdict:
     return JobsVerdict(Hold(HoldReason.FINISHING, detail), tuple(ends))
 
 

@@ -7,9 +7,9 @@ The dispatcher and the janitor judge rows by the same code. Judging a row change
 
 `count_jobs`: a cycle counts every Job, so the counting loops are plain.
 
-`Rest`: a cycle need not read a row whose only Job has not changed: the Job is under way, or the janitor will end the
-row by its exit code. A change of the Job, or a Pod that cannot start, ends the rest at once. A cancel, a retry or an
-end of the row itself is found within 30 s. The graces of 60 s that follow allow this delay. So the cost of a cycle
+`ReadPause`: a cycle need not read a row whose only Job has not changed: the Job is under way, or the janitor will end
+the row by its exit code. A change of the Job, or a Pod that cannot start, ends the pause at once. A cancel, a retry or
+an end of the row itself is found within 30 s. The graces of 60 s that follow allow this delay. So the cost of a cycle
 depends on the number of changes, not on the number of rows.
 """
 
@@ -24,7 +24,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from dispatcher.jobs.memory import OPEN, KnownCreates, Unseen, plan_create
+from dispatcher.jobs.memory import OPEN, KnownCreates, UnobservedCreate, plan_create
 from dispatcher.jobs.observed import ObservedCluster, Rules, by_job, observe
 from dispatcher.jobs.outcome import judge, waits_since
 from dispatcher.model.cluster import CRASHES, DEADLINE, ENDED, Pod
@@ -37,13 +37,13 @@ from dispatcher.model.launches import (
     PodKind,
     PodRun,
     Probe,
-    ToCome,
+    UncountedPods,
     is_same,
     job_name,
     task_identity,
 )
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.snapshot import Brakes, ClusterView
+from dispatcher.model.snapshot import ClusterView, CreatePauses
 from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
 from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage, own_fault
 
@@ -68,7 +68,7 @@ class JobCounts(Struct, frozen=True):
     podless: int
 
 
-def count_in_flight(counted: JobCounts, cluster: ObservedCluster, creates: Collection[Unseen]) -> InFlight:
+def count_in_flight(counted: JobCounts, cluster: ObservedCluster, creates: Collection[UnobservedCreate]) -> InFlight:
     """The unfinished Jobs and unseen creates."""
     every, unplaced = counted.every.copy(), counted.unplaced.copy()
     placed = jobs_with_node(cluster) if creates else set()
@@ -118,14 +118,14 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
     return JobCounts(every, unplaced, ended, held, podless)
 
 
-def count_to_come(jobs: Iterable[Job], cluster: ObservedCluster, creates: Iterable[Unseen]) -> ToCome:
+def count_to_come(jobs: Iterable[Job], cluster: ObservedCluster, creates: Iterable[UnobservedCreate]) -> UncountedPods:
     """The Jobs without a Pod, and the unseen creates."""
     without_pod = Counter(
         PodKind(job.queue, job.submitted_by, job.shape, job.needs)
         for job in jobs
         if job.phase is Phase.ACTIVE and job.uid not in cluster.pods and not (job.suspended or job.deleting)
     )
-    return ToCome(
+    return UncountedPods(
         without_pod,
         Counter(PodKind(one.queue, one.submitted_by, one.offer.shape, one.offer.needs) for one in creates),
     )
@@ -213,7 +213,7 @@ REST_SECONDS: Final = 30
 """The longest rest of a row."""
 
 
-class Rest(Struct, frozen=True):
+class ReadPause(Struct, frozen=True):
     """The rest of one row.
 
     attempt: attempt of the row.
@@ -252,18 +252,18 @@ def is_news(pod: Pod) -> bool:
     return pod.deleting or pod.cannot_start or pod.waiting_reason == CRASHES
 
 
-def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float) -> Rest:
+def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float) -> ReadPause:
     """A rest of 15 to 30 s, spread by task id. Before the start: at most `left` seconds, to the start deadline."""
     has_started = any(pod.phase != "Pending" for pod in pods)
     most = REST_SECONDS * (0.5 + task.id % 16 / 32)
     until = now + (most if has_started else min(most, left))
     version = job.resource_version
-    return Rest(task.attempt, task.queue, task.submitted_by, task.priority, task.is_waiting, version, until)
+    return ReadPause(task.attempt, task.queue, task.submitted_by, task.priority, task.is_waiting, version, until)
 
 
 def still_resting(
-    resting: Mapping[int, Rest], jobs: Mapping[int, Sequence[Job]], stuck: frozenset[str], now: float
-) -> dict[int, Rest]:
+    resting: Mapping[int, ReadPause], jobs: Mapping[int, Sequence[Job]], stuck: frozenset[str], now: float
+) -> dict[int, ReadPause]:
     """Rows whose rest is not over and whose Job has not changed. `stuck`: UIDs of Jobs with a Pod that `is_news`."""
     return {
         id_: rest
@@ -286,7 +286,7 @@ class TemplateOffers(Protocol):
     def known_offer(self, digest: bytes) -> Offer | Hold | None: ...
 
 
-class Carried(Struct, frozen=True):
+class CarriedState(Struct, frozen=True):
     """State that one cycle hands to the next. Its loss costs time, never correctness.
 
     first_seen: when a state without a timestamp of its own was seen first, by the API server's clock.
@@ -296,7 +296,7 @@ class Carried(Struct, frozen=True):
 
     first_seen: Mapping[str, datetime] = {}
     settled: frozenset[str] = frozenset()
-    resting: Mapping[int, Rest] = {}
+    resting: Mapping[int, ReadPause] = {}
 
 
 def judge_row(picture: "JobsPicture", task: Task) -> JobsVerdict:
@@ -333,12 +333,12 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     jobs: Mapping[int, Sequence[Job]]
     offers: TemplateOffers
     creates: KnownCreates = KnownCreates()
-    carried: Carried = Carried()
+    carried: CarriedState = CarriedState()
     counted: JobCounts | None = None
     at: float = 0
 
     @property
-    def brakes(self) -> Brakes:
+    def brakes(self) -> CreatePauses:
         """Pauses of all creates that the API server's answers ask for."""
         return self.creates.brakes
 
@@ -348,7 +348,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         unknown = {unseen.task_id for unseen in self.creates.unseen.values() if not unseen.is_awaited}
         return (open_jobs - self.carried.resting.keys()) | unknown
 
-    def resting(self) -> Mapping[int, Rest | Unseen]:
+    def resting(self) -> Mapping[int, ReadPause | UnobservedCreate]:
         """Rows that need not be read: their create is awaited, or their Job has not changed since they were judged."""
         awaited = {unseen.task_id: unseen for unseen in self.creates.unseen.values() if unseen.is_awaited}
         return {**self.carried.resting, **awaited}
@@ -358,7 +358,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         counted = self.counted or count_jobs(self.all_jobs, self.cluster)
         return count_in_flight(counted, self.cluster, self.creates.unseen.values())
 
-    def to_come(self) -> ToCome:
+    def to_come(self) -> UncountedPods:
         """The Jobs without a Pod, and the unseen creates."""
         return count_to_come(self.all_jobs, self.cluster, self.creates.unseen.values())
 
@@ -409,7 +409,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         identity = task_identity(self.database_id, task.id, task.created_at)
         return [job for job in self.jobs.get(task.id, ()) if is_same(job.identity, identity)]
 
-    def carry(self, judged: Judged) -> Carried:
+    def carry(self, judged: Judged) -> CarriedState:
         """The state for the next cycle, after these rows were judged."""
         resting = dict(self.carried.resting)
         settled = set(self.carried.settled)
@@ -423,7 +423,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
                 resting[task.id] = rest
         known, now = self.carried.first_seen, self.cluster.cluster_now
         first_seen = {key: known.get(key, now) for _, found in judged for key in found.seen}
-        return Carried(first_seen, frozenset(settled), resting)
+        return CarriedState(first_seen, frozenset(settled), resting)
 
 
 @lru_cache(maxsize=10_000)
@@ -436,7 +436,7 @@ def with_jobs(picture: JobsPicture, task_id: int, jobs: Sequence[Job]) -> JobsPi
     return msgspec.structs.replace(picture, jobs={**picture.jobs, task_id: jobs})
 
 
-def plan_rest_of(picture: JobsPicture, task: Task, jobs: Sequence[Job], found: JobsVerdict) -> Rest | None:
+def plan_rest_of(picture: JobsPicture, task: Task, jobs: Sequence[Job], found: JobsVerdict) -> ReadPause | None:
     """The rest of a row whose one Job is under way; None: the row is read again in the next cycle."""
     if len(jobs) != 1 or len(picture.jobs[task.id]) != 1:
         return None
@@ -461,13 +461,15 @@ def by_task(jobs: Iterable[Job]) -> Mapping[int, Sequence[Job]]:
     return found
 
 
-def still_carried(carried: Carried, view: ClusterView, jobs: Mapping[int, Sequence[Job]], at: float) -> Carried:
+def still_carried(
+    carried: CarriedState, view: ClusterView, jobs: Mapping[int, Sequence[Job]], at: float
+) -> CarriedState:
     """`carried` without Jobs that are gone and rows whose rest is over."""
     settled = carried.settled & {job.uid for job in view.jobs.values()}
     with_news = frozenset(
         {*view.refusals, *view.suspensions, *(pod.job_uid for pod in view.pods.values() if is_news(pod))}
     )
-    return Carried(carried.first_seen, settled, still_resting(carried.resting, jobs, with_news, at))
+    return CarriedState(carried.first_seen, settled, still_resting(carried.resting, jobs, with_news, at))
 
 
 class KnownJobs(Struct, frozen=True):

@@ -144,7 +144,7 @@ def trimmed(known: dict[K, V]) -> dict[K, V]:
     return known
 
 
-class Meaning(StrEnum):
+class CreateOutcome(StrEnum):
     """Whether a Job was made, and why not."""
 
     CREATED = "created"
@@ -160,7 +160,7 @@ class Meaning(StrEnum):
     UNKNOWN = "unknown"  # maybe made: counts as active, and the same POST is sent again
 
 
-OF_THE_ROW = frozenset({Meaning.POISON, Meaning.DENIED})
+OF_THE_ROW = frozenset({CreateOutcome.POISON, CreateOutcome.DENIED})
 """Answers after which no Job can be made of the row as it is."""
 POISON_STATUS = frozenset({400, 413, 422})
 OF_A_POLICY = re.compile(
@@ -170,38 +170,38 @@ OF_A_POLICY = re.compile(
 """Beginnings of the messages of webhooks and of mutating and validating policies. Values of a row stand later."""
 
 
-def read_create(answer: ApiAnswer) -> Meaning:
+def read_create(answer: ApiAnswer) -> CreateOutcome:
     """The meaning of one answer. An answer that does not say for certain that no Job was made is UNKNOWN."""
     if not answer.is_sent:
-        return Meaning.NOT_SENT
+        return CreateOutcome.NOT_SENT
     if 200 <= answer.status < 300:
-        return Meaning.CREATED
+        return CreateOutcome.CREATED
     if not answer.is_told:
-        return Meaning.UNKNOWN
+        return CreateOutcome.UNKNOWN
     if is_of_a_policy(answer.message):
-        return Meaning.DENIED  # first: it chooses any status from 400, and says nothing about other Jobs
+        return CreateOutcome.DENIED  # first: it chooses any status from 400, and says nothing about other Jobs
     known = {
-        **dict.fromkeys(POISON_STATUS, Meaning.POISON),
-        401: Meaning.UNAUTHORIZED,
+        **dict.fromkeys(POISON_STATUS, CreateOutcome.POISON),
+        401: CreateOutcome.UNAUTHORIZED,
         403: read_forbidden(answer),
-        404: Meaning.NO_NAMESPACE,
+        404: CreateOutcome.NO_NAMESPACE,
     }
     if answer.reason == "AlreadyExists":
-        known[409] = Meaning.EXISTS
-    return known.get(answer.status, Meaning.UNKNOWN)
+        known[409] = CreateOutcome.EXISTS
+    return known.get(answer.status, CreateOutcome.UNKNOWN)
 
 
-def read_forbidden(answer: ApiAnswer) -> Meaning:
+def read_forbidden(answer: ApiAnswer) -> CreateOutcome:
     """The cause of a 403, one of four. Kubernetes has a code for one of them. The others differ only by their text
     (apiserver `responsewriters/errors.go` and quota `admission/resourcequota/controller.go`).
     """
     if "NamespaceTerminating" in answer.causes:
-        return Meaning.TERMINATING
+        return CreateOutcome.TERMINATING
     if "exceeded quota: " in answer.message or "status unknown for quota: " in answer.message:
-        return Meaning.QUOTA
+        return CreateOutcome.QUOTA
     if "is forbidden: User " in answer.message and " cannot create resource " in answer.message:
-        return Meaning.FORBIDDEN
-    return Meaning.DENIED
+        return CreateOutcome.FORBIDDEN
+    return CreateOutcome.DENIED
 
 
 def is_of_a_policy(message: str) -> bool:

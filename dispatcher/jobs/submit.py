@@ -18,9 +18,9 @@ from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.manifest import JobSite, build_job
 from dispatcher.jobs.memory import NOT_READY, CreateResult, Memory
 from dispatcher.jobs.observed import Rules, due_at, observe
-from dispatcher.jobs.picture import Carried, JobsPicture, Judged, KnownJobs, know_jobs, still_carried
+from dispatcher.jobs.picture import CarriedState, JobsPicture, Judged, KnownJobs, know_jobs, still_carried
 from dispatcher.jobs.policy import check_job
-from dispatcher.jobs.refusals import Meaning, are_over, is_absent, is_of_a_policy, read_create
+from dispatcher.jobs.refusals import CreateOutcome, are_over, is_absent, is_of_a_policy, read_create
 from dispatcher.jobs.templates import Template
 from dispatcher.model.errors import ClusterError
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
@@ -31,7 +31,7 @@ from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import INSERT_TO_JOB, JOB_CREATES, LAUNCHES
 
 
-class Lanes:
+class CreateConcurrency:
     """Bounds the creates under way, between 1 and `most`. A pause halves the bound, and each success adds one."""
 
     def __init__(self, most: int) -> None:
@@ -74,7 +74,9 @@ AT_A_TIME: Final = 16
 """Creates under way at the same time, at most."""
 RESOLVE_AFTER_SECONDS: Final = 20
 """Seconds after which no POST of ours can land (client and server limits together), so that a GET gives the result."""
-TAKEN_AS_IT_IS: Final = frozenset({Meaning.CREATED, Meaning.UNKNOWN, Meaning.UNAUTHORIZED, Meaning.NOT_SENT})
+TAKEN_AS_IT_IS: Final = frozenset(
+    {CreateOutcome.CREATED, CreateOutcome.UNKNOWN, CreateOutcome.UNAUTHORIZED, CreateOutcome.NOT_SENT}
+)
 """Outcomes that need no confirming GET."""
 TOO_MANY: Final = 429
 TRIES: Final = 12
@@ -119,12 +121,12 @@ class Submitter:
         self._site = site
         self._memory = memory
         self._clock = clock
-        self._lanes = Lanes(AT_A_TIME)
+        self._lanes = CreateConcurrency(AT_A_TIME)
         self.sleep: Callable[[float], Coroutine[None, None, None]] = asyncio.sleep
         self._under_way: set[asyncio.Task[None]] = set()
         self._bugs: list[BaseException] = []
         self._database_clock = BEGINNING, 0.0
-        for counter, values in ((JOB_CREATES, Meaning), (LAUNCHES, (FIRST, AGAIN))):
+        for counter, values in ((JOB_CREATES, CreateOutcome), (LAUNCHES, (FIRST, AGAIN))):
             for value in values:
                 counter.labels(value)  # from 0, because Prometheus sees no increase in a series that begins at 1
 
@@ -221,8 +223,8 @@ class Submitter:
     async def _create(self, order: LaunchSpec, name: str, manifest: Manifest) -> CreateResult:
         answer = await self._answer_of(name, manifest)
         meaning, job = read_create(answer), answer.job
-        if meaning is Meaning.CREATED and job is None:
-            meaning = Meaning.UNKNOWN  # an answer of a proxy, or a Job without its identity
+        if meaning is CreateOutcome.CREATED and job is None:
+            meaning = CreateOutcome.UNKNOWN  # an answer of a proxy, or a Job without its identity
         elif meaning not in TAKEN_AS_IT_IS:
             meaning, job = await confirmed(self._jobs, name, meaning)
         JOB_CREATES.labels(meaning).inc()
@@ -254,7 +256,7 @@ class Submitter:
         if result.is_made:
             self._report_launch(order)
             log.info("launched", task=order.task.id, job=result.name, meaning=meaning)
-        elif meaning is not Meaning.NOT_SENT:
+        elif meaning is not CreateOutcome.NOT_SENT:
             log.warning("not launched", task=order.task.id, job=result.name, meaning=meaning, status=answer.status,
                         reason=answer.reason, message=answer.message)  # fmt: skip
         if answer.changes:
@@ -273,14 +275,14 @@ class Submitter:
             INSERT_TO_JOB.observe(max(0.0, (now - due_at(order.task)).total_seconds()))
 
 
-async def confirmed(jobs: JobCalls, name: str, meaning: Meaning) -> tuple[Meaning, Job | None]:
+async def confirmed(jobs: JobCalls, name: str, meaning: CreateOutcome) -> tuple[CreateOutcome, Job | None]:
     """Confirms a refusal. It is believed only if a GET says that the Job does not exist."""
     found = await jobs.get(name)
     if found.status == 200:
-        return Meaning.EXISTS, found.job
-    if is_absent(found) and meaning is not Meaning.EXISTS:
+        return CreateOutcome.EXISTS, found.job
+    if is_absent(found) and meaning is not CreateOutcome.EXISTS:
         return meaning, None
-    return Meaning.UNKNOWN, None
+    return CreateOutcome.UNKNOWN, None
 
 
 class Launcher:
@@ -294,7 +296,7 @@ class Launcher:
         self._catalog = catalog
         self._rules = rules
         self._clock = clock
-        self._carried = Carried()
+        self._carried = CarriedState()
         self._database_id = ""
         self._known: KnownJobs | None = None
 
@@ -302,7 +304,7 @@ class Launcher:
         """The picture of a new cycle, made from this view of the cluster. `now`: the database's clock."""
         if self._catalog.refresh() or self._database_id not in {"", database_id}:
             self._memory.forget_rows()
-            self._carried = Carried(self._carried.first_seen, self._carried.settled)
+            self._carried = CarriedState(self._carried.first_seen, self._carried.settled)
         self._database_id = database_id
         self._memory.creates.observe(view)
         self._submitter.tell_time(now)

@@ -43,7 +43,7 @@ from dispatcher.keeper.removal import (
     OPEN_FOLDER,
     Measured,
     RemovalRefused,
-    Removing,
+    TreeRemoval,
     located,
     measure,
     mount_of,
@@ -128,7 +128,7 @@ class CacheFolder(Root):
         except BlockingIOError as fault:
             self.close()
             raise wrong(path, "another cache keeper works in it: a node needs one") from fault
-        self.removing = Removing(self._root, self._mount)
+        self.removing = TreeRemoval(self._root, self._mount)
 
     def aside(self) -> list[str]:
         """The directories that are set aside."""

@@ -94,7 +94,7 @@ class Round(Struct, frozen=True):
         return sum(one.is_whole and not one.files for one in self.directories)
 
 
-class Emptying:
+class CondemnedDirectories:
     """The condemned directories of one folder. `ended`: those that have been removed since the last read of it."""
 
     def __init__(self, folder: CacheFolder, survey: Survey, seconds: float) -> None:
@@ -139,7 +139,7 @@ class Emptying:
             log.info("removed a cache directory", directory=one.directory.name, cause=one.cause)
 
 
-class Keeping:
+class CacheRounds:
     """Runs rounds in one folder."""
 
     def __init__(
@@ -154,7 +154,7 @@ class Keeping:
         self._survey = survey
         self._node = node
         self._marks = marks
-        self._emptying = Emptying(folder, survey, emptying_seconds)
+        self._emptying = CondemnedDirectories(folder, survey, emptying_seconds)
         self._waited = 0
         self._has_looked = self._is_stuck = self._frees_more = False
         self._record = b""

@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from dispatcher.keeper.folder import CacheFolder, KeeperPace, Root, Survey
-from dispatcher.keeper.keeping import Keeping, Round
+from dispatcher.keeper.keeping import CacheRounds, Round
 from dispatcher.keeper.plan import LASTS, Marks, Removal, order_entry, orders_for, over, plan_removals
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.config_maps import CachePod, ConfigMaps, pods_of_node
@@ -75,7 +75,7 @@ async def run(settings: Settings, *, dry_run: bool = False) -> None:
             with contextlib.closing(CacheFolder(path)) as folder:
                 tell_foreign(folder, path)
                 survey = Survey(folder, path, KeeperPace())
-                keeping = Keeping(folder, survey, node, marks_of(settings.keeper))
+                keeping = CacheRounds(folder, survey, node, marks_of(settings.keeper))
                 await serve(keeping, survey, node, settings, stop_on_signals())
     finally:
         await client.close()
@@ -148,7 +148,7 @@ def marked(installation: str) -> Mapping[str, Any]:
 
 
 async def serve(
-    keeping: Keeping, survey: Survey, node: KeptNode, settings: Settings, stop: asyncio.Event
+    keeping: CacheRounds, survey: Survey, node: KeptNode, settings: Settings, stop: asyncio.Event
 ) -> None:  # fmt: skip
     """Runs the rounds until `stop`. A removal that has begun is finished by the next start."""
     telling = KeeperReport(keeping, node, settings)
@@ -174,7 +174,7 @@ async def serve(
         await server.cleanup()
 
 
-async def keep(keeping: Keeping, node: KeptNode) -> float:
+async def keep(keeping: CacheRounds, node: KeptNode) -> float:
     """Runs one round, and sets its metrics."""
     try:
         return await keeping.run_once()
@@ -187,7 +187,7 @@ async def keep(keeping: Keeping, node: KeptNode) -> float:
                 show(found)
 
 
-async def measure(keeping: Keeping, survey: Survey, node: KeptNode) -> float:
+async def measure(keeping: CacheRounds, survey: Survey, node: KeptNode) -> float:
     """Measures the directories that may have changed."""
     try:
         await survey.measure(node.now())
@@ -201,7 +201,7 @@ async def measure(keeping: Keeping, survey: Survey, node: KeptNode) -> float:
 class KeeperReport:
     """Reports the result of the last round: the ConfigMap of the node, and an Event on the Node."""
 
-    def __init__(self, keeping: Keeping, node: KeptNode, settings: Settings) -> None:
+    def __init__(self, keeping: CacheRounds, node: KeptNode, settings: Settings) -> None:
         self._keeping = keeping
         self._node = node
         self._events = Events(node.client, f"{settings.kube.installation}-cache-keeper")

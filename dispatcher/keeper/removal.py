@@ -177,7 +177,7 @@ def with_file(so_far: Measured, entry: "os.DirEntry[str]") -> Measured:
         return so_far.in_part()
 
 
-class Removing:
+class TreeRemoval:
     """Removes trees in one folder that only the keeper writes.
 
     refused: why a tree could not be removed, by its name.

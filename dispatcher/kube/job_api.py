@@ -26,7 +26,7 @@ from dispatcher.kube.objects import encode, read_job, read_status
 from dispatcher.kube.wire import UNREADABLE, Bare, Condition, EventList, ListPage, Meta, Wire, WireEvent
 from dispatcher.model.cluster import LONG_AGO, Pod, ScaleAnswer
 from dispatcher.model.errors import ClusterAway, ClusterRefused
-from dispatcher.model.jobs import ApiAnswer, End, EndedBy, Job, Manifest
+from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, Manifest, ObjectWrite
 from dispatcher.model.launches import ENDED_BY, UNPLACED, job_selector
 from dispatcher.model.reservations import changes_of
 from dispatcher.model.snapshot import ClusterView
@@ -114,7 +114,7 @@ class JobApi:
         page = reply.read(f"list Jobs of task {task_id}", ListPage)
         return [job for raw in page.items if (job := read_job(raw)) is not None]
 
-    async def end(self, end: End) -> ApiAnswer:
+    async def end(self, end: ObjectWrite) -> ApiAnswer:
         """Ends the object in the judged version, or does nothing: all calls carry preconditions."""
         if not self._may_write():
             return WITHHELD
@@ -122,7 +122,7 @@ class JobApi:
             return await self._change(end)
         return await (self._delete_unplaced(end) if end.kind == "unplaced-pods" else self._delete(end))
 
-    async def _change(self, end: End) -> ApiAnswer:
+    async def _change(self, end: ObjectWrite) -> ApiAnswer:
         """PATCH: activeDeadlineSeconds=1, by which the Job fails and its Pods go; or an annotation.
 
         The note that others end its Pod is written to any version of the Job: its controller changes it in the same
@@ -139,7 +139,7 @@ class JobApi:
             change["spec"] = {"activeDeadlineSeconds": 1}
         return await self._ask("PATCH", f"{self._jobs}/{end.name}", encode(change), {"timeout": f"{SERVER_SECONDS}s"})
 
-    async def _delete_unplaced(self, end: End) -> ApiAnswer:
+    async def _delete_unplaced(self, end: ObjectWrite) -> ApiAnswer:
         """Deletes a Pod in the version in which it had no node. If the Pod gets a node meanwhile, it stays."""
         try:
             only = {"fieldSelector": f"metadata.name={end.name},spec.nodeName="}
@@ -153,7 +153,7 @@ class JobApi:
             return ApiAnswer(409, "Conflict", "the Pod has a node, or is gone")
         return await self._delete(msgspec.structs.replace(end, kind="pods", resource_version=found[0].resource_version))
 
-    async def _delete(self, end: End) -> ApiAnswer:
+    async def _delete(self, end: ObjectWrite) -> ApiAnswer:
         only_if = {"uid": end.uid}
         if end.resource_version is not None:
             only_if["resourceVersion"] = end.resource_version

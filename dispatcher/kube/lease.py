@@ -69,7 +69,7 @@ class Record(Struct, frozen=True):
         return not self.resource_version
 
 
-class Sight(Struct, frozen=True):
+class ObservedLease(Struct, frozen=True):
     """A record, and when this replica first saw this version (`seen_at`, seconds of its own clock)."""
 
     record: Record
@@ -86,10 +86,10 @@ class Sight(Struct, frozen=True):
         return now >= self.free_at(seconds)
 
 
-def look_again(sight: Sight | None, record: Record, now: float) -> Sight:
+def look_again(sight: ObservedLease | None, record: Record, now: float) -> ObservedLease:
     """The sight after `record` was read at `now`. Only a new version begins a new wait."""
     is_known = sight is not None and sight.record.resource_version == record.resource_version
-    return sight if sight and is_known else Sight(record, now)
+    return sight if sight and is_known else ObservedLease(record, now)
 
 
 def trusted_until(began: float, seconds: float) -> float:
@@ -102,7 +102,7 @@ def margin(seconds: float) -> float:
     return max(0.5, seconds / 10)
 
 
-def pause(sight: Sight | None, me: str, seconds: float, now: float) -> float:
+def pause(sight: ObservedLease | None, me: str, seconds: float, now: float) -> float:
     """Seconds until the next try.
 
     A leader renews at least five times per lease length. A rival looks every second, and at the end of its wait.
@@ -224,7 +224,7 @@ class Lease:
         self._object = LeaseObject(client, lease.namespace, lease.name, seconds)
         self._seconds = seconds
         self._clock = clock
-        self._sight: Sight | None = None
+        self._sight: ObservedLease | None = None
         self._is_current = False
         self._trusted_until = float("-inf")
         self._terms = 0

@@ -162,14 +162,14 @@ class Resource(Struct, Generic[Item], frozen=True):
         return {"labelSelector": self.selector} | ({"fieldSelector": self.fields} if self.fields else {})
 
 
-class Listed(Struct, Generic[Item], frozen=True):
+class ObjectList(Struct, Generic[Item], frozen=True):
     """All objects, as of one resource version."""
 
     items: Sequence[Item]
     resource_version: str
 
 
-async def list_all(client: KubeClient, resource: Resource[Item], params: Mapping[str, str] = {}) -> Listed[Item]:
+async def list_all(client: KubeClient, resource: Resource[Item], params: Mapping[str, str] = {}) -> ObjectList[Item]:
     """Lists all objects. The list never comes from a lagging cache, unless `params` name a resourceVersion.
 
     Raises ClusterError if any page is missing.
@@ -186,7 +186,7 @@ async def list_all(client: KubeClient, resource: Resource[Item], params: Mapping
             continue
         page = read_page(resource, reply, found)
         if not page.metadata.continue_:
-            return Listed(found, page.metadata.resource_version)
+            return ObjectList(found, page.metadata.resource_version)
         begin = {"continue": page.metadata.continue_}
         await asyncio.sleep(0)  # lets other coroutines run between pages
 

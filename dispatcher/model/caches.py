@@ -58,7 +58,7 @@ Size = Annotated[int, Meta(ge=0, le=LARGEST_SIZE)]
 Seconds = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-class Kept(Struct, frozen=True, array_like=True):
+class CacheDirectory(Struct, frozen=True, array_like=True):
     """A directory on one node: its bytes on the disk, and its last use in Unix seconds."""
 
     size: Size
@@ -73,7 +73,7 @@ class NodeCaches(Struct, frozen=True):
 
     node: str
     whole: bool
-    directories: Mapping[str, Kept]
+    directories: Mapping[str, CacheDirectory]
 
     @property
     def name(self) -> str:
@@ -100,9 +100,9 @@ def name_of_map(node: str) -> str:
 
 def write_node_caches(node: str, directories: Iterable[tuple[str, int, float]]) -> str:
     """The text. `directories`: digest, size, last use. If they do not fit, only the last used ones are written."""
-    left, kept, whole = LARGEST_TEXT - OTHERS, dict[str, Kept](), True
+    left, kept, whole = LARGEST_TEXT - OTHERS, dict[str, CacheDirectory](), True
     for digest, size, last_use in sorted(directories, key=lambda one: (-one[2], one[0])):
-        one = Kept(rounded(min(size, LARGEST_SIZE)), max(0, int(last_use // HOUR * HOUR)))
+        one = CacheDirectory(rounded(min(size, LARGEST_SIZE)), max(0, int(last_use // HOUR * HOUR)))
         left -= len(digest) + len(msgspec.json.encode(one)) + len('"":,')
         if left < 0:
             whole = False

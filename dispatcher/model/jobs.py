@@ -132,7 +132,7 @@ class Job(Struct, frozen=True, kw_only=True):
         return LaunchGroup(self.queue, self.template, self.image)
 
 
-class End(Struct, frozen=True):
+class ObjectWrite(Struct, frozen=True):
     """An object to end, with the preconditions that make a late or repeated call harmless.
 
     kind `jobs`, `pods`: delete the object.

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from dispatcher.model.caches import Placement
 from dispatcher.model.cluster import Pod
-from dispatcher.model.jobs import End, Job
+from dispatcher.model.jobs import Job, ObjectWrite
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.resources import Amounts
 from dispatcher.model.tasks import Request, Task
@@ -79,7 +79,7 @@ class InFlight(Struct, frozen=True):
         }
 
 
-class ToCome(Struct, frozen=True):
+class UncountedPods(Struct, frozen=True):
     """How many Jobs and Pods of each kind ResourceQuotas may not count yet.
 
     pods: Pods of Jobs that have none yet.
@@ -177,7 +177,7 @@ class JobsVerdict(Struct, frozen=True):
     """
 
     verdict: Launch | Hold | None
-    ends: tuple[End, ...] = ()
+    ends: tuple[ObjectWrite, ...] = ()
     seen: tuple[str, ...] = ()
 
 

@@ -71,7 +71,7 @@ class Frame(Struct, frozen=True):
     tasks_refused: str = ""
 
 
-class Brakes(Struct, frozen=True):
+class CreatePauses(Struct, frozen=True):
     """Pauses of all creates that the API server's answers ask for.
 
     api: the hold after throttling, a lost answer or a missing right; None: no pause.

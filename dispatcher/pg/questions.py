@@ -37,7 +37,7 @@ from dispatcher.model.history import (
 from dispatcher.model.tasks import LARGEST_ID, EndCount, LinePosition, OfferedTemplate, QueueCount, Status, Task
 from dispatcher.pg.connect import SESSION, Session, Url
 from dispatcher.pg.queries import query
-from dispatcher.pg.tasks import UNREADABLE, Look, columns, read_texts, snapshot
+from dispatcher.pg.tasks import UNREADABLE, TaskSnapshot, columns, read_texts, snapshot
 
 MOST_BATCHES: Final = 20
 """Batches of one name that are counted, at most."""
@@ -71,7 +71,7 @@ class ListBounds(msgspec.Struct, frozen=True):
     failed_of_batch: int = 1000
 
 
-class ListReads(Look):
+class ListReads(TaskSnapshot):
     """One snapshot, with the queries for lists."""
 
     bounds: ClassVar[ListBounds] = ListBounds()

@@ -44,7 +44,7 @@ UNREADABLE: Final = (msgspec.DecodeError, RecursionError)
 """Exceptions of the decoder for JSON that it cannot hold: numbers of thousands of digits, or deep nesting."""
 
 
-class Look:
+class TaskSnapshot:
     """The queries of one snapshot."""
 
     def __init__(self, connection: asyncpg.Connection, frame: asyncpg.Record) -> None:
@@ -132,11 +132,11 @@ class Look:
         return [read(row) for row in await self._connection.fetch(statement, *parameters)]
 
 
-L = TypeVar("L", bound=Look)
+L = TypeVar("L", bound=TaskSnapshot)
 
 
 @contextlib.asynccontextmanager
-async def look(session: Session, held_at_most: int = 0) -> AsyncIterator[Look]:
+async def look(session: Session, held_at_most: int = 0) -> AsyncIterator[TaskSnapshot]:
     """Opens a snapshot to decide by, and sets the gauge that shows whether rows can be read.
 
     held_at_most: most held rows in its frame.
@@ -144,7 +144,7 @@ async def look(session: Session, held_at_most: int = 0) -> AsyncIterator[Look]:
     Raises DatabaseError without a snapshot.
     """
     try:
-        async with snapshot(session, Look, held_at_most) as rows:
+        async with snapshot(session, TaskSnapshot, held_at_most) as rows:
             DATABASE_UP.set(1)
             yield rows
     except DatabaseError:

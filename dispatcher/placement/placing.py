@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model.caches import CacheHistory, CacheTotal, Kept, NodeCaches, Placement, Pool, Use
+from dispatcher.model.caches import CacheDirectory, CacheHistory, CacheTotal, NodeCaches, Placement, Pool, Use
 from dispatcher.model.launches import COLD_NODES, HISTORY_NODES, REAL_RESOURCES
 from dispatcher.model.resources import milli_of
 from dispatcher.model.tasks import Request
@@ -88,14 +88,14 @@ MOST_USES: Final = 5
 MIB: Final = 2**20
 
 
-class Written(Struct, frozen=True):
+class UseEntry(Struct, frozen=True):
     """One entry of the annotation. An empty or missing amount is unknown."""
 
     cpu: str = ""
     memory: str = ""
 
 
-class Needs(Struct, frozen=True):
+class RealUses(Struct, frozen=True):
     """The annotation as numbers, in thousandths, highest first. An unknown amount is None."""
 
     cpu: tuple[int | None, ...] = ()
@@ -108,17 +108,17 @@ def write_uses(uses: Sequence[Use]) -> str:
     memories = sorted((use.memory for use in uses[:NEWEST_RUNS]), reverse=True)
     ranked = list(zip(cpus, memories, strict=True))[:MOST_USES]
     return msgspec.json.encode(
-        [Written(f"{cpu * 1000:.0f}m", f"{memory / MIB:.0f}Mi") for cpu, memory in ranked]
+        [UseEntry(f"{cpu * 1000:.0f}m", f"{memory / MIB:.0f}Mi") for cpu, memory in ranked]
     ).decode()
 
 
-def read_needs(annotations: Mapping[str, str]) -> Needs:
+def read_needs(annotations: Mapping[str, str]) -> RealUses:
     """The annotation as numbers. Raises ValueError if it is not an array of uses."""
     written = annotations.get(REAL_RESOURCES)
     if written is None:
-        return Needs()
-    uses = msgspec.json.decode(written, type=list[Written])[:MOST_USES]
-    return Needs(tuple(amount(use.cpu) for use in uses), tuple(amount(use.memory) for use in uses))
+        return RealUses()
+    uses = msgspec.json.decode(written, type=list[UseEntry])[:MOST_USES]
+    return RealUses(tuple(amount(use.cpu) for use in uses), tuple(amount(use.memory) for use in uses))
 
 
 def amount(written: str) -> int | None:
@@ -130,7 +130,7 @@ def amount(written: str) -> int | None:
     return found if found >= 0 else None
 
 
-class Placing(Struct, frozen=True):
+class PlacementPolicy(Struct, frozen=True):
     """How an installation places its Pods."""
 
     installation: str
@@ -170,7 +170,7 @@ MOST_REMEMBERED: Final = 200_000
 """Directories of all nodes that are remembered, at most."""
 
 
-NOTHING: Final[Mapping[str, Kept]] = {}
+NOTHING: Final[Mapping[str, CacheDirectory]] = {}
 
 
 class Warmth:
@@ -189,7 +189,7 @@ class Warmth:
         self._clock = clock
         self._installation = installation
         self._has_shown = has_shown
-        self._kept: dict[str, dict[str, Kept]] = defaultdict(dict)
+        self._kept: dict[str, dict[str, CacheDirectory]] = defaultdict(dict)
         self._heard: dict[str, NodeCaches] = {}
         self._heard_at: dict[str, float] = {}
         self._number = self._bytes = 0
@@ -216,7 +216,7 @@ class Warmth:
             if not self._kept[digest]:
                 del self._kept[digest]
 
-    def kept(self, key: Key) -> Mapping[str, Kept]:
+    def kept(self, key: Key) -> Mapping[str, CacheDirectory]:
         """The nodes whose keepers report the directory of the key."""
         found = self._kept.get(cache_digest(self._installation, *key), NOTHING)
         return {node: kept for node, kept in found.items() if self._has_shown(node)}
@@ -240,7 +240,7 @@ class Warmth:
         shown = {node: age for node, age in history.items() if self._has_shown(node)}
         return tuple(self._in_order(self.kept(key), shown))
 
-    def _in_order(self, kept: Mapping[str, Kept], history: Mapping[str, float]) -> Iterator[str]:
+    def _in_order(self, kept: Mapping[str, CacheDirectory], history: Mapping[str, float]) -> Iterator[str]:
         yield from (node for node in history if node in kept)
         others = kept.keys() - set(history)
         yield from sorted(others, key=lambda node: (-kept[node].last_use, node))

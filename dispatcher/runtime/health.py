@@ -146,7 +146,7 @@ async def healthz(_: web.Request) -> web.Response:
     return web.Response(text="ok\n")
 
 
-class Exported(Collector):
+class ExportedMetrics(Collector):
     """The metrics of this program. `never_set`: metrics that it does not set; their 0 would be no measurement."""
 
     def __init__(self, never_set: Iterable[MetricWrapperBase]) -> None:
@@ -158,7 +158,7 @@ class Exported(Collector):
 
 def build_app(checks: Mapping[str, Check], never_set: Sequence[MetricWrapperBase] = ()) -> web.Application:
     """The three paths of a program. `never_set`: metrics that it does not set."""
-    exported = Exported(never_set)
+    exported = ExportedMetrics(never_set)
     READY.set_function(lambda: float(not missing(checks)))
 
     async def metrics(_: web.Request) -> web.Response:

@@ -30,7 +30,7 @@ class SettingSource(Struct, frozen=True):
     meaning: str
 
 
-class Loaded(Struct, frozen=True):
+class LoadedSettings(Struct, frozen=True):
     """Settings, their sources, and warnings. A warning does not stop the program."""
 
     settings: Settings
@@ -38,7 +38,7 @@ class Loaded(Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Loaded:
+def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> LoadedSettings:
     """Reads all settings. Raises SettingsError with every fault. `read_file`: content of a path, or OSError."""
     given = {name: value for name, value in environ.items() if value.strip()}  # an empty variable counts as unset
     faults: list[str] = []
@@ -59,7 +59,7 @@ def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Loaded:
     faults += [*crossed(parts.get("jobs")), *no_gap(parts.get("keeper")), *open_doors(parts.get("extender"))]
     if faults:
         raise SettingsError(tuple(faults))
-    return Loaded(Settings(**parts), tuple(sources), tuple(unknown_names(environ)))
+    return LoadedSettings(Settings(**parts), tuple(sources), tuple(unknown_names(environ)))
 
 
 def crossed(jobs: JobSettings | None) -> Iterable[str]:

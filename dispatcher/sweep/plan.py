@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from dispatcher.model.cluster import Pod
-from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.jobs import Job, ObjectWrite, Phase
 from dispatcher.model.launches import is_same, task_identity
 from dispatcher.model.tasks import TERMINAL, Task
 
@@ -83,10 +83,10 @@ def plan_due(
 
 def plan_sweep(
     due: Sequence[Job], tasks: Mapping[int, Task], database_id: str, now: datetime, absences: Absences
-) -> list[End]:
+) -> list[ObjectWrite]:
     """The deletes, in the order of `due`. `tasks` were read after the Jobs were seen finished."""
     return [
-        End("jobs", job.name, job.uid, cause, resource_version=job.resource_version)
+        ObjectWrite("jobs", job.name, job.uid, cause, resource_version=job.resource_version)
         for job in due
         if job.database_id in {database_id, ""}
         and (cause := why_swept(job, tasks.get(job.task_id), database_id, now, absences))

@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from dispatcher.model.cluster import Quota, is_full_of_objects
-from dispatcher.model.jobs import ApiAnswer, End, Job
+from dispatcher.model.jobs import ApiAnswer, Job, ObjectWrite
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Task
 from dispatcher.runtime.clock import Bucket, Clock, elapsed
@@ -56,7 +56,7 @@ class SweepPorts(Struct, frozen=True):
     rows: Callable[[], AbstractAsyncContextManager[SweepRows]]
     may_write: Callable[[], bool]
     unanswered: Callable[[], frozenset[str]]
-    remove: Callable[[Sequence[End]], Awaitable[int]]
+    remove: Callable[[Sequence[ObjectWrite]], Awaitable[int]]
     clock: Clock = elapsed
     quotas: Callable[[], Sequence[Quota]] = tuple
 
@@ -119,7 +119,7 @@ AGAIN_SECONDS: Final = 10
 class JobDeletion(Protocol):
     """The call to the cluster that a `Remover` needs."""
 
-    async def end(self, end: End) -> ApiAnswer: ...
+    async def end(self, end: ObjectWrite) -> ApiAnswer: ...
 
 
 class Remover:
@@ -133,7 +133,7 @@ class Remover:
         self._places = asyncio.Semaphore(AT_A_TIME)
         self._sent: dict[str, float] = {}
 
-    async def remove(self, ends: Sequence[End]) -> int:
+    async def remove(self, ends: Sequence[ObjectWrite]) -> int:
         """Ends each object unless it was tried within AGAIN_SECONDS. Returns the number of tries."""
         now = self._clock()
         self._sent = {uid: at for uid, at in self._sent.items() if now - at < AGAIN_SECONDS}
@@ -144,7 +144,7 @@ class Remover:
                 group.create_task(self._remove(end))
         return len(wanted)
 
-    async def _remove(self, end: End) -> None:
+    async def _remove(self, end: ObjectWrite) -> None:
         async with self._places:
             answer = await self._cluster.end(end)
         outcome = read_end(answer)

@@ -27,9 +27,9 @@ from dispatcher.views.failures import FailuresPage
 from dispatcher.views.first_page import OverviewPage
 from dispatcher.views.node_room import NodesPage, WantedNodes
 from dispatcher.views.nodes import needs_of
-from dispatcher.views.page_reads import AskingNodes, AskingQueues, AskingRow
+from dispatcher.views.page_reads import NodePageReader, QueuePageReader, RowPageReader
 from dispatcher.views.queue import QueuePage, no_queue
-from dispatcher.views.reads import Asking, NotYet
+from dispatcher.views.reads import NoCycleYet, RowReader
 from dispatcher.views.row_page import RowPage
 from dispatcher.views.rows import BatchesPage, RowsPage
 from dispatcher.views.status import QueueStatus
@@ -68,11 +68,11 @@ Reader = Callable[[ApiRequest], Awaitable[Any]]
 class Sources(Struct, frozen=True):
     """The objects that know the answers."""
 
-    asking: Asking
+    asking: RowReader
     overview: Overview
-    row: AskingRow
-    queues: AskingQueues
-    nodes: AskingNodes
+    row: RowPageReader
+    queues: QueuePageReader
+    nodes: NodePageReader
     about: AboutSources
 
 
@@ -101,7 +101,7 @@ class Answers:
             return fault
         try:
             return await self._readers[address](asked)
-        except (NotYet, DatabaseError) as fault:
+        except (NoCycleYet, DatabaseError) as fault:
             return Refusal(503, str(fault))
 
     async def explain(self, asked: ApiRequest) -> Any:

@@ -35,7 +35,7 @@ from dispatcher.views.first_page import (
     overview_page,
 )
 from dispatcher.views.nodes import free_nodes
-from dispatcher.views.reads import NotYet
+from dispatcher.views.reads import NoCycleYet
 from dispatcher.views.status import (
     Counts,
     InstallationIdentity,
@@ -137,7 +137,7 @@ class Overview:
     async def status(self, oldest: float = COUNT_SECONDS) -> InstallationStatus:
         """The status, with counts of at most this age if they cost little. Raises NotYet and DatabaseError."""
         if self._cycle is None:
-            raise NotYet
+            raise NoCycleYet
         counts = await self.counts(oldest)
         status = build_status(self._installation, self._cycle, counts, self._missing())
         status = replace(status, templates_differ=self._templates_differ)
@@ -156,7 +156,7 @@ class Overview:
                 self._is_wanted = True
                 self.wanted()
         if self._counts is None:
-            raise self._fault or NotYet
+            raise self._fault or NoCycleYet
         return self._counts
 
     def _is_due(self, oldest: float) -> bool:

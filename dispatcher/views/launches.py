@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.jobs.observed import LaunchEnd, launch_end
-from dispatcher.model.caches import CacheTotal, Kept, NodeCaches
+from dispatcher.model.caches import CacheDirectory, CacheTotal, NodeCaches
 from dispatcher.model.cluster import Pod
 from dispatcher.model.history import LaunchFacts
 from dispatcher.model.jobs import Job, LaunchCache
@@ -25,7 +25,7 @@ class Caches(Protocol):
     """What is known of the caches on nodes. Keys are (queue, cache key)."""
 
     def nodes(self, key: tuple[str, str], history: Mapping[str, float]) -> tuple[str, ...]: ...
-    def kept(self, key: tuple[str, str]) -> Mapping[str, Kept]: ...
+    def kept(self, key: tuple[str, str]) -> Mapping[str, CacheDirectory]: ...
     def told_by(self, node: str) -> NodeCaches | None: ...
     def total(self) -> CacheTotal: ...
 

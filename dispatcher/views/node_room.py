@@ -20,7 +20,7 @@ from dispatcher.model.jobs import Job
 from dispatcher.model.needs import CORDON_KEY, REFUSING
 from dispatcher.model.reservations import Reservation
 from dispatcher.model.resources import NOTHING, Amounts, added, less, written
-from dispatcher.views.nodes import Fits, Fitting, free_of
+from dispatcher.views.nodes import FitSummary, PodFits, free_of
 from dispatcher.views.status import ShapeDemand, demand_of
 
 NODE_PAGE: Final = 100
@@ -129,7 +129,7 @@ class NodesPage(Struct, frozen=True, kw_only=True):
     total: int
     nodes: Sequence[NodeRoom]
     next_after: str | None
-    fits: Fits | None
+    fits: FitSummary | None
     reservations_are_watched: bool
     warm_ends: int | None
     demand: Sequence[ShapeDemand] = ()
@@ -146,7 +146,7 @@ class WarmKeys(Struct, frozen=True):
     by_node: Mapping[str, Mapping[str, int]]
 
 
-class Known(Struct, frozen=True):
+class NodePageInputs(Struct, frozen=True):
     """What is known of the nodes of a page besides their room.
 
     fits: how many Pods fit; None: no size is wanted.
@@ -154,7 +154,7 @@ class Known(Struct, frozen=True):
     caches: by node.
     """
 
-    fits: Fitting | None = None
+    fits: PodFits | None = None
     warm: WarmKeys | None = None
     caches: Mapping[str, KeptCaches] = {}
 
@@ -170,7 +170,7 @@ def nodes_page(
     wanted: WantedNodes,
     cycle: LastCycle,
     room: Room,
-    known: Known,
+    known: NodePageInputs,
 ) -> NodesPage:
     """The page. `names`: the result of `names_of`."""
     shown = names[: wanted.limit]
@@ -210,7 +210,7 @@ def reserved_on(nodes: Set[str], reservations: Iterable[Reservation]) -> dict[st
     return found
 
 
-def node_status(node: Node, room: Room, ours: Amounts, held: Sequence[Reservation], known: Known) -> NodeRoom:
+def node_status(node: Node, room: Room, ours: Amounts, held: Sequence[Reservation], known: NodePageInputs) -> NodeRoom:
     """One node. `ours`: requests of our Pods there. `held`: its NodeReservations."""
     taints, fits = [taint.key for taint in node.taints if taint.effect in REFUSING], known.fits
     reserved = total(one.amounts for one in held)

@@ -227,7 +227,7 @@ class NodeFit(Struct, frozen=True):
     pods: int
 
 
-class Fits(Struct, frozen=True, kw_only=True):
+class FitSummary(Struct, frozen=True, kw_only=True):
     """How many Pods of one size fit now: Pods without tolerations, node selector, affinity and PriorityClass.
 
     cpu, memory: the wanted size.
@@ -245,14 +245,14 @@ class Fits(Struct, frozen=True, kw_only=True):
     answers: Sequence[NodeGroup]
 
 
-class Fitting(Struct, frozen=True):
+class PodFits(Struct, frozen=True):
     """How many Pods fit: the page's part, and the number for each node with room."""
 
-    told: Fits
+    told: FitSummary
     by_node: Mapping[str, int]
 
 
-def fitting_of(needs: PodNeeds, room: Room, cpu: str | None, memory: str | None) -> Fitting:
+def fitting_of(needs: PodNeeds, room: Room, cpu: str | None, memory: str | None) -> PodFits:
     """How many Pods with these needs fit. `cpu`, `memory`: the size in words."""
     threshold = room.view.threshold(needs)
     assert threshold is not None  # of a Pod without a PriorityClass and a scheduler there always is one
@@ -268,11 +268,11 @@ def fitting_of(needs: PodNeeds, room: Room, cpu: str | None, memory: str | None)
             groups.add(name, *room_answer(needs, node, less(free, taken) if taken else free, closed))
     groups.add_all(list(by_node), Answer(HAS_ROOM))
     most = nsmallest(MOST_SHOWN, by_node.items(), key=lambda one: (-one[1], one[0]))
-    told = Fits(
+    told = FitSummary(
         cpu=cpu, memory=memory, pods=sum(by_node.values()), nodes=len(by_node),
         most=[NodeFit(*one) for one in most], answers=groups.listed(),
     )  # fmt: skip
-    return Fitting(told, by_node)
+    return PodFits(told, by_node)
 
 
 class NodeEligibility:

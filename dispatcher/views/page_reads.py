@@ -1,8 +1,8 @@
 """Reads what the pages of one row, of one queue and of nodes show.
 
-`AskingRow`, `AskingQueues`: each answer comes from one snapshot of the database and the last cycle or count.
+`RowPageReader`, `QueuePageReader`: each answer comes from one snapshot of the database and the last cycle or count.
 
-`AskingNodes`: answers by the last cycle. The database knows warm caches; without it the page lacks only these.
+`NodePageReader`: answers by the last cycle. The database knows warm caches; without it the page lacks only these.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,8 +24,16 @@ from dispatcher.model.tasks import IndexedRow, QueueCount, Request, Task
 from dispatcher.model.verdicts import Hold
 from dispatcher.pg.questions import Questions
 from dispatcher.views.counting import LOOKED_AT_SECONDS, Overview
-from dispatcher.views.node_room import KeptCaches, Known, NodesPage, WantedNodes, WarmKeys, names_of, nodes_page
-from dispatcher.views.nodes import Fitting, fitting_of
+from dispatcher.views.node_room import (
+    KeptCaches,
+    NodePageInputs,
+    NodesPage,
+    WantedNodes,
+    WarmKeys,
+    names_of,
+    nodes_page,
+)
+from dispatcher.views.nodes import PodFits, fitting_of
 from dispatcher.views.queue import (
     DEFAULTS,
     LAST_ENDS,
@@ -39,7 +47,7 @@ from dispatcher.views.queue import (
     next_places,
     next_rows,
 )
-from dispatcher.views.reads import CacheContext, Estimates, NotYet, ended, explained, learn
+from dispatcher.views.reads import CacheContext, Estimates, NoCycleYet, ended, explained, learn
 from dispatcher.views.row_page import RowPage, RowReadings, row_page
 from dispatcher.views.status import InstallationStatus, QueueStatus, count_reasons, queue_status
 
@@ -60,8 +68,8 @@ class RowSite(Struct, frozen=True):
     preview: Preview
 
 
-class AskingRow:
-    """Answers questions about one row. The parameters are those of `Asking`."""
+class RowPageReader:
+    """Answers questions about one row. The parameters are those of `RowReader`."""
 
     def __init__(
         self, rows: Callable[[], AbstractAsyncContextManager[Questions]], last: Callable[[], LastCycle | None],
@@ -106,7 +114,7 @@ WIDEST_LINE: Final = 5000
 """Rows of a queue that one question reads from the index, at most."""
 
 
-class AskingQueues:
+class QueuePageReader:
     """Answers questions about queues.
 
     rows: opens a snapshot of the rows.
@@ -132,7 +140,7 @@ class AskingQueues:
         async with self._rows() as rows:
             cycle = self._last()
             if cycle is None:
-                raise NotYet
+                raise NoCycleYet
             declared = await rows.queue_settings(name)
             if name == DEFAULTS or name not in declared:
                 return None
@@ -179,7 +187,7 @@ WARM_ENDS: Final = 2000
 """Newest ends of rows from which warm caches are counted: some milliseconds."""
 
 
-class AskingNodes:
+class NodePageReader:
     """Answers questions about nodes.
 
     rows: opens a snapshot of the rows.
@@ -194,26 +202,28 @@ class AskingNodes:
         self._caches = caches
         self._rows = rows
         self._last = last
-        self._fitting: tuple[Room, PodNeeds, Fitting] | None = None
+        self._fitting: tuple[Room, PodNeeds, PodFits] | None = None
 
     async def page(self, wanted: WantedNodes, needs: PodNeeds | None) -> NodesPage | None:
         """A page of nodes; None: nodes are not watched. Raises NotYet. `needs`: of a Pod of the wanted size."""
         cycle = self._last()
         if cycle is None:
-            raise NotYet
+            raise NoCycleYet
         room = cycle.snapshot.room
         if room is None:
             return None
         names = names_of(room, wanted)
         fitting = self._fitting_of(needs, room, wanted) if needs is not None else None
-        known = Known(fitting, await self._warm(names), {name: kept for name in names if (kept := self._kept_on(name))})
+        known = NodePageInputs(
+            fitting, await self._warm(names), {name: kept for name in names if (kept := self._kept_on(name))}
+        )
         return nodes_page(names, wanted, cycle, room, known)
 
     def _kept_on(self, node: str) -> KeptCaches | None:
         told = self._caches(node)
         return None if told is None else KeptCaches(len(told.directories), told.size, told.whole)
 
-    def _fitting_of(self, needs: PodNeeds, room: Room, wanted: WantedNodes) -> Fitting:
+    def _fitting_of(self, needs: PodNeeds, room: Room, wanted: WantedNodes) -> PodFits:
         """How many Pods fit. The answer stays for its cycle: a look at 5,000 nodes takes some milliseconds."""
         if self._fitting is None or self._fitting[0] is not room or self._fitting[1] != needs:
             self._fitting = room, needs, fitting_of(needs, room, wanted.cpu, wanted.memory)

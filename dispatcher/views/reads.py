@@ -6,7 +6,7 @@ All reads use a connection of their own, so that no question delays a cycle.
 
 `ListPages`: lists of rows: pages by filters, batches, failures.
 
-`Asking`: one row, explained.
+`RowReader`: one row, explained.
 """
 
 import asyncio
@@ -245,14 +245,14 @@ class CacheContext(Struct, frozen=True):
     caches: Caches
 
 
-class NotYet(DispatcherError):
+class NoCycleYet(DispatcherError):
     """No cycle has ended yet."""
 
     def __init__(self) -> None:
         super().__init__("no cycle has ended yet: /readyz of the dispatcher tells what is missing")
 
 
-class Asking:
+class RowReader:
     """Answers questions about rows.
 
     rows: opens a snapshot of the rows.
@@ -291,7 +291,7 @@ class Asking:
 def ended(cycle: LastCycle | None) -> LastCycle:
     """The last cycle. Raises NotYet if there was none."""
     if cycle is None:
-        raise NotYet
+        raise NoCycleYet
     return cycle
 
 

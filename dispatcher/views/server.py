@@ -63,7 +63,7 @@ class Pacing:
         self._next += max(0.0, seconds - LEAST) / PART
 
 
-class Timed(Generic[T]):
+class TimedAwait(Generic[T]):
     """Awaits some work, and adds up the `seconds` in which it ran, without those in which it waited."""
 
     def __init__(self, work: Awaitable[T], clock: Callable[[], float]) -> None:
@@ -215,7 +215,7 @@ class Dashboard:
     def as_page(self, path: str, address: Address) -> Handler:
         async def answer(request: web.Request) -> web.Response:
             began, asked = elapsed(), asked_of(request)
-            timed = Timed(self._answers.find(path, asked), elapsed)
+            timed = TimedAwait(self._answers.find(path, asked), elapsed)
             found = await timed
             waited = elapsed() - began - timed.seconds
             await self._cycles.wait()
@@ -249,7 +249,7 @@ class Dashboard:
         if not await self._has_turn():
             raise web.HTTPTooManyRequests(text="too many requests: ask again in some seconds\n")
         await self._cycles.wait()
-        timed = Timed(handler(request), worked)
+        timed = TimedAwait(handler(request), worked)
         try:
             async with asyncio.timeout(self._answer_seconds):
                 return await timed

@@ -1,13 +1,13 @@
 """The surfaces of `dispatcher run`: the dashboard, the gauges of waiting rows, the ConfigMaps and the Events.
 
-`Publishing`: the leader writes the status and the reasons into ConfigMaps, for everybody with kubectl, and for the
+`StatusPublisher`: the leader writes the status and the reasons into ConfigMaps, for everybody with kubectl, and for the
 janitor. A fault here stops nothing else. The next round writes again, whatever the ConfigMaps then contain.
 
-`Announcing`: the leader writes Events about Jobs: that a row was launched again, or that it is parked. etcd keeps
+`JobEventWriter`: the leader writes Events about Jobs: that a row was launched again, or that it is parked. etcd keeps
 Events for an hour, so few are written: each once, and a limited number in a round.
 
-`Comparing`: compares the dispatcher's templates with those of the janitor, by which INSERT judges rows. Both read files
-of their own. While the files differ, INSERT refuses rows that could run, or accepts rows that wait.
+`TemplateComparison`: compares the dispatcher's templates with those of the janitor, by which INSERT judges rows. Both
+read files of their own. While the files differ, INSERT refuses rows that could run, or accepts rows that wait.
 
 `ReplicaSurfaces`: reads the database over two connections: no question delays a cycle, and no count delays a page.
 """
@@ -40,7 +40,7 @@ from dispatcher.startup import database_of
 from dispatcher.views.about import AboutSources, Election, ReplicaCondition
 from dispatcher.views.answers import Answers, Sources
 from dispatcher.views.counting import Overview
-from dispatcher.views.page_reads import AskingNodes, AskingQueues, AskingRow, RowSite
+from dispatcher.views.page_reads import NodePageReader, QueuePageReader, RowPageReader, RowSite
 from dispatcher.views.published import (
     PublishedReasons,
     notices_of,
@@ -51,7 +51,7 @@ from dispatcher.views.published import (
     status_json,
     what_matters,
 )
-from dispatcher.views.reads import Asking, Estimates, NotYet
+from dispatcher.views.reads import Estimates, NoCycleYet, RowReader
 from dispatcher.views.server import Dashboard, Pages, serve
 from dispatcher.views.status import InstallationIdentity
 
@@ -80,7 +80,7 @@ class Cycles(Protocol):
     last: LastCycle | None
 
 
-class Publishing:
+class StatusPublisher:
     """Writes the ConfigMaps. Between rounds it keeps what it wrote last, and when."""
 
     def __init__(
@@ -125,7 +125,7 @@ class Publishing:
     async def _write_status(self) -> None:
         try:
             status = await self._overview.status()
-        except NotYet:
+        except NoCycleYet:
             return
         news, age = what_matters(status), self._age(STATUS)
         if age >= ALIVE_SECONDS or (age >= STATUS_SECONDS and news != self._written[STATUS][1]):
@@ -165,7 +165,7 @@ class Writer(Protocol):
     async def tell_once(self, notice: Notice) -> None: ...
 
 
-class Announcing:
+class JobEventWriter:
     """Writes each notice once. Between rounds it keeps which notices were written, and which ones wait."""
 
     def __init__(self, events: Writer, cycles: Cycles, leads: Callable[[], bool], jobs_namespace: str) -> None:
@@ -202,7 +202,7 @@ class TemplatesRead(Protocol):
     async def templates(self) -> list[OfferedTemplate]: ...
 
 
-class Comparing:
+class TemplateComparison:
     """Makes one comparison a round. A difference counts after two rounds: files reach Pods at different times.
 
     tables: opens a snapshot of the database.
@@ -239,7 +239,7 @@ class Comparing:
         return self._every_seconds
 
 
-class SelfTold(Struct, frozen=True):
+class ReplicaFacts(Struct, frozen=True):
     """What the program says about itself. `settings`: with their origins; `condition`: its present state."""
 
     settings: Sequence[SettingSource]
@@ -271,10 +271,10 @@ class ReplicaSurfaces:
 
     def rounds(self, cycles: Cycles, offered: Callable[[], Sequence[OfferedTemplate]]) -> tuple[Rounds, ...]:
         """The rounds of all surfaces. `offered`: the dispatcher's templates, as rows of the table."""
-        publishing = Publishing(self._maps, self.overview, cycles, self._lease.is_trusted)
+        publishing = StatusPublisher(self._maps, self.overview, cycles, self._lease.is_trusted)
         events = Events(self._client, "dispatcher")
-        announcing = Announcing(events, cycles, self._lease.is_trusted, self._jobs_namespace)
-        comparing = Comparing(lambda: questions(self._counting), offered, self.overview.tell_templates)
+        announcing = JobEventWriter(events, cycles, self._lease.is_trusted, self._jobs_namespace)
+        comparing = TemplateComparison(lambda: questions(self._counting), offered, self.overview.tell_templates)
         return (
             Rounds("announcing", announcing.run_once, Wake(), is_vital=False),
             Rounds("estimates", self._estimates.run_once, Wake(), is_vital=False),
@@ -284,14 +284,14 @@ class ReplicaSurfaces:
         )
 
     async def serve(
-        self, cycles: Cycles, first: Precedence, site: RowSite, self_told: SelfTold
+        self, cycles: Cycles, first: Precedence, site: RowSite, self_told: ReplicaFacts
     ) -> web.AppRunner:  # fmt: skip
         """Serves the dashboard. `first`: the cycles, which go before its answers. Raises SettingsError if it cannot."""
-        asking = Asking(lambda: questions(self._session), lambda: cycles.last, site.place, self._estimates)
-        row = AskingRow(lambda: questions(self._session), lambda: cycles.last, site, self._estimates)
-        queues = AskingQueues(lambda: questions(self._session), lambda: cycles.last, self.overview)
+        asking = RowReader(lambda: questions(self._session), lambda: cycles.last, site.place, self._estimates)
+        row = RowPageReader(lambda: questions(self._session), lambda: cycles.last, site, self._estimates)
+        queues = QueuePageReader(lambda: questions(self._session), lambda: cycles.last, self.overview)
         self.overview.follow_caches(site.place.caches.total)
-        nodes = AskingNodes(lambda: questions(self._session), lambda: cycles.last, site.place.caches.told_by)
+        nodes = NodePageReader(lambda: questions(self._session), lambda: cycles.last, site.place.caches.told_by)
         about = AboutSources(self._named, self_told.settings, self.election, self_told.condition)
         service = self._service
         pages = Pages(self._named, service.dashboard_prefix)

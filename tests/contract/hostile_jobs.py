@@ -25,7 +25,7 @@ from dispatcher.model.tasks import Kind, Request, Task
 from dispatcher.model.verdicts import Hold
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
-from dispatcher.placement.placing import Placing
+from dispatcher.placement.placing import PlacementPolicy
 from dispatcher.settings.definition import JobSettings, PlacementSettings
 from tests.contract.hostile_words import TRUSTED_NAMES
 from tests.property.differences import allowed, differences
@@ -122,7 +122,9 @@ class Renderer:
             assert isinstance(verdict, Hold), "a template that nobody has"
             return task
         offer = verdict if isinstance(verdict, Offer) else Offer("", plan_shape(template, {}), template.name)
-        placement = Placing(self.site.installation, self.site.placement).plan(task.queue, request, CacheHistory())
+        placement = PlacementPolicy(self.site.installation, self.site.placement).plan(
+            task.queue, request, CacheHistory()
+        )
         key = start_key(seen.secret, task.id, task.created_at)
         order = LaunchSpec(task, request, Launch(1), offer, seen.database_id, placement, key)
         job = build_job(order, template, self.site)

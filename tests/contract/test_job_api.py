@@ -5,9 +5,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from dispatcher.jobs.refusals import Meaning, read_create
+from dispatcher.jobs.refusals import CreateOutcome, read_create
 from dispatcher.kube.job_api import JobApi
-from dispatcher.model.jobs import ApiAnswer, End, EndedBy, Job, Manifest, Phase
+from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, Manifest, ObjectWrite, Phase
 from tests.contract.in_force import quota_in_force
 from tests.contract.own_jobs import Account
 from tests.contract.submitting import dying_namespace
@@ -18,7 +18,7 @@ from tests.rig.builders import DATABASE_ID, SITE
 pytestmark = [BOTH_SIDES, pytest.mark.usefixtures("nodes")]
 
 
-async def refused(account: Account, meaning: Meaning, namespace: str | None = None) -> ApiAnswer:
+async def refused(account: Account, meaning: CreateOutcome, namespace: str | None = None) -> ApiAnswer:
     """The first answer to a new Job with this meaning.
 
     Rights and policies come into force a moment after their write.
@@ -67,7 +67,7 @@ class TestCreate:
         answer = await account.api.create(account.manifest(77, attempt=2, launch=3))
         job = answer.job
         assert job is not None
-        assert (answer.status, read_create(answer)) == (201, Meaning.CREATED)
+        assert (answer.status, read_create(answer)) == (201, CreateOutcome.CREATED)
         assert (job.task_id, job.attempt, job.launch, job.database_id) == (77, 2, 3, DATABASE_ID)
         assert (job.phase, job.suspended, job.deleting) == (Phase.ACTIVE, False, False)
 
@@ -75,7 +75,7 @@ class TestCreate:
         manifest = account.manifest()
         made = await account.created(manifest)
         answer = await account.api.create(manifest)
-        assert (answer.status, answer.reason, read_create(answer)) == (409, "AlreadyExists", Meaning.EXISTS)
+        assert (answer.status, answer.reason, read_create(answer)) == (409, "AlreadyExists", CreateOutcome.EXISTS)
         assert (await account.the_job(made.name)).uid == made.uid
 
     @pytest.mark.fault(7)
@@ -85,7 +85,7 @@ class TestCreate:
         spec = {**manifest["spec"], "template": pod}
         foreign = {**manifest, "metadata": {"name": manifest["metadata"]["name"]}, "spec": spec}
         await account.plane.admin("POST", account.path("jobs"), foreign)
-        assert read_create(await account.api.create(manifest)) is Meaning.EXISTS
+        assert read_create(await account.api.create(manifest)) is CreateOutcome.EXISTS
         assert await account.api.get(manifest["metadata"]["name"]) == ApiAnswer(200, job=None)
 
     @pytest.mark.fault(17)
@@ -113,7 +113,7 @@ class TestCreate:
         answer = await account.api.create(manifest)
         assert (answer.status, answer.reason, answer.causes) == (status, reason, causes)
         assert named in answer.message
-        assert read_create(answer) is Meaning.POISON
+        assert read_create(answer) is CreateOutcome.POISON
 
     @pytest.mark.fault(14, 15)
     @pytest.mark.museum("403 quota taken as final")
@@ -123,13 +123,13 @@ class TestCreate:
         made = await account.created(manifest)
         for sent in (manifest, account.manifest()):
             answer = await account.api.create(sent)
-            assert (answer.status, answer.reason, read_create(answer)) == (403, "Forbidden", Meaning.QUOTA)
+            assert (answer.status, answer.reason, read_create(answer)) == (403, "Forbidden", CreateOutcome.QUOTA)
             assert "exceeded quota: jobs, requested: count/jobs.batch=1, used: count/jobs.batch=1" in answer.message
         assert (await account.the_job(made.name)).uid == made.uid
 
     async def test_missing_verb_is_forbidden(self, account: Account) -> None:
         await account.allow(jobs=["get", "list", "watch", "delete"])
-        answer = await refused(account, Meaning.FORBIDDEN)
+        answer = await refused(account, CreateOutcome.FORBIDDEN)
         assert (answer.status, answer.reason) == (403, "Forbidden")
         assert f'cannot create resource "jobs" in API group "batch" in the namespace "{account.namespace}"' in (
             answer.message
@@ -138,7 +138,7 @@ class TestCreate:
     @pytest.mark.fault(18)
     async def test_policy_denies_a_job(self, account: Account) -> None:
         await account.plane.apply(policy(account.namespace), namespace=account.namespace)
-        answer = await refused(account, Meaning.DENIED)
+        answer = await refused(account, CreateOutcome.DENIED)
         assert (answer.status, answer.reason) == (403, "Forbidden")
         assert "denied request: not on Fridays" in answer.message
         for kept in policy(account.namespace):
@@ -148,16 +148,16 @@ class TestCreate:
     @pytest.mark.fault(16)
     async def test_terminating_namespace_says_so(self, account: Account) -> None:
         async with dying_namespace(account) as dying:
-            answer = await refused(account, Meaning.TERMINATING, dying)
+            answer = await refused(account, CreateOutcome.TERMINATING, dying)
         assert (answer.status, answer.reason, answer.causes) == (403, "Forbidden", ("NamespaceTerminating",))
 
     @pytest.mark.fault(16)
     async def test_missing_namespace_is_forbidden_or_not_found(self, account: Account) -> None:
-        assert (await refused(account, Meaning.FORBIDDEN, "nowhere")).status == 403
+        assert (await refused(account, CreateOutcome.FORBIDDEN, "nowhere")).status == 403
         account.token_file.with_name("admin").write_text(account.plane.admin_token)
         mighty = JobApi(account.open_client(account.token_file.with_name("admin")), "nowhere", SITE.installation)
         answer = await mighty.create(account.manifest(namespace="nowhere"))
-        assert (answer.status, answer.reason, read_create(answer)) == (404, "NotFound", Meaning.NO_NAMESPACE)
+        assert (answer.status, answer.reason, read_create(answer)) == (404, "NotFound", CreateOutcome.NO_NAMESPACE)
         assert 'namespaces "nowhere" not found' in answer.message
 
 
@@ -176,8 +176,8 @@ class TestRead:
         assert await account.api.list_task(6) == []
 
 
-def end(job: Job, **changes: str | int | None) -> End:
-    return msgspec.structs.replace(End("jobs", job.name, job.uid, "test"), **changes)
+def end(job: Job, **changes: str | int | None) -> ObjectWrite:
+    return msgspec.structs.replace(ObjectWrite("jobs", job.name, job.uid, "test"), **changes)
 
 
 def is_running(pod: Json) -> bool:
@@ -275,7 +275,7 @@ class TestEnd:
     async def test_mark_changes_only_the_annotation_of_the_job_that_was_judged(self, account: Account) -> None:
         made = await account.created(waiting_for_no_node(account))
         await account.the_pod(made, "is there", lambda _: True)
-        old = End("mark", made.name, made.uid, "test", resource_version="1")
+        old = ObjectWrite("mark", made.name, made.uid, "test", resource_version="1")
         assert (await account.api.end(old)).status == 409
         before = await account.the_job(made.name)
         assert not before.is_unplaced
@@ -294,8 +294,8 @@ class TestEnd:
         made = await account.created(waiting_for_no_node(account))
         await account.the_pod(made, "is there", lambda _: True)  # its controller has changed the Job since
         before = await account.the_job(made.name)
-        assert (await account.api.end(End(who, made.name, "another", "test"))).status in {409, 422}
-        assert (await account.api.end(End(who, made.name, made.uid, "test"))).status == 200
+        assert (await account.api.end(ObjectWrite(who, made.name, "another", "test"))).status in {409, 422}
+        assert (await account.api.end(ObjectWrite(who, made.name, made.uid, "test"))).status == 200
         now = await account.the_job(made.name)
         assert now == msgspec.structs.replace(before, ended_by=str(who), resource_version=now.resource_version)
 
@@ -303,7 +303,7 @@ class TestEnd:
     async def test_unplaced_pod_is_deleted_and_its_job_fails(self, account: Account) -> None:
         job = await account.created(waiting_for_no_node(account))
         pod = await account.the_pod(job, "is there", lambda _: True)
-        call = End("unplaced-pods", pod["metadata"]["name"], pod["metadata"]["uid"], "test")
+        call = ObjectWrite("unplaced-pods", pod["metadata"]["name"], pod["metadata"]["uid"], "test")
         other = msgspec.structs.replace(call, uid="00000000-0000-4000-8000-000000000000")
         assert (await account.api.end(other)).status == 409
         assert (await account.api.end(call)).status == 200
@@ -316,6 +316,8 @@ class TestEnd:
     async def test_pod_that_got_a_node_meanwhile_is_not_taken_back(self, account: Account) -> None:
         job = await account.created(account.manifest(steer={"stop-seconds": "0.5"}))
         pod = await account.the_pod(job, "runs", is_running)
-        answer = await account.api.end(End("unplaced-pods", pod["metadata"]["name"], pod["metadata"]["uid"], "test"))
+        answer = await account.api.end(
+            ObjectWrite("unplaced-pods", pod["metadata"]["name"], pod["metadata"]["uid"], "test")
+        )
         assert (answer.status, answer.message) == (409, "the Pod has a node, or is gone")
         assert [one["metadata"].get("deletionTimestamp") for one in await account.pods_of(job)] == [None]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.jobs.refusals import Meaning, read_create
+from dispatcher.jobs.refusals import CreateOutcome, read_create
 from dispatcher.kube.access import Access
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.job_api import JobApi
 from dispatcher.model.errors import ClusterAway, SettingsError
-from dispatcher.model.jobs import End
+from dispatcher.model.jobs import ObjectWrite
 from tests.contract.own_jobs import Account
 from tests.rig.builders import SITE
 
@@ -28,7 +28,7 @@ class TestToken:
         await account.plane.admin("POST", account.path("serviceaccounts"), {"metadata": {"name": "dispatcher"}})
         manifest = account.manifest()
         answer = await account.api.create(manifest)
-        assert (answer.status, answer.reason, read_create(answer)) == (401, "Unauthorized", Meaning.UNAUTHORIZED)
+        assert (answer.status, answer.reason, read_create(answer)) == (401, "Unauthorized", CreateOutcome.UNAUTHORIZED)
         account.token_file.write_text(await account.plane.service_account_token(account.namespace, "dispatcher"))
         assert (await account.api.create(manifest)).status == 201
 
@@ -45,7 +45,7 @@ class TestToken:
         api = JobApi(client, client.namespace, SITE.installation)
         path.write_text("clusters: [")
         answer = await api.create(account.manifest())
-        assert (answer.status, read_create(answer)) == (0, Meaning.UNKNOWN)
+        assert (answer.status, read_create(answer)) == (0, CreateOutcome.UNKNOWN)
         assert f"KUBECONFIG: {path}" in answer.message
         account.plane.kubeconfig(path, token=good, namespace=account.namespace)
         assert (await api.create(account.manifest())).status == 201
@@ -105,19 +105,19 @@ class TestOutage:
             *answers, listed, _ = await asyncio.gather(
                 account.api.create(manifest),
                 account.api.get(made.name),
-                account.api.end(End("jobs", made.name, "another", "test")),
+                account.api.end(ObjectWrite("jobs", made.name, "another", "test")),
                 asyncio.gather(account.api.list_task(made.task_id), return_exceptions=True),
                 access.check(),
             )
         finally:
             account.plane.resume()
         assert time.monotonic() - began < BOUND_SECONDS
-        assert [(answer.status, read_create(answer)) for answer in answers] == [(0, Meaning.UNKNOWN)] * 3
+        assert [(answer.status, read_create(answer)) for answer in answers] == [(0, CreateOutcome.UNKNOWN)] * 3
         assert isinstance(listed[0], ClusterAway)
         assert not access.fault, "no answer is not a no"
         again = await account.api.create(manifest)  # the first create may have been carried out
         found = await account.api.get(manifest["metadata"]["name"])
-        assert read_create(again) in {Meaning.CREATED, Meaning.EXISTS}
+        assert read_create(again) in {CreateOutcome.CREATED, CreateOutcome.EXISTS}
         assert found.job is not None
 
     @pytest.mark.slow
@@ -128,7 +128,7 @@ class TestOutage:
             began = time.monotonic()
             answer = await account.api.create(account.manifest())
             assert time.monotonic() - began < 2
-            assert (answer.status, read_create(answer)) == (0, Meaning.UNKNOWN)
+            assert (answer.status, read_create(answer)) == (0, CreateOutcome.UNKNOWN)
             with pytest.raises(ClusterAway, match="Cannot connect"):
                 await account.api.list_task(made.task_id)
         finally:

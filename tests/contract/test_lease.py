@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.refusals import Meaning, read_create
+from dispatcher.jobs.refusals import CreateOutcome, read_create
 from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import Lease, lease_of
-from dispatcher.model.jobs import End
+from dispatcher.model.jobs import ObjectWrite
 from dispatcher.sweep.sweep import Remover, read_end
 from tests.contract.own_jobs import Account
 from tests.contract.scripted_lease import NAME, MovedClock, Turns
@@ -183,10 +183,10 @@ async def test_writes_outside_the_term_are_not_sent_and_no_fault(account: Accoun
     lease, made = a_lease(account, clock), await account.created()
     api = JobApi(account.client, account.namespace, SITE.installation, lease.is_trusted)
     refused: list[bool] = []
-    remover, end = Remover(api, lambda: refused.append(True)), End("jobs", made.name, made.uid, "test")
+    remover, end = Remover(api, lambda: refused.append(True)), ObjectWrite("jobs", made.name, made.uid, "test")
     for is_over in (False, True):
         clock.move(60 * is_over)
-        assert read_create(await api.create(account.manifest())) is Meaning.NOT_SENT
+        assert read_create(await api.create(account.manifest())) is CreateOutcome.NOT_SENT
         assert read_end(await api.end(end)) == "not-sent"
         assert await remover.remove([end]) == (not is_over)  # it waits the second time, as after any delete
         assert (await api.get(made.name)).status == 200

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from dispatcher.jobs.refusals import Meaning, read_create
+from dispatcher.jobs.refusals import CreateOutcome, read_create
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.job_api import JobApi
@@ -260,7 +260,7 @@ async def test_refusal_counts_against_the_row_alone(site: Site, tmp_path: Any) -
     job = site.job()
     job["spec"]["template"]["spec"] |= volume(secret={"secretName": STOLEN})
     for answer in (await api.create(job), await api.try_create(job)):
-        assert read_create(answer) is Meaning.DENIED, answer
+        assert read_create(answer) is CreateOutcome.DENIED, answer
         assert OTHER_SECRET in answer.message
     await client.close()
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from dispatcher.admission.claims import Claim
 from dispatcher.extender.book import ReservationBook
 from dispatcher.extender.nodes import ClusterFacts
-from dispatcher.extender.program import REFUSED_SECONDS, Reporting
+from dispatcher.extender.program import REFUSED_SECONDS, ExtenderWrites
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.events import Events
@@ -117,7 +117,7 @@ async def test_refused_status_delays_no_other_status(namespace: str, through: tu
     for name in names:
         holds.hear_reservation(None, Reservation(name, name, "nowhere", {"cpu": 1}, name, float("inf")))
     rule = proxy.add(status(403), lambda asked: asks("patch", "nodereservations/status")(asked) and asked.name == "r1")
-    rounds = Reporting(client, ClusterFacts(), holds).rounds()
+    rounds = ExtenderWrites(client, ClusterFacts(), holds).rounds()
     with capture_logs() as told:
         await rounds["statuses"]()
     assert [(line["event"], line["number"]) for line in told] == [("not written, tried again", 1)]

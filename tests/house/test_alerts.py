@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
 from dispatcher.extender.configuration import FAULTS
-from dispatcher.jobs.refusals import Meaning
+from dispatcher.jobs.refusals import CreateOutcome
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.runtime import metrics
 from docs.make_board import BOARD
@@ -32,7 +32,7 @@ SELECTED = re.compile(r"(dispatcher_\w+)(?:{([^}]*)})?")
 CONDITION = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
 KNOWN: Mapping[tuple[str, str], set[str]] = {
     ("dispatcher_waiting_tasks", "reason"): set(HoldReason),
-    ("dispatcher_job_creates_total", "outcome"): set(Meaning),
+    ("dispatcher_job_creates_total", "outcome"): set(CreateOutcome),
     ("dispatcher_last_round_timestamp_seconds", "component"): {"dispatch", "janitor", "cache-keeper"},
     ("dispatcher_launches_total", "launch"): {"first", "again"},
     ("dispatcher_credential_end_timestamp_seconds", "credential"): {"token"},

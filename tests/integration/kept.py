@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dispatcher.keeper.folder import NAME, CacheFolder, KeeperPace, Survey
-from dispatcher.keeper.keeping import Keeping, Round
+from dispatcher.keeper.keeping import CacheRounds, Round
 from dispatcher.keeper.plan import DAY, Marks
 from dispatcher.model.errors import ClusterAway
 from tests.integration.cache_places import Place
@@ -90,7 +90,7 @@ class Rounds:
 
     def __init__(self, kept: Kept, folder: CacheFolder, marks: Marks, seconds: float) -> None:
         self.survey = Survey(folder, str(kept.root), KeeperPace(), seconds)
-        self.keeping = Keeping(folder, self.survey, kept.cluster, marks, seconds)
+        self.keeping = CacheRounds(folder, self.survey, kept.cluster, marks, seconds)
         self._cluster = kept.cluster
 
     async def run_once(self) -> float:

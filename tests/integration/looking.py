@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dispatcher.pg.connect import Session
-from dispatcher.pg.tasks import Look, look
+from dispatcher.pg.tasks import TaskSnapshot, look
 from tests.rig.postgres import Database
 
 
@@ -20,13 +20,13 @@ async def opened(url: str) -> AsyncIterator[Session]:
 
 
 @asynccontextmanager
-async def looking(database: Database) -> AsyncIterator[Look]:
+async def looking(database: Database) -> AsyncIterator[TaskSnapshot]:
     """The first look of a fresh dispatcher."""
     async with opened(database.url("reader")) as session, look(session) as rows:
         yield rows
 
 
-async def waiting(rows: Look) -> list[int]:
+async def waiting(rows: TaskSnapshot) -> list[int]:
     return [row.id for row in await rows.indexed_rows({"default": 100})]
 
 

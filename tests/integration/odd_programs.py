@@ -20,7 +20,7 @@ from dispatcher.commands import explain as explaining
 from dispatcher.commands import explain as status
 from dispatcher.commands.render import preview_row
 from dispatcher.janitor.janitor import Janitor
-from dispatcher.janitor.tables import BringingReasons, KeepingTemplates
+from dispatcher.janitor.tables import ReasonTableSync, TemplateTableSync
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.reflector import Reflectors
@@ -34,8 +34,8 @@ from dispatcher.settings.loading import load
 from dispatcher.startup import catalog_of, database_of
 from dispatcher.views.about import AboutSources
 from dispatcher.views.answers import ADDRESSES, Answers, ApiRequest, Refusal, Sources
-from dispatcher.views.page_reads import AskingNodes, AskingQueues, AskingRow
-from dispatcher.views.reads import Asking, Estimates
+from dispatcher.views.page_reads import NodePageReader, QueuePageReader, RowPageReader
+from dispatcher.views.reads import Estimates, RowReader
 from dispatcher.views.server import Pages
 from dispatcher.views.status import InstallationIdentity
 from dispatcher_demo.cluster.cluster import EmbeddedCluster
@@ -93,9 +93,9 @@ class Programs:
         app, estimates = self.app, Estimates(lambda: questions(self._session))
         rows, last, site = lambda: questions(self._session), lambda: app.dispatch.last, row_site_of(app)
         about = AboutSources(named, (), app.telling.election, partial(condition_of, app))
-        asking, overview = Asking(rows, last, site.place, estimates), app.telling.overview
-        queues, nodes = AskingQueues(rows, last, overview), AskingNodes(rows, last, site.place.caches.told_by)
-        return Sources(asking, overview, AskingRow(rows, last, site, estimates), queues, nodes, about)
+        asking, overview = RowReader(rows, last, site.place, estimates), app.telling.overview
+        queues, nodes = QueuePageReader(rows, last, overview), NodePageReader(rows, last, site.place.caches.told_by)
+        return Sources(asking, overview, RowPageReader(rows, last, site, estimates), queues, nodes, about)
 
     async def close(self) -> None:
         await self._session.close()
@@ -240,8 +240,8 @@ async def programs(database: Database, folder: Path) -> AsyncIterator[Programs]:
 async def beside_of(settings: Settings, client: KubeClient, calls: Closings, stack: AsyncExitStack) -> Rounds:
     """The janitor's work beside its rounds, after it has seen the ConfigMaps once."""
     reflectors = Reflectors(client)
-    bringing = BringingReasons(reflectors, client.namespace, settings.kube.installation, calls)
+    bringing = ReasonTableSync(reflectors, client.namespace, settings.kube.installation, calls)
     await stack.enter_async_context(running(reflectors.run))
     await wait_for(lambda: all(one.age <= one.most for one in reflectors.ages()), "the janitor sees the ConfigMaps")
-    keeping = KeepingTemplates(catalog_of(settings, ()), 0, calls)
+    keeping = TemplateTableSync(catalog_of(settings, ()), 0, calls)
     return {"reasons": bringing.run_once, "templates of the janitor": keeping.run_once}

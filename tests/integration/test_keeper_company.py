@@ -13,7 +13,7 @@ import pytest
 from dispatcher.keeper.folder import CacheFolder
 from dispatcher.keeper.keeping import PATIENCE
 from dispatcher.keeper.plan import Disk, Marks, RemovalCause
-from dispatcher.keeper.removal import DEEPEST, Measured, Removing
+from dispatcher.keeper.removal import DEEPEST, Measured, TreeRemoval
 from tests.controlplane.waiting import wait_for
 from tests.integration.cache_places import in_namespace, of_ours
 from tests.integration.kept import KEEPS_ALL, NOW, Kept, name
@@ -74,7 +74,7 @@ async def test_measurement_that_a_task_makes_endless_ends_and_keeps_nobody_waiti
         assert kept.left() == [1, 2, 3]
 
 
-class WrittenInto(Removing):
+class WrittenInto(TreeRemoval):
     """A process that was left behind makes a folder through its descriptor after each step of a removal."""
 
     descriptor = -1
@@ -262,7 +262,7 @@ def test_folder_that_goes_while_it_is_measured_is_not_a_part_that_is_missing(kep
         assert last.is_whole
 
 
-class NeverDone(Removing):
+class NeverDone(TreeRemoval):
     """A removal that somebody makes endless."""
 
     def steps(self, name: str) -> Generator[None, None, None]:

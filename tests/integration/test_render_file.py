@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from dispatcher.commands.render import Located, preview_template, render_file
+from dispatcher.commands.render import LocatedFault, preview_template, render_file
 from dispatcher.jobs.catalog import read_file
 from dispatcher.settings.loading import load
 from tests.rig.cli import COULD_NOT, DONE, NOWHERE, WRONG, dispatcher
@@ -73,7 +73,7 @@ def rendered(path: Path, row: dict[str, Any] | str | None = None) -> dict[str, A
     return found
 
 
-def faults(path: Path, row: dict[str, Any] | str | None = None) -> list[Located]:
+def faults(path: Path, row: dict[str, Any] | str | None = None) -> list[LocatedFault]:
     found = render_file(path, json.dumps(row) if isinstance(row, dict) else row, load({}, str).settings)
     assert isinstance(found, list)
     return found

@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from dispatcher.doctor.checks import Part
 from dispatcher.doctor.finding import FindingState
-from dispatcher.doctor.program import Around
+from dispatcher.doctor.program import DoctorEnvironment
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.player import STEER
@@ -60,7 +60,7 @@ async def test_installation_without_keepers_is_a_warning(site: Site, settings: S
 
 
 async def test_person_without_rights_hears_what_was_not_checked(site: Site, settings: Settings) -> None:
-    found = await site.findings(settings, Around(log_in=site.own_login))
+    found = await site.findings(settings, DoctorEnvironment(log_in=site.own_login))
     unread = {one.what for one in found if one.part is Part.CACHES and one.state is FindingState.NOT_CHECKED}
     assert unread == {"CacheKeeperAbsent", "CacheDiskFull"}
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 from dispatcher.doctor.checks import CHECKS, Part
 from dispatcher.doctor.finding import FindingState
 from dispatcher.doctor.installation import RELEASE
-from dispatcher.doctor.program import Around
+from dispatcher.doctor.program import DoctorEnvironment
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.player import STEER
@@ -48,7 +48,7 @@ async def test_healthy_installation_has_no_fault_for_an_operator(site: Site, set
 
 async def test_healthy_installation_has_no_fault_in_its_own_pod(site: Site, settings: Settings) -> None:
     """The account of `run` may not read Secrets, LimitRanges, namespaces and policies. That is no fault."""
-    found = await site.findings(settings, Around(log_in=site.own_login))
+    found = await site.findings(settings, DoctorEnvironment(log_in=site.own_login))
     assert [one for one in found if one.state in {FindingState.FAULT, FindingState.WARNING}] == []
     unread = {one.what: one.message for one in found if one.state is FindingState.NOT_CHECKED}
     assert set(unread) == {
@@ -63,7 +63,7 @@ async def test_healthy_installation_has_no_fault_in_the_pod_of_the_janitor(
 ) -> None:
     """Its account and its login are judged by what the janitor needs."""
     own = settings | {"DISPATCHER_DATABASE_URL": one_database.url("janitor")}
-    found = await site.findings(own, Around(log_in=lambda: site.own_login("dispatcher-janitor")))
+    found = await site.findings(own, DoctorEnvironment(log_in=lambda: site.own_login("dispatcher-janitor")))
     assert [one for one in found if one.state in {FindingState.FAULT, FindingState.WARNING}] == []
     good = {(one.what, one.where) for one in found if one.state is FindingState.GOOD}
     assert good >= {
@@ -94,7 +94,7 @@ async def test_verb_that_an_account_lacks_is_named(site: Site, settings: Setting
             f"account dispatcher in namespace {site.jobs}",
             "not allowed: patch jobs",
         )
-        own = await site.findings(settings, Around(log_in=site.own_login))
+        own = await site.findings(settings, DoctorEnvironment(log_in=site.own_login))
         assert [(one.what, one.message) for one in own if one.state is FindingState.FAULT] == [
             ("MissingVerb", found.message)
         ]
@@ -104,7 +104,7 @@ async def test_missing_namespace_is_the_only_finding_about_it(
     site: Site, settings: Settings, control_plane: ControlPlane
 ) -> None:
     """The policy of this installation names the namespace, so a second namespace would be a second fault."""
-    found = await site.findings(settings, Around(namespace="no-such-namespace"))
+    found = await site.findings(settings, DoctorEnvironment(namespace="no-such-namespace"))
     assert [(one.what, one.where) for one in found if one.state is FindingState.FAULT] == [
         ("NamespaceMissing", "namespace no-such-namespace")
     ]
@@ -116,7 +116,7 @@ async def test_namespace_that_goes_is_named(site: Site, settings: Settings) -> N
     await site.plane.admin("POST", kept, {"metadata": {"name": "stays", "finalizers": ["test.example/stays"]}})
     try:
         await site.plane.delete_namespace(other)
-        found = await site.findings(settings, Around(namespace=other))
+        found = await site.findings(settings, DoctorEnvironment(namespace=other))
         faults = {one.what: one.where for one in found if one.state is FindingState.FAULT}
         assert faults == {"NamespaceTerminating": f"namespace {other}"}
     finally:
@@ -208,7 +208,7 @@ async def test_frozen_api_server_hides_no_other_part(site: Site, settings: Setti
 
 async def test_doctor_writes_nothing_in_the_cluster(site: Site, settings: Settings) -> None:
     """Each request of the account reads, asks for a review, or is a dry run."""
-    await site.findings(settings, Around(log_in=site.own_login))
+    await site.findings(settings, DoctorEnvironment(log_in=site.own_login))
     user = f"system:serviceaccount:{site.ours}:dispatcher"
     events = [event for event in site.plane.audit(user_prefix=user) if event.verb not in {"get", "list"}]
     assert events

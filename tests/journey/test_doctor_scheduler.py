@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.doctor.finding import FindingState
-from dispatcher.doctor.program import Around, DoctorReport
+from dispatcher.doctor.program import DoctorEnvironment, DoctorReport
 from tests.contract.installed import installed
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
@@ -136,7 +136,7 @@ async def in_its_pod(site: Site, settings: Settings) -> dict[str, str]:
 
     async def is_reached() -> bool:
         nonlocal faults
-        found = await site.findings(settings, Around(log_in=site.own_login))
+        found = await site.findings(settings, DoctorEnvironment(log_in=site.own_login))
         faults = {one.what: one.message for one in found if one.state is FindingState.FAULT}
         return all(one.state is not FindingState.NOT_CHECKED for one in found if one.what == "ExtenderMisused")
 

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.doctor.finding import FindingState
-from dispatcher.doctor.program import Around
+from dispatcher.doctor.program import DoctorEnvironment
 from tests.controlplane.cluster import ControlPlane
 from tests.rig.admission import changing
 from tests.rig.doctoring import Site, an_installation
@@ -103,7 +103,7 @@ async def test_policy_refuses_a_secret_that_is_not_listed(site: Site, settings: 
     ):
         told = await site.names(settings, "JobRefused")
         assert "Secret other is not in the list secrets" in told.message
-        found = await site.findings(settings, Around(log_in=site.own_login))
+        found = await site.findings(settings, DoctorEnvironment(log_in=site.own_login))
         assert [one for one in found if one.state is FindingState.FAULT] == [told]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.doctor.finding import Finding, FindingState
-from dispatcher.doctor.program import Around, exit_status
+from dispatcher.doctor.program import DoctorEnvironment, exit_status
 from tests.controlplane.cluster import ControlPlane
 from tests.rig.doctoring import Site, an_installation
 from tests.rig.postgres import Database
@@ -18,7 +18,7 @@ async def test_installation_without_cluster_rights_has_no_fault(
     async with an_installation(control_plane, tmp_path, "namespaced") as site:
         settings = site.environment(one_database.url("reader"), CHECK_ROOM="false")
         assert await site.faults(settings) == {}
-        own = await site.findings(settings, Around(log_in=site.own_login))
+        own = await site.findings(settings, DoctorEnvironment(log_in=site.own_login))
         assert [one for one in own if one.state is FindingState.FAULT] == []
 
 

@@ -13,15 +13,15 @@ import msgspec
 
 from dispatcher.admission.cycle import plan_taken_back
 from dispatcher.janitor.closing import Act, plan_closing
-from dispatcher.jobs.memory import Unseen, plan_create
+from dispatcher.jobs.memory import UnobservedCreate, plan_create
 from dispatcher.jobs.observed import ObservedCluster, Rules, TaskWithJobs
 from dispatcher.jobs.outcome import TABLE, judge_row
 from dispatcher.jobs.picture import find_probes
 from dispatcher.jobs.refusals import are_over
 from dispatcher.model.cluster import PodEnd
-from dispatcher.model.jobs import End as Removal
 from dispatcher.model.jobs import EndedBy, Phase
 from dispatcher.model.jobs import Job as RealJob
+from dispatcher.model.jobs import ObjectWrite as Removal
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, task_identity
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -101,12 +101,12 @@ def name_of(create: Create) -> str:
     return f"{create.attempt}/{create.launch}"
 
 
-def unseen(create: Create | None) -> Unseen | None:
+def unseen(create: Create | None) -> UnobservedCreate | None:
     """Our last create of the row, in production's type."""
     if create is None:
         return None
     version = "1" if create is MADE else None
-    return Unseen(name_of(create), 1, 1, "q", "somebody", Offer("i", "small", "t"), 0, version)
+    return UnobservedCreate(name_of(create), 1, 1, "q", "somebody", Offer("i", "small", "t"), 0, version)
 
 
 @dataclass

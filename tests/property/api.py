@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dispatcher.kube.job_api import WITHHELD
 from dispatcher.model.errors import ClusterAway
-from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest
+from dispatcher.model.jobs import ApiAnswer, Job, Manifest, ObjectWrite
 from tests.property.cluster import Cluster
 from tests.property.timing import Timeline
 
@@ -48,7 +48,7 @@ class Observer(Protocol):
     def sent(self, api: "Api", manifest: Manifest) -> None: ...
     def heard(self, api: "Api", name: str, answer: ApiAnswer) -> None: ...
     def landed(self, api: "Api", manifest: Manifest, answer: ApiAnswer) -> None: ...
-    def removing(self, api: "Api", end: End) -> None: ...
+    def removing(self, api: "Api", end: ObjectWrite) -> None: ...
 
 
 class Late(Struct, frozen=True):
@@ -154,7 +154,7 @@ class Api:
             raise ClusterAway("no answer")
         return self.network.cluster.of_task(task_id)
 
-    async def end(self, end: End) -> ApiAnswer:
+    async def end(self, end: ObjectWrite) -> ApiAnswer:
         if not self.may_write():
             return WITHHELD
         self.network.writes += 1

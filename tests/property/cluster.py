@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dispatcher.kube.objects import read_job
 from dispatcher.model.cluster import Node, Pod, PodEnd
-from dispatcher.model.jobs import ApiAnswer, End, EndedBy, Job, Manifest, Phase
+from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, Manifest, ObjectWrite, Phase
 from tests.property.timing import Timeline
 
 NODE: Final = "node-1"
@@ -103,7 +103,7 @@ class Cluster:
     def of_task(self, task_id: int) -> list[Job]:
         return [job for job in self.jobs.values() if job.task_id == task_id]
 
-    def end(self, end: End) -> ApiAnswer:
+    def end(self, end: ObjectWrite) -> ApiAnswer:
         """A call with preconditions. Deletes propagate in the foreground: a Job is gone only after its Pods."""
         found = self.pods.get(end.name) if end.kind in OF_PODS else self.jobs.get(end.name)
         if found is None:

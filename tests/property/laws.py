@@ -16,7 +16,7 @@ from math import inf
 from dispatcher.admission.dispatch import Decision
 from dispatcher.admission.snapshot import effective_queues
 from dispatcher.jobs.env import CONTRACT
-from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest, Phase
+from dispatcher.model.jobs import ApiAnswer, Job, Manifest, ObjectWrite, Phase
 from dispatcher.model.launches import LaunchSpec, job_name, name_of, task_identity
 from dispatcher.model.tasks import Queue, Status
 from dispatcher.model.verdicts import HoldReason
@@ -123,7 +123,7 @@ class Laws:
         with self._noted():
             self._check_landed(api, manifest, answer)
 
-    def removing(self, api: Api, end: End) -> None:
+    def removing(self, api: Api, end: ObjectWrite) -> None:
         with self._noted():
             replica = self.replicas[id(api)]
             assert replica is self.leader, f"I6: {end.name} was removed by a replica that does not lead"

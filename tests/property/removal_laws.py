@@ -7,7 +7,7 @@ never returns, so a decision that was right stays right.
 from datetime import timedelta
 from typing import Final
 
-from dispatcher.model.jobs import End, Job
+from dispatcher.model.jobs import Job, ObjectWrite
 from dispatcher.model.tasks import TERMINAL
 from tests.property.cluster import Cluster
 from tests.property.replica import SWEEPING, Replica
@@ -32,7 +32,7 @@ class RemovalLaws:
         self.foreign: set[str] = set()
         self._sent: dict[tuple[int, str], float] = {}
 
-    def check(self, replica: Replica, end: End) -> None:
+    def check(self, replica: Replica, end: ObjectWrite) -> None:
         now, key = replica.clock(), (id(replica), f"{end.kind} {end.uid}")
         assert now - self._sent.get(key, float("-inf")) >= AGAIN_SECONDS, (
             f"I21: {end.name} is deleted twice within {AGAIN_SECONDS} s"

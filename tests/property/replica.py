@@ -17,7 +17,7 @@ from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.picture import JobsPicture
 from dispatcher.jobs.submit import Launcher, Submitter
 from dispatcher.model.errors import DispatcherError
-from dispatcher.model.jobs import End
+from dispatcher.model.jobs import ObjectWrite
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.clock import Bucket
 from dispatcher.settings.definition import AdmissionSettings, JobSettings, PlacementSettings, SweepSettings
@@ -191,7 +191,7 @@ class Replica:
             if self.is_idle():
                 break
 
-    async def _remove(self, ends: Sequence[End]) -> int:
+    async def _remove(self, ends: Sequence[ObjectWrite]) -> int:
         """Deletes that a cycle decided. A sweep uses its own view."""
         assert not (ends and self.seen and self.seen.stale), "I6: removed by a view that is too old"
         return await self._remover.remove(ends)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import yaml
 
-from dispatcher.settings.loading import Loaded, load
+from dispatcher.settings.loading import LoadedSettings, load
 from dispatcher_demo.node.containers import resolve
 from tests.controlplane.api import Json
 from tests.controlplane.binaries import HELM, programs
@@ -96,7 +96,7 @@ def pod_templates(objects: tuple[Json, ...]) -> dict[str, Json]:
     return {template["spec"]["containers"][0]["args"][0]: template for template in templates}
 
 
-def settings_of(objects: tuple[Json, ...], command: str) -> Loaded:
+def settings_of(objects: tuple[Json, ...], command: str) -> LoadedSettings:
     """The settings that the program in that container would read."""
     template = pod_templates(objects)[command]
     maps = {

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import yaml
 
 from dispatcher.doctor.finding import Finding, FindingState
-from dispatcher.doctor.program import Around, examine
+from dispatcher.doctor.program import DoctorEnvironment, examine
 from dispatcher.kube.credentials import Login, tls_of
 from dispatcher.settings.loading import load
 from tests.contract.installed import Installed, installed
@@ -72,16 +72,18 @@ class Site(NamedTuple):
         }
         return {f"DISPATCHER_{name}": str(value) for name, value in values.items() if value is not None}
 
-    async def findings(self, environment: dict[str, str], around: Around | None = None) -> tuple[Finding, ...]:
+    async def findings(
+        self, environment: dict[str, str], around: DoctorEnvironment | None = None
+    ) -> tuple[Finding, ...]:
         loaded = load(environment, lambda path: Path(path).read_text())
-        return (await examine(loaded, around or Around())).findings
+        return (await examine(loaded, around or DoctorEnvironment())).findings
 
     async def faults(
         self, environment: dict[str, str], clock: Callable[[], datetime] = now
     ) -> dict[str, list[Finding]]:
         """The faults by name."""
         found: dict[str, list[Finding]] = {}
-        for one in await self.findings(environment, Around(now=clock)):
+        for one in await self.findings(environment, DoctorEnvironment(now=clock)):
             if one.state is FindingState.FAULT:
                 found.setdefault(one.what, []).append(one)
         return found

@@ -9,13 +9,13 @@ from functools import partial
 from dispatcher import cli
 from dispatcher.views import counting, surfaces
 from dispatcher.views import surfaces as publishing
-from dispatcher.views.surfaces import Comparing
+from dispatcher.views.surfaces import TemplateComparison
 
 
 def tell_quickly() -> None:
     vars(counting)["COUNT_SECONDS"] = 2
     vars(publishing)["STATUS_SECONDS"] = vars(publishing)["ALIVE_SECONDS"] = 2
-    vars(surfaces)["Comparing"] = partial(Comparing, every_seconds=2)
+    vars(surfaces)["TemplateComparison"] = partial(TemplateComparison, every_seconds=2)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from dispatcher.model.errors import SettingsError
-from dispatcher.settings.loading import Loaded, load
+from dispatcher.settings.loading import LoadedSettings, load
 
 
-def read(environ: Mapping[str, str], files: Mapping[str, str] | None = None) -> Loaded:
+def read(environ: Mapping[str, str], files: Mapping[str, str] | None = None) -> LoadedSettings:
     """Settings from these variables, written without the prefix."""
 
     def read_file(path: str) -> str:

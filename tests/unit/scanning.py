@@ -9,7 +9,7 @@ from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import KnownRows
 from dispatcher.admission.scan import Scan, ScanResult
 from dispatcher.admission.snapshot import ClusterSnapshot, InLine
-from dispatcher.model.jobs import End
+from dispatcher.model.jobs import ObjectWrite
 from dispatcher.model.launches import JobsVerdict, Offer
 from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -102,5 +102,7 @@ async def scan(
     return await Looking(judge or KindJudge({}), WANTED).run(table, snapshot or a_snapshot(), known)
 
 
-def a_candidate(number: int, *, verdict: Any = FIRST_LAUNCH, ends: tuple[End, ...] = (), **row: Any) -> Candidate:
+def a_candidate(
+    number: int, *, verdict: Any = FIRST_LAUNCH, ends: tuple[ObjectWrite, ...] = (), **row: Any
+) -> Candidate:
     return Candidate(a_task(id=number, **row), Offer("app:1", "small", "default"), JobsVerdict(verdict, ends))

@@ -18,15 +18,15 @@ from dispatcher.admission.snapshot import (
     plan_shares,
 )
 from dispatcher.model.cluster import JOBS, Quota
-from dispatcher.model.jobs import End, LaunchGroup
-from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind, ToCome
+from dispatcher.model.jobs import LaunchGroup, ObjectWrite
+from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind, UncountedPods
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.rig.builders import FIRST_LAUNCH, NOW, a_job, a_picture, a_queue, a_snapshot, a_task, an_indexed_row, later
 from tests.unit.rooms import a_node, amounts_of, needs, unplaced, view_of
 from tests.unit.scanning import a_candidate
 
-END = End("jobs", "x", "uid", "superseded", "7")
+END = ObjectWrite("jobs", "x", "uid", "superseded", "7")
 
 
 def plan(*candidates: Candidate, snapshot: ClusterSnapshot | None = None) -> Plan:
@@ -245,17 +245,17 @@ A_POD = unplaced(needs("1"))
 CANDIDATE = Candidate(a_task(), ONE_CORE, JobsVerdict(FIRST_LAUNCH))
 
 
-def a_snapshot_with(to_come: ToCome) -> ClusterSnapshot:
+def a_snapshot_with(to_come: UncountedPods) -> ClusterSnapshot:
     return a_snapshot(quotas=plan_quotas(ROOM_FOR_TWO, to_come))
 
 
 def test_row_beyond_the_quota_is_held_with_the_numbers() -> None:
-    verdict = judge(CANDIDATE, a_snapshot_with(ToCome(jobs={A_POD: 2})))
+    verdict = judge(CANDIDATE, a_snapshot_with(UncountedPods(jobs={A_POD: 2})))
     assert verdict == Hold(HoldReason.QUOTA_EXCEEDED, f"ResourceQuota team: {JOBS} 1 asked, 2 of 2 used")
 
 
 def test_each_admission_of_a_cycle_counts_against_the_quota() -> None:
-    snapshot = a_snapshot_with(ToCome())
+    snapshot = a_snapshot_with(UncountedPods())
     launched = 0
     while launched < 5 and not isinstance(judge(CANDIDATE, snapshot), Hold):
         snapshot, launched = snapshot.with_launch(CANDIDATE.group, CANDIDATE.pod), launched + 1
@@ -263,22 +263,22 @@ def test_each_admission_of_a_cycle_counts_against_the_quota() -> None:
 
 
 def test_repeated_create_counts_once_and_is_never_held_by_the_quota() -> None:
-    snapshot = a_snapshot_with(ToCome(jobs={A_POD: 1})).with_launch(CANDIDATE.group, CANDIDATE.pod, is_new=False)
+    snapshot = a_snapshot_with(UncountedPods(jobs={A_POD: 1})).with_launch(CANDIDATE.group, CANDIDATE.pod, is_new=False)
     assert not isinstance(judge(CANDIDATE, snapshot), Hold)
 
 
 def test_job_without_a_pod_counts_only_its_pod() -> None:
-    assert judge(CANDIDATE, a_snapshot_with(ToCome(pods={A_POD: 2}))) == Hold(
+    assert judge(CANDIDATE, a_snapshot_with(UncountedPods(pods={A_POD: 2}))) == Hold(
         HoldReason.QUOTA_EXCEEDED, "ResourceQuota team: cpu 1 asked, 2 of 2 used"
     )
 
 
 def test_scan_holds_rows_beyond_the_quota_so_that_they_hide_no_others() -> None:
-    full = a_snapshot_with(ToCome(jobs={A_POD: 2}))
+    full = a_snapshot_with(UncountedPods(jobs={A_POD: 2}))
     hold = shared_hold(an_indexed_row(1), ONE_CORE, full)
     assert hold is not None
     assert hold.reason is HoldReason.QUOTA_EXCEEDED
-    assert shared_hold(an_indexed_row(1), ONE_CORE, a_snapshot_with(ToCome())) is None
+    assert shared_hold(an_indexed_row(1), ONE_CORE, a_snapshot_with(UncountedPods())) is None
 
 
 def test_picture_counts_only_jobs_that_will_make_a_pod() -> None:

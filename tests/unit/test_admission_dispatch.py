@@ -13,7 +13,7 @@ from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Launcher, Submitter
-from dispatcher.model.jobs import ApiAnswer, End, Job
+from dispatcher.model.jobs import ApiAnswer, Job, ObjectWrite
 from dispatcher.model.snapshot import ClusterView, Frame
 from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -125,7 +125,7 @@ class Place:
         self._pass("rows")
         yield Table(self.row, self._queue, self.index)
 
-    async def remove(self, ends: Sequence[End]) -> int:
+    async def remove(self, ends: Sequence[ObjectWrite]) -> int:
         self.removed.extend(end.uid for end in ends)
         return len(ends)
 

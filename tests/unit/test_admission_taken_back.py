@@ -22,7 +22,7 @@ from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.snapshot import Load, plan_load, plan_shares
 from dispatcher.jobs.picture import find_probes
 from dispatcher.model.cluster import Quota, Quotas
-from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.jobs import Job, ObjectWrite, Phase
 from dispatcher.model.launches import PodKind, Probe
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import HoldReason
@@ -49,7 +49,7 @@ def taken(
 def test_job_of_a_paused_queue_is_marked_in_the_version_that_was_judged() -> None:
     probe = a_probe(resource_version="17")
     assert plan_taken_back([probe], a_snapshot(PAUSED), LONG_PAUSED) == [
-        End("mark", "job-1", "uid-1", "its queue is paused", resource_version="17")
+        ObjectWrite("mark", "job-1", "uid-1", "its queue is paused", resource_version="17")
     ]
 
 

@@ -11,8 +11,8 @@ from dispatcher.kube.objects import names_in
 from dispatcher.model.caches import (
     LARGEST_SIZE,
     LARGEST_TEXT,
+    CacheDirectory,
     CacheTotal,
-    Kept,
     NodeCaches,
     read_node_caches,
     rounded,
@@ -32,7 +32,7 @@ def test_words_of_a_keeper_are_read_as_they_were_written() -> None:
     found = read_node_caches(write_node_caches("n1", [(A, 12_345_678, 5.5 * HOUR), (B, 7, 0)]))
     assert found is not None
     assert (found.name, found.node, found.whole) == ("n1", "n1", True)
-    assert found.directories == {A: Kept(12_300_000, 5 * HOUR), B: Kept(7, 0)}
+    assert found.directories == {A: CacheDirectory(12_300_000, 5 * HOUR), B: CacheDirectory(7, 0)}
 
 
 def test_words_stay_the_same_while_a_directory_is_used_and_grows_a_little() -> None:
@@ -140,7 +140,7 @@ def warmth(**sizes: int) -> Warmth:
     """Nodes whose keepers say that they have the directory, with its size."""
     known = Warmth("live", lambda _: True, lambda: 0)
     for node, size in sizes.items():
-        known.hear(None, NodeCaches(node, True, {DIGEST: Kept(size, 0)}))
+        known.hear(None, NodeCaches(node, True, {DIGEST: CacheDirectory(size, 0)}))
     return known
 
 
@@ -203,10 +203,10 @@ def test_keepers_are_counted_together_and_forgotten_with_their_words() -> None:
 
 
 def test_sizes_that_a_stolen_keeper_invents_can_be_added_and_told() -> None:
-    told = NodeCaches("a", True, {f"{at:040x}": Kept(LARGEST_SIZE, 0) for at in range(MOST_REMEMBERED)})
+    told = NodeCaches("a", True, {f"{at:040x}": CacheDirectory(LARGEST_SIZE, 0) for at in range(MOST_REMEMBERED)})
     known = Warmth("live", lambda _: True, lambda: 0)
     known.hear(None, told)
     assert msgspec.json.encode(known.total())
-    larger = NodeCaches("a", True, {"d": Kept(LARGEST_SIZE + 1, 0)})
+    larger = NodeCaches("a", True, {"d": CacheDirectory(LARGEST_SIZE + 1, 0)})
     assert read_node_caches(msgspec.json.encode(larger).decode()) is None
     assert read_node_caches(write_node_caches("a", [(DIGEST, 2**60, 0)])) is not None, "a keeper with a huge directory"

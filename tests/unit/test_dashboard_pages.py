@@ -14,7 +14,7 @@ from dispatcher.views.failures import FailuresPage
 from dispatcher.views.first_page import MINUTES, MOST_CELLS, EstimateRecord, NodeCell, QueueHour, overview_page
 from dispatcher.views.node_room import NodesPage
 from dispatcher.views.rows import BatchesPage, RowsPage
-from dispatcher.views.server import BURST, LEAST, LONGEST_WAIT, MOST_BYTES, PART, STATIC, Pacing, Pages, Timed
+from dispatcher.views.server import BURST, LEAST, LONGEST_WAIT, MOST_BYTES, PART, STATIC, Pacing, Pages, TimedAwait
 from dispatcher.views.status import InstallationIdentity, InstallationStatus
 from tests.rig.builders import NOW
 from tests.unit import worst_pages as worst
@@ -234,7 +234,7 @@ async def test_time_in_which_a_coroutine_waits_is_not_counted() -> None:
         now += 2
         return "done"
 
-    timed = Timed(work(), lambda: now)
+    timed = TimedAwait(work(), lambda: now)
     running = asyncio.ensure_future(timed_of(timed))
     await asyncio.sleep(0)
     assert timed.seconds == 1
@@ -249,7 +249,7 @@ def frozen() -> float:
     return 0.0
 
 
-async def timed_of(timed: Timed[str]) -> str:
+async def timed_of(timed: TimedAwait[str]) -> str:
     return await timed
 
 
@@ -263,7 +263,7 @@ async def test_coroutine_that_is_cancelled_ends_as_it_wants() -> None:
             ended.append("cleaned up")
         return ""
 
-    running = asyncio.ensure_future(timed_of(Timed(work(), frozen)))
+    running = asyncio.ensure_future(timed_of(TimedAwait(work(), frozen)))
     await asyncio.sleep(0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -277,7 +277,7 @@ async def test_fault_of_a_coroutine_is_passed_on() -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await Timed(work(), frozen)
+        await TimedAwait(work(), frozen)
 
 
 async def test_coroutine_may_catch_what_it_waited_for() -> None:
@@ -291,7 +291,7 @@ async def test_coroutine_may_catch_what_it_waited_for() -> None:
             return "caught"
         return ""
 
-    running = asyncio.ensure_future(timed_of(Timed(work(), frozen)))
+    running = asyncio.ensure_future(timed_of(TimedAwait(work(), frozen)))
     await asyncio.sleep(0)
     failing.set_exception(ValueError())
     assert await running == "caught"

@@ -15,7 +15,7 @@ from dispatcher.doctor.cluster import (
     LeaseTerm,
     Replicas,
     RunningFacts,
-    Unread,
+    UnreadObject,
     judge_caches,
     judge_running,
 )
@@ -23,7 +23,7 @@ from dispatcher.doctor.finding import Finding, FindingState
 from dispatcher.doctor.schema import (
     READER,
     ROLE_OF_JANITOR,
-    Elsewhere,
+    ForeignRight,
     Grant,
     LoginRights,
     Membership,
@@ -97,12 +97,12 @@ def test_missing_test_is_told() -> None:
 
 
 NAMES = {"namespace": "ours", "installation": "live"}
-FORBIDDEN, ABSENT = Unread("403 Forbidden"), Unread("404 NotFound", is_absent=True)
+FORBIDDEN, ABSENT = UnreadObject("403 Forbidden"), UnreadObject("404 NotFound", is_absent=True)
 LEADS = LeaseTerm("live-1", 3.0, 15.0)
 
 
 def told(
-    run: Replicas | Unread, janitor: Replicas | Unread, term: LeaseTerm | Unread
+    run: Replicas | UnreadObject, janitor: Replicas | UnreadObject, term: LeaseTerm | UnreadObject
 ) -> list[tuple[str, FindingState, str]]:
     found = judge_running(RunningFacts({"live": run, "live-janitor": janitor}, term), NAMES)
     return [(one.where.split(" in ")[0], one.state, one.message) for one in found]
@@ -119,7 +119,9 @@ def told(
         (FORBIDDEN, FindingState.NOT_CHECKED, "403 Forbidden"),
     ],
 )
-def test_program_is_judged_by_its_ready_pods(program: Replicas | Unread, state: FindingState, message: str) -> None:
+def test_program_is_judged_by_its_ready_pods(
+    program: Replicas | UnreadObject, state: FindingState, message: str
+) -> None:
     _, janitor, _ = told(Replicas(1, 1), program, LEADS)
     assert janitor == ("Deployment live-janitor", state, message)
 
@@ -135,7 +137,7 @@ def test_program_is_judged_by_its_ready_pods(program: Replicas | Unread, state: 
         (FORBIDDEN, FindingState.NOT_CHECKED, "403 Forbidden"),
     ],
 )
-def test_leader_is_judged_by_its_lease(term: LeaseTerm | Unread, state: FindingState, message: str) -> None:
+def test_leader_is_judged_by_its_lease(term: LeaseTerm | UnreadObject, state: FindingState, message: str) -> None:
     assert told(Replicas(1, 1), Replicas(1, 1), term)[2] == ("Lease live-leader", state, message)
 
 
@@ -159,7 +161,9 @@ def test_programs_that_run_elsewhere_or_were_stopped_are_not_judged_further() ->
         (FORBIDDEN, FindingState.NOT_CHECKED, "403 Forbidden"),
     ],
 )
-def test_keepers_are_judged_by_their_ready_pods(keepers: Keepers | Unread, state: FindingState, message: str) -> None:
+def test_keepers_are_judged_by_their_ready_pods(
+    keepers: Keepers | UnreadObject, state: FindingState, message: str
+) -> None:
     (found, disks) = judge_caches(CacheFacts(keepers, {}), NAMES)
     assert (found.what, found.state, found.message) == ("CacheKeeperAbsent", state, message)
     assert found.where == "DaemonSet live-cache-keeper in namespace ours"
@@ -311,13 +315,13 @@ def test_right_of_others_and_harmless_right_are_no_fault(grant: Grant) -> None:
 @pytest.mark.parametrize(
     ("elsewhere", "message", "statement"),
     [
-        (Elsewhere(True, "function f()", "DROP FUNCTION f()"), "it owns function f()", "DROP FUNCTION f()"),
-        (Elsewhere(False, "table x", "REVOKE ALL ON public.x FROM r"), "it has rights on table x",
+        (ForeignRight(True, "function f()", "DROP FUNCTION f()"), "it owns function f()", "DROP FUNCTION f()"),
+        (ForeignRight(False, "table x", "REVOKE ALL ON public.x FROM r"), "it has rights on table x",
          "REVOKE ALL ON public.x FROM r"),
-        (Elsewhere(False, "default privileges", None), "it has rights on default privileges", r"\ddp"),
+        (ForeignRight(False, "default privileges", None), "it has rights on default privileges", r"\ddp"),
     ],
 )  # fmt: skip
-def test_right_elsewhere_is_named_with_a_command_for_it(elsewhere: Elsewhere, message: str, statement: str) -> None:
+def test_right_elsewhere_is_named_with_a_command_for_it(elsewhere: ForeignRight, message: str, statement: str) -> None:
     (found,) = of_login(elsewhere=(elsewhere,))
     assert (found.what, found.message) == ("RightElsewhere", message)
     assert found.mend == f"psql work -c '{statement}'  # look at the object first"
@@ -326,5 +330,5 @@ def test_right_elsewhere_is_named_with_a_command_for_it(elsewhere: Elsewhere, me
 @pytest.mark.parametrize("mend", ["DROP TABLE x\ny", "DROP TABLE " + "x" * 2000])
 def test_command_with_a_name_that_cannot_be_shown_is_left_out(mend: str) -> None:
     """A command that is cut, or has another character in a name, could do something else."""
-    (found,) = of_login(elsewhere=(Elsewhere(True, "table", mend),))
+    (found,) = of_login(elsewhere=(ForeignRight(True, "table", mend),))
     assert found.mend == "psql  # no command is shown: a name has control characters, or is too long"

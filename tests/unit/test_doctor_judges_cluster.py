@@ -11,7 +11,7 @@ from dispatcher.doctor.cluster import (
     Permission,
     Policies,
     SchedulerPod,
-    Unread,
+    UnreadObject,
     is_usable,
     judge_cluster,
     judge_prometheus,
@@ -32,8 +32,8 @@ POLICY = {"metadata": {"name": "dispatcher"}, "spec": {"variables": VARIABLES}}
 BINDING = {"spec": {"policyName": "dispatcher", "validationActions": ["Deny"]}}
 ACTIVE = {"status": {"phase": "Active"}}
 GOING = {"status": {"phase": "Terminating"}}
-FORBIDDEN = Unread("403 Forbidden")
-ABSENT = Unread("404 NotFound", is_absent=True)
+FORBIDDEN = UnreadObject("403 Forbidden")
+ABSENT = UnreadObject("404 NotFound", is_absent=True)
 VERBS = tuple(Permission(RUN, verb, True) for verb in verbs_of(RUN, SITE))
 MADE = Installation("ours", release="night", secret="login", wants_policy=True)
 HEALTHY = ClusterState(
@@ -237,7 +237,7 @@ def test_misuse_that_the_extender_counts_is_told() -> None:
     [
         ({"a": True, "b": True}, []),
         ({"a": True, "b": False}, [("MetricUnknown", FindingState.FAULT)]),
-        (Unread("no answer"), [("PrometheusAway", FindingState.FAULT)]),
+        (UnreadObject("no answer"), [("PrometheusAway", FindingState.FAULT)]),
     ],
 )
 def test_prometheus_is_judged_by_what_it_knows(series: Any, expected: list[tuple[str, FindingState]]) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dispatcher.admission.room import RoomIndex
-from dispatcher.doctor.cluster import Unread
+from dispatcher.doctor.cluster import UnreadObject
 from dispatcher.doctor.finding import Finding, FindingState
 from dispatcher.doctor.installation import Installation
 from dispatcher.doctor.pod_rules import (
@@ -31,7 +31,7 @@ from tests.rig.pods_of_ranges import RANGES, a_bound, with_server_defaults
 SMALL = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
 POD: dict[str, Any] = a_pod(container={"resources": SMALL})
 NAMES = Installation("ours").words
-FORBIDDEN, ABSENT = Unread("403 Forbidden"), Unread("404 NotFound", is_absent=True)
+FORBIDDEN, ABSENT = UnreadObject("403 Forbidden"), UnreadObject("404 NotFound", is_absent=True)
 CREATED = ApiAnswer(201)
 
 
@@ -97,7 +97,7 @@ def test_faulty_template_is_named_with_its_name_quoted() -> None:
 
 def test_templates_of_a_place_that_takes_no_job_are_not_checked() -> None:
     tried = [TemplateTrial("default", {"spec": {"template": {"spec": POD}}})]
-    found = list(judge_templates(tried, Unread("gone"), NAMES))
+    found = list(judge_templates(tried, UnreadObject("gone"), NAMES))
     assert [(one.what, one.state) for one in found if one.state is not FindingState.GOOD] == [
         ("JobRefused", FindingState.NOT_CHECKED)
     ]

@@ -11,15 +11,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle
-from dispatcher.admission.room import Charging, ReservedRoom, Room, RoomIndex
+from dispatcher.admission.room import ReservedRoom, Room, RoomAllocation, RoomIndex
 from dispatcher.model.cluster import Node, Pod, PriorityClass
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.needs import CORDON, PodNeeds, Taint
 from dispatcher.model.reservations import Reservation
 from dispatcher.model.resources import milli_of
-from dispatcher.views.node_room import KeptCaches, Known, NodesPage, WantedNodes, WarmKeys, names_of, nodes_page
+from dispatcher.views.node_room import (
+    KeptCaches,
+    NodePageInputs,
+    NodesPage,
+    WantedNodes,
+    WarmKeys,
+    names_of,
+    nodes_page,
+)
 from dispatcher.views.nodes import (
-    Fits,
+    FitSummary,
     PodLimit,
     fits_at,
     fitting_of,
@@ -114,7 +122,7 @@ def page(place: Room, jobs: Iterable[Job] = (), pods: Iterable[Pod] = (), **aske
     )  # fmt: skip
     size = needs_of(wanted.cpu, wanted.memory)
     fitting = fitting_of(size, place, wanted.cpu, wanted.memory) if size else None
-    return nodes_page(names_of(place, wanted), wanted, cycle, place, Known(fitting, warm, caches))
+    return nodes_page(names_of(place, wanted), wanted, cycle, place, NodePageInputs(fitting, warm, caches))
 
 
 def a_reservation(node: str = "n1", **changes: Any) -> Reservation:
@@ -236,7 +244,7 @@ def test_page_may_start_with_a_node() -> None:
     assert [one.name for one in page(place, start="bb", limit=1).nodes] == ["c"]
 
 
-def fits(place: Room, cpu: str | None = "1", memory: str | None = None) -> Fits:
+def fits(place: Room, cpu: str | None = "1", memory: str | None = None) -> FitSummary:
     asked = needs_of(cpu, memory)
     assert asked is not None
     return fitting_of(asked, place, cpu, memory).told
@@ -323,7 +331,7 @@ def test_as_many_pods_fit_as_the_gate_admits(nodes: list[tuple[str, str, bool]],
         place = place.with_launches(unplaced(needs(one, "1Gi")))
     asked = needs_of(cpu, "1Gi")
     assert asked is not None
-    admitted = Charging(place, asked, place.view.level(0)).place(10_000)
+    admitted = RoomAllocation(place, asked, place.view.level(0)).place(10_000)
     assert fitting_of(asked, place, cpu, "1Gi").told.pods == admitted
     assert dict(asked.asks)["cpu"] == Fraction(cpu) * 1000
 

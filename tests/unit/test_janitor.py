@@ -22,7 +22,7 @@ from dispatcher.janitor.janitor import (
     Snapshots,
     pause_after,
 )
-from dispatcher.janitor.tables import LOOK_SECONDS, WRITE_SECONDS, KeepingTemplates, Offered
+from dispatcher.janitor.tables import LOOK_SECONDS, WRITE_SECONDS, Offered, TemplateTableSync
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.offered import MOST_TOLD, differences, offered_templates, without_brackets
 from dispatcher.jobs.templates import Template, judge_template
@@ -31,7 +31,7 @@ from dispatcher.model.tasks import OfferedTemplate
 from dispatcher.pg.tasks import MOST_REFUSED, Deleted, pass_over
 from dispatcher.runtime.metrics import OLDEST_SNAPSHOT
 from dispatcher.settings.definition import JobSettings
-from dispatcher.views.surfaces import EVERY_SECONDS, Comparing
+from dispatcher.views.surfaces import EVERY_SECONDS, TemplateComparison
 from tests.rig.builders import a_manifest, a_template
 
 
@@ -187,7 +187,7 @@ class Kept:
         self.folder, self.time, self.is_away = folder, 0.0, False
         self.writes: list[tuple[list[str], bool]] = []
         catalog = Catalog(JobSettings(templates_dir=str(folder)), frozenset())
-        self.keeping = KeepingTemplates(catalog, 600, self, lambda: self.time)
+        self.keeping = TemplateTableSync(catalog, 600, self, lambda: self.time)
 
     async def templates(self, offered: Offered, *, are_all: bool) -> tuple[int, Offered]:
         if self.is_away:
@@ -342,7 +342,7 @@ class Compared:
         self.told: list[Sequence[str]] = []
         self.is_away = False
         self.every_seconds = every_seconds
-        self.comparing = Comparing(self.opened, lambda: self.ours, self.told.append, every_seconds)
+        self.comparing = TemplateComparison(self.opened, lambda: self.ours, self.told.append, every_seconds)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Compared]:

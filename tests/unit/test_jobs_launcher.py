@@ -22,7 +22,7 @@ from dispatcher.jobs.memory import (
 )
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.picture import JobsPicture
-from dispatcher.jobs.submit import Lanes, Launcher, Submitter
+from dispatcher.jobs.submit import CreateConcurrency, Launcher, Submitter
 from dispatcher.model.cluster import Pod, PodRefusal
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
 from dispatcher.model.launches import InFlight, JobsVerdict, Launch, LaunchSpec, Offer, PodKind
@@ -240,7 +240,7 @@ def test_names_and_turns_of_long_ago_are_forgotten() -> None:
     assert len(large._busy_until) + len(large._turns) < 10
 
 
-async def entered(lanes: Lanes, most: int = 20) -> int:
+async def entered(lanes: CreateConcurrency, most: int = 20) -> int:
     """How many can enter now."""
     waiting = [asyncio.ensure_future(lanes.enter()) for _ in range(most)]
     for _ in range(most):
@@ -253,7 +253,7 @@ async def entered(lanes: Lanes, most: int = 20) -> int:
 
 
 async def test_lanes_halve_down_to_one_and_grow_by_one_up_to_most() -> None:
-    lanes = Lanes(16)
+    lanes = CreateConcurrency(16)
     limits = []
     for _ in range(6):
         lanes.shrink()
@@ -266,7 +266,7 @@ async def test_lanes_halve_down_to_one_and_grow_by_one_up_to_most() -> None:
 
 
 async def test_lanes_that_are_in_use_are_taken_away_when_they_are_free() -> None:
-    lanes = Lanes(4)
+    lanes = CreateConcurrency(4)
     assert await entered(lanes) == 4
     lanes.shrink()
     lanes.leave()

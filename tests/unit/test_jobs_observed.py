@@ -8,7 +8,7 @@ import pytest
 from dispatcher.jobs.observed import Rules, TaskWithJobs, stage
 from dispatcher.jobs.picture import REST_SECONDS, may_rest, plan_rest, still_resting
 from dispatcher.model.cluster import Pod, PodEnd, PodRefusal
-from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.jobs import Job, ObjectWrite, Phase
 from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason, Stage
@@ -150,14 +150,14 @@ def test_start_deadline_deletes_the_pod_and_never_the_job() -> None:
     job = a_job(created_at=ago(1800), ended_by="us")
     found = judged(a_task(), job, pods=[a_pod(job)])
     assert reason_of(found) is HoldReason.LAUNCHED
-    assert found.ends == (End("pods", "pod-of-job-1-1", "pod-of-job-1-1", "the start deadline passed"),)
+    assert found.ends == (ObjectWrite("pods", "pod-of-job-1-1", "pod-of-job-1-1", "the start deadline passed"),)
 
 
 def test_job_is_noted_before_its_pod_is_deleted() -> None:
     job = a_job(created_at=ago(1800))
     found = judged(a_task(), job, pods=[a_pod(job)])
     cause, version = "the start deadline passed", job.resource_version
-    assert found.ends == (End("us", job.name, job.uid, cause, resource_version=version),)
+    assert found.ends == (ObjectWrite("us", job.name, job.uid, cause, resource_version=version),)
 
 
 @pytest.mark.parametrize(

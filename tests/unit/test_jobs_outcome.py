@@ -11,7 +11,7 @@ import pytest
 
 from dispatcher.jobs.observed import Rules
 from dispatcher.model.cluster import Node, Pod
-from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.jobs import Job, ObjectWrite, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -57,7 +57,7 @@ def test_terminal_row_is_never_launched(status: Status) -> None:
 def test_removal_names_the_object_that_was_judged() -> None:
     job = a_job(resource_version="771")
     found = judged(a_task(status=Status.FAILED, finished_at=ago(60)), job)
-    assert found.ends == (End("jobs", job.name, job.uid, "its row is over", resource_version="771"),)
+    assert found.ends == (ObjectWrite("jobs", job.name, job.uid, "its row is over", resource_version="771"),)
 
 
 # any | older attempt, unfinished | after 60 s delete the Job; no create
@@ -183,7 +183,7 @@ def test_pod_on_a_lost_node_is_forced_and_a_job_past_its_deadline_stays() -> Non
     seen = dict[str, datetime]()
     assert [removed(judged_on_lost_node(300, seen, seconds)) for seconds in (0, 299)] == [[], []]
     assert judged_on_lost_node(300, seen, 300).ends == (
-        End("pods", LOST_POD.name, LOST_POD.uid, "its node is lost", grace_seconds=0),
+        ObjectWrite("pods", LOST_POD.name, LOST_POD.uid, "its node is lost", grace_seconds=0),
     )
 
 

@@ -10,13 +10,13 @@ from dispatcher.jobs.memory import (
     CreateResult,
     KnownCreates,
     Memory,
-    TemplateBrake,
-    Unseen,
+    TemplatePause,
+    UnobservedCreate,
     UnseenCreates,
     plan_create,
 )
 from dispatcher.jobs.picture import know_jobs, with_jobs
-from dispatcher.jobs.refusals import Meaning, RefusedRows
+from dispatcher.jobs.refusals import CreateOutcome, RefusedRows
 from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.jobs import ApiAnswer, LaunchGroup, Phase
 from dispatcher.model.launches import Launch, LaunchSpec, Offer, PodKind, PodRun, identity_of, name_of
@@ -28,7 +28,7 @@ from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
 POISON = Hold(HoldReason.POISON, "422")
-OTHER_CREATE = Unseen("other", 7, 1, "q", "team_b", Offer("app:1", "small", "default"), 0, is_under_way=True)
+OTHER_CREATE = UnobservedCreate("other", 7, 1, "q", "team_b", Offer("app:1", "small", "default"), 0, is_under_way=True)
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ OTHER_CREATE = Unseen("other", 7, 1, "q", "team_b", Offer("app:1", "small", "def
         (KnownCreates(deferred=frozenset({42})), HoldReason.LAUNCHED),
         (KnownCreates(refused=RefusedRows({(42, 1): POISON})), HoldReason.POISON),
         (KnownCreates(refused=RefusedRows({(42, 2): POISON})), Launch(1)),
-        (KnownCreates(templates={"default": TemplateBrake(STOP, is_probing=True)}), HoldReason.DISPATCHER_NOT_READY),
-        (KnownCreates(templates={"default": TemplateBrake(is_probing=True)}), Launch(1)),
+        (KnownCreates(templates={"default": TemplatePause(STOP, is_probing=True)}), HoldReason.DISPATCHER_NOT_READY),
+        (KnownCreates(templates={"default": TemplatePause(is_probing=True)}), Launch(1)),
         (
-            KnownCreates(templates={"default": TemplateBrake(is_probing=True)}, unseen={7: OTHER_CREATE}),
+            KnownCreates(templates={"default": TemplatePause(is_probing=True)}, unseen={7: OTHER_CREATE}),
             HoldReason.DISPATCHER_NOT_READY,
         ),
-        (KnownCreates(templates={"other": TemplateBrake(STOP, is_probing=True)}), Launch(1)),
+        (KnownCreates(templates={"other": TemplatePause(STOP, is_probing=True)}), Launch(1)),
     ],
     ids=["nothing", "deferred", "refused", "attempt over", "paused", "probing", "probed", "another template"],
 )
@@ -210,18 +210,18 @@ FULL = ApiAnswer(403, message="exceeded quota")
 REFUSED = ApiAnswer(422, message="no such field")
 
 
-def result(order: LaunchSpec, meaning: Meaning, answer: ApiAnswer = REFUSED) -> CreateResult:
+def result(order: LaunchSpec, meaning: CreateOutcome, answer: ApiAnswer = REFUSED) -> CreateResult:
     return CreateResult(order, name_of(order, "dispatcher"), meaning, answer)
 
 
 def a_success(order: LaunchSpec) -> CreateResult:
     made = a_job(uid="made", identity=identity_of(order), task_id=order.task.id)
-    return CreateResult(order, name_of(order, "dispatcher"), Meaning.CREATED, ApiAnswer(201), made)
+    return CreateResult(order, name_of(order, "dispatcher"), CreateOutcome.CREATED, ApiAnswer(201), made)
 
 
 def test_failed_create_is_remembered_until_a_create_of_the_row_succeeds() -> None:
     memory, order = Memory(), an_order(task=a_task(id=1))
-    memory.learn(result(order, Meaning.QUOTA, FULL), 5)
+    memory.learn(result(order, CreateOutcome.QUOTA, FULL), 5)
     assert memory.known(5).tried_at == {1: 5}
     memory.learn(a_success(order), 6)
     assert memory.known(6).tried_at == {}
@@ -229,7 +229,7 @@ def test_failed_create_is_remembered_until_a_create_of_the_row_succeeds() -> Non
 
 def test_template_has_a_brake_of_its_own_that_a_success_ends() -> None:
     memory, order = Memory(), an_order(task=a_task(template="bad"))
-    memory.learn(result(order, Meaning.UNKNOWN, ApiAnswer(500, message="webhook")), 0)
+    memory.learn(result(order, CreateOutcome.UNKNOWN, ApiAnswer(500, message="webhook")), 0)
     held = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
     known = memory.known(0)
     assert (known.templates["bad"].hold, known.templates["bad"].is_probing) == (held, True)
@@ -247,17 +247,17 @@ def test_row_with_a_job_that_the_watch_lacks_is_deferred_for_2_seconds() -> None
 @pytest.mark.parametrize(
     ("meaning", "reason"),
     [
-        (Meaning.POISON, HoldReason.POISON),
-        (Meaning.DENIED, HoldReason.POISON),
-        (Meaning.EXISTS, HoldReason.NAME_COLLISION),
-        (Meaning.CREATED, HoldReason.POISON),
-        (Meaning.QUOTA, None),
-        (Meaning.UNKNOWN, None),
-        (Meaning.FORBIDDEN, None),
-        (Meaning.NOT_SENT, None),
+        (CreateOutcome.POISON, HoldReason.POISON),
+        (CreateOutcome.DENIED, HoldReason.POISON),
+        (CreateOutcome.EXISTS, HoldReason.NAME_COLLISION),
+        (CreateOutcome.CREATED, HoldReason.POISON),
+        (CreateOutcome.QUOTA, None),
+        (CreateOutcome.UNKNOWN, None),
+        (CreateOutcome.FORBIDDEN, None),
+        (CreateOutcome.NOT_SENT, None),
     ],
 )
-def test_result_parks_its_row_only_if_it_is_about_the_row(meaning: Meaning, reason: HoldReason | None) -> None:
+def test_result_parks_its_row_only_if_it_is_about_the_row(meaning: CreateOutcome, reason: HoldReason | None) -> None:
     memory, order = Memory(), an_order()
     memory.learn(result(order, meaning), 0)
     hold = memory.known(0).refused.hold(order.task, 0)
@@ -266,7 +266,7 @@ def test_result_parks_its_row_only_if_it_is_about_the_row(meaning: Meaning, reas
 
 def test_row_that_a_policy_refused_is_tried_again_after_five_minutes() -> None:
     memory, order = Memory(), an_order()
-    memory.learn(result(order, Meaning.DENIED), 0)
+    memory.learn(result(order, CreateOutcome.DENIED), 0)
     holds = [memory.known(now).refused.hold(order.task, now) for now in (0, DENIED_SECONDS - 1, DENIED_SECONDS)]
     assert holds == [Hold(HoldReason.POISON, f"{BY_POLICY}: 422 no such field")] * 2 + [None]
 
@@ -275,7 +275,7 @@ def test_copy_of_the_memory_does_not_change() -> None:
     memory, order = Memory(), an_order()
     memory.creates.begin("x", order.task, Offer("app:1", "small", "default"), 0)
     before = memory.known(0)
-    memory.learn(result(order, Meaning.POISON), 0)
+    memory.learn(result(order, CreateOutcome.POISON), 0)
     memory.creates.end("x")
     assert before.refused.hold(order.task, 0) is None
     assert (before.unseen[order.task.id].is_under_way, before.brakes.under_way) == (True, 1)
@@ -289,9 +289,13 @@ def test_job_that_breaks_the_policy_parks_its_row() -> None:
 
 @pytest.mark.parametrize(
     ("meaning", "code"),
-    [(Meaning.TERMINATING, "NamespaceTerminating"), (Meaning.FORBIDDEN, "Forbidden"), (Meaning.QUOTA, "")],
+    [
+        (CreateOutcome.TERMINATING, "NamespaceTerminating"),
+        (CreateOutcome.FORBIDDEN, "Forbidden"),
+        (CreateOutcome.QUOTA, ""),
+    ],
 )
-def test_missing_right_and_full_quota_pause_all_creates(meaning: Meaning, code: str) -> None:
+def test_missing_right_and_full_quota_pause_all_creates(meaning: CreateOutcome, code: str) -> None:
     memory = Memory()
     memory.learn(result(an_order(), meaning, FULL), 0)
     brakes = memory.known(9).brakes
@@ -365,8 +369,8 @@ def test_repeated_create_waits_for_its_answer_again() -> None:
     assert creates.under_way() == []
 
 
-def an_unseen(**changes: Any) -> Unseen:
-    return Unseen("x", 42, 1, "q", "team_a", OFFER, 0, **changes)
+def an_unseen(**changes: Any) -> UnobservedCreate:
+    return UnobservedCreate("x", 42, 1, "q", "team_a", OFFER, 0, **changes)
 
 
 @pytest.mark.parametrize(
@@ -376,11 +380,11 @@ def an_unseen(**changes: Any) -> Unseen:
         (an_unseen(is_under_way=True), HoldReason.LAUNCHED),
         (an_unseen(resource_version="7"), HoldReason.LAUNCHED),
         (an_unseen(), Launch(2, is_repeat=True)),
-        (Unseen("another", 42, 1, "q", "team_a", OFFER, 0), HoldReason.FINISHING),
+        (UnobservedCreate("another", 42, 1, "q", "team_a", OFFER, 0), HoldReason.FINISHING),
     ],
     ids=["none", "under way", "answered", "unanswered, the same name", "unanswered, another name"],
 )
-def test_row_has_one_unanswered_create_at_a_time(unseen: Unseen | None, plan: Launch | HoldReason) -> None:
+def test_row_has_one_unanswered_create_at_a_time(unseen: UnobservedCreate | None, plan: Launch | HoldReason) -> None:
     found = plan_create(Launch(2), unseen, "x")
     assert (found.reason if isinstance(found, Hold) else found) == plan
 

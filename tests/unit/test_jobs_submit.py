@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from dispatcher.jobs.memory import Memory
-from dispatcher.jobs.refusals import Meaning
+from dispatcher.jobs.refusals import CreateOutcome
 from dispatcher.jobs.submit import TRIES, Submitter
 from dispatcher.model.jobs import ApiAnswer, Job, Phase
 from dispatcher.model.launches import Ask, Launch, LaunchSpec, identity_of, name_of
@@ -277,7 +277,7 @@ def count(name: str, **labels: str) -> float:
 async def test_series_of_every_outcome_exist_before_the_first_create() -> None:
     """Prometheus sees no increase in a counter that begins at 1."""
     Submitter(Cluster(), SITE, Memory(), lambda: None)
-    for meaning in Meaning:
+    for meaning in CreateOutcome:
         count("dispatcher_job_creates_total", outcome=meaning)
 
 

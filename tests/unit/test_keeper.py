@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.keeper.keeping import Keeping, Round
+from dispatcher.keeper.keeping import CacheRounds, Round
 from dispatcher.keeper.plan import (
     DAY,
     MEASURED_IN_USE_SECONDS,
@@ -283,7 +283,7 @@ class Cluster:
 
 def telling(found: Round | None) -> tuple[KeeperReport, Cluster, Any]:
     cluster, keeping = Cluster(), SimpleNamespace(found=found)
-    made = KeeperReport(cast("Keeping", keeping), cast("KeptNode", cluster), load({}, str).settings)
+    made = KeeperReport(cast("CacheRounds", keeping), cast("KeptNode", cluster), load({}, str).settings)
     made._events = cluster  # type: ignore[assignment]  # the same method
     return made, cluster, keeping
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.kube.lease import RELEASED_SECONDS, Record, Sight, look_again, margin, pause, trusted_until
+from dispatcher.kube.lease import RELEASED_SECONDS, ObservedLease, Record, look_again, margin, pause, trusted_until
 
 NEVER = float("-inf")
 Changes = dict[str, Any]
@@ -34,22 +34,22 @@ class TestSight:
     def test_a_rival_waits_the_longer_length_unless_the_lease_was_released(
         self, holder: str, theirs: float, ours: float, waited: float
     ) -> None:
-        assert Sight(a_record(holder, theirs), seen_at=100).free_at(ours) == 100 + waited
+        assert ObservedLease(a_record(holder, theirs), seen_at=100).free_at(ours) == 100 + waited
 
     def test_only_a_new_version_begins_a_new_wait(self) -> None:
         first = look_again(None, a_record(version="1"), 100)
-        assert first == Sight(a_record(version="1"), 100)
+        assert first == ObservedLease(a_record(version="1"), 100)
         again = look_again(first, a_record(version="1"), 110)
         assert again == first
         renewed = look_again(again, a_record(version="2"), 112)
-        assert renewed == Sight(a_record(version="2"), 112)
+        assert renewed == ObservedLease(a_record(version="2"), 112)
 
     def test_a_new_version_counts_from_the_moment_it_was_seen(self) -> None:
         sight = look_again(look_again(None, a_record(seconds=300), 0), a_record("other", 15, "2"), 10)
         assert (sight.record.holder, sight.free_at(15)) == ("other", 25)
 
     def test_a_lease_is_free_from_the_end_of_the_wait_on(self) -> None:
-        assert [Sight(Record("a", 15, 0, "", "7"), 10).is_free(15, now) for now in (24.9, 25)] == [False, True]
+        assert [ObservedLease(Record("a", 15, 0, "", "7"), 10).is_free(15, now) for now in (24.9, 25)] == [False, True]
 
 
 class TestTerm:
@@ -74,22 +74,22 @@ class TestPause:
     @pytest.mark.parametrize(("seconds", "expected"), [(2, 0.4), (10, 2), (15, 3), (300, 3)])
     @pytest.mark.parametrize("now", [100, 114, 500])
     def test_a_leader_renews_five_times_a_term_or_more(self, seconds: float, expected: float, now: float) -> None:
-        assert pause(Sight(a_record("me", seconds), 100), "me", seconds, now) == expected
+        assert pause(ObservedLease(a_record("me", seconds), 100), "me", seconds, now) == expected
 
     @pytest.mark.parametrize(("now", "expected"), [(100, 1), (113.9, 1), (114.75, 0.25)])
     def test_a_rival_looks_every_second_and_when_the_term_is_over(self, now: float, expected: float) -> None:
-        assert pause(Sight(a_record(), 100), "me", 15, now) == expected
+        assert pause(ObservedLease(a_record(), 100), "me", 15, now) == expected
 
     @pytest.mark.parametrize("seconds", [2, 15, 300])
-    @pytest.mark.parametrize("sight", [None, Sight(a_record("", 1), 100), Sight(a_record(), 100)])
-    def test_a_replica_that_lost_a_race_tries_again_soon(self, sight: Sight | None, seconds: float) -> None:
+    @pytest.mark.parametrize("sight", [None, ObservedLease(a_record("", 1), 100), ObservedLease(a_record(), 100)])
+    def test_a_replica_that_lost_a_race_tries_again_soon(self, sight: ObservedLease | None, seconds: float) -> None:
         assert 0 < pause(sight, "me", seconds, 115) <= min(1, seconds / 5)
 
     @given(st.sampled_from(["", "rival"]), st.integers(0, 300), LENGTHS, st.floats(0, 400))
     def test_a_rival_sleeps_at_most_a_second_and_never_past_its_wait(
         self, holder: str, theirs: int, ours: int, waited: float
     ) -> None:
-        sight = Sight(a_record(holder, theirs), 100)
+        sight = ObservedLease(a_record(holder, theirs), 100)
         now, free_at = 100 + waited, sight.free_at(ours)
         assert 0 < pause(sight, "me", ours, now) <= 1
         assert now >= free_at or now + pause(sight, "me", ours, now) <= free_at + 1e-9
@@ -99,7 +99,7 @@ class TestPause:
         self, seconds: int, phase: float, killed: float
     ) -> None:
         renewals = [0.0]
-        while (following := renewals[-1] + pause(Sight(a_record("a", seconds), 0), "a", seconds, 0)) <= killed:
+        while (following := renewals[-1] + pause(ObservedLease(a_record("a", seconds), 0), "a", seconds, 0)) <= killed:
             renewals.append(following)
         now, sight = phase, look_again(None, a_record("a", seconds, "0"), phase)
         while now < sight.free_at(seconds):
@@ -171,7 +171,7 @@ class Replica:
 
     def __init__(self, world: World, me: str, seconds: float) -> None:
         self._world, self._me, self._seconds = world, me, seconds
-        self._sight: Sight | None = None
+        self._sight: ObservedLease | None = None
         self._is_current = False
 
     def run(self, tries: Sequence[Try]) -> Iterator[float]:

@@ -12,7 +12,7 @@ from dispatcher.model.jobs import Job
 from dispatcher.model.notices import MOST, MOST_TRIES, Notice, Notices
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.published import notices_of
-from dispatcher.views.surfaces import WRITES_IN_A_ROUND, Announcing
+from dispatcher.views.surfaces import WRITES_IN_A_ROUND, JobEventWriter
 from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_snapshot, ago
 
 
@@ -75,7 +75,7 @@ class Server:
         self.written: list[Notice] = []
         self.leads, self.is_away = True, False
         self.last: LastCycle | None = parked(rows)
-        self.announcing = Announcing(self, self, lambda: self.leads, "jobs")
+        self.announcing = JobEventWriter(self, self, lambda: self.leads, "jobs")
 
     async def tell_once(self, notice: Notice) -> None:
         if self.is_away:

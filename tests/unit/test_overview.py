@@ -16,7 +16,7 @@ from dispatcher.model.tasks import EndCount, QueueCount
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.counting import COUNT_SECONDS, Overview
 from dispatcher.views.first_page import EstimateRecord
-from dispatcher.views.reads import NotYet
+from dispatcher.views.reads import NoCycleYet
 from dispatcher.views.status import InstallationIdentity
 from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago
 
@@ -143,7 +143,7 @@ async def test_ends_that_could_not_be_read_are_counted_later() -> None:
 
 
 async def test_there_is_no_status_before_the_first_cycle() -> None:
-    with pytest.raises(NotYet, match="readyz"):
+    with pytest.raises(NoCycleYet, match="readyz"):
         await Seen().overview.status()
 
 

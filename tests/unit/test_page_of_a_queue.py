@@ -15,7 +15,7 @@ from dispatcher.views.answers import ApiRequest
 from dispatcher.views.estimate import Estimate
 from dispatcher.views.first_page import QueueHour
 from dispatcher.views.node_room import KeptCaches, NodesPage
-from dispatcher.views.nodes import Fits, NodeFit, NodeGroup
+from dispatcher.views.nodes import FitSummary, NodeFit, NodeGroup
 from dispatcher.views.queue import NextRow, QueuePage, QueueSettings, QueueTimes, effective_settings, no_queue
 from dispatcher.views.status import QueueHold, ShapeDemand
 from tests.rig.builders import NOW, ago, later
@@ -200,7 +200,7 @@ def test_each_reason_is_told_with_its_meaning(reason: HoldReason) -> None:
 ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;"}
 SHOWN = "".join(ESCAPES.get(one, one) for one in HOSTILE)
 ASKED = ShapeDemand(asks=HOSTILE, pods=2**62, has_grown=True, since=ago(60), answer=HOSTILE)
-FITS = Fits(
+FITS = FitSummary(
     cpu=HOSTILE, memory="1Gi", pods=2**62, nodes=1, most=(NodeFit(HOSTILE, 2),),
     answers=(NodeGroup(1, HOSTILE, (HOSTILE,)),),
 )  # fmt: skip

@@ -8,16 +8,16 @@ from datetime import timedelta
 
 import pytest
 
-from dispatcher.admission.launch_inputs import MOST_LOOKED_AT, Draw, Drawing
+from dispatcher.admission.launch_inputs import MOST_LOOKED_AT, CacheNodeChooser, NodeRing
 from dispatcher.admission.room import Room
-from dispatcher.model.caches import CacheHistory, CacheRun, Kept, NodeCaches, Placement, Pool, Use
+from dispatcher.model.caches import CacheDirectory, CacheHistory, CacheRun, NodeCaches, Placement, Pool, Use
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.launches import COLD_NODES, HISTORY_NODES, REAL_RESOURCES
 from dispatcher.model.needs import PodNeeds
 from dispatcher.placement import uses
 from dispatcher.placement.placing import (
-    Needs,
-    Placing,
+    PlacementPolicy,
+    RealUses,
     Warmth,
     cache_digest,
     cache_path,
@@ -121,13 +121,13 @@ def test_a_gibibyte_is_1024_mebibytes() -> None:
 
 
 def test_needs_are_read_as_they_were_written() -> None:
-    assert read_needs({REAL_RESOURCES: write_uses([Use(1.5, 2**20)])}) == Needs((1500,), (2**20 * 1000,))
-    assert read_needs({}) == Needs()
+    assert read_needs({REAL_RESOURCES: write_uses([Use(1.5, 2**20)])}) == RealUses((1500,), (2**20 * 1000,))
+    assert read_needs({}) == RealUses()
 
 
 @pytest.mark.parametrize(("cpu", "milli"), [("1e3", 1_000_000), ("0.5", 500), ("-1", None), ("1Ki1", None), ("", None)])
 def test_unusable_amount_is_unknown(cpu: str, milli: int | None) -> None:
-    assert read_needs({REAL_RESOURCES: json.dumps([{"cpu": cpu, "memory": "1"}])}) == Needs((milli,), (1000,))
+    assert read_needs({REAL_RESOURCES: json.dumps([{"cpu": cpu, "memory": "1"}])}) == RealUses((milli,), (1000,))
 
 
 @pytest.mark.parametrize("written", ["", "5", "{}", "[1]", '["1"]', '[{"cpu": 1}]', "[null]"])
@@ -140,32 +140,34 @@ def test_uses_that_are_no_array_raise(written: str) -> None:
 
 
 def test_a_row_without_key_and_pool_goes_anywhere() -> None:
-    assert Placing("live", PLAIN).plan("q", a_request(), CacheHistory()) == Placement()
+    assert PlacementPolicy("live", PLAIN).plan("q", a_request(), CacheHistory()) == Placement()
 
 
 def test_history_is_preferred_only_without_our_own_scheduler() -> None:
     history = CacheHistory(("c", "b", "a", "z"), (Use(1, 2**20),))
-    plain = Placing("live", PLAIN).plan("q", a_request(cache_key="k"), history)
+    plain = PlacementPolicy("live", PLAIN).plan("q", a_request(cache_key="k"), history)
     assert plain.preferred == ("c", "b", "a")
     assert plain.notes == {HISTORY_NODES: '["c","b","a"]', REAL_RESOURCES: '[{"cpu":"1000m","memory":"1Mi"}]'}
-    ours = Placing("live", PlacementSettings(scheduler_name="warm")).plan("q", a_request(cache_key="k"), history)
+    ours = PlacementPolicy("live", PlacementSettings(scheduler_name="warm")).plan(
+        "q", a_request(cache_key="k"), history
+    )
     assert (ours.preferred, ours.notes) == ((), plain.notes)
 
 
 def test_nodes_that_get_the_cache_now_are_told_if_they_are_among_the_first() -> None:
     history = CacheHistory(("c", "b", "a", "z"), cold=("b", "z"))
-    notes = Placing("live", PLAIN).plan("q", a_request(cache_key="k"), history).notes
+    notes = PlacementPolicy("live", PLAIN).plan("q", a_request(cache_key="k"), history).notes
     assert notes == {HISTORY_NODES: '["c","b","a"]', COLD_NODES: '["b"]'}
 
 
 def test_cache_is_given_to_rows_with_a_key_if_there_is_a_root() -> None:
     rooted = PlacementSettings(cache_root="/var/cache")
-    assert Placing("live", rooted).plan("q", a_request(cache_key="k"), CacheHistory()).cache_path == cache_path(
+    assert PlacementPolicy("live", rooted).plan("q", a_request(cache_key="k"), CacheHistory()).cache_path == cache_path(
         "/var/cache", "live", cache_digest("live", "q", "k")
     )
-    assert Placing("live", rooted).plan("q", a_request(cache_key=""), CacheHistory()).cache_path
-    assert not Placing("live", rooted).plan("q", a_request(), CacheHistory()).cache_path
-    assert not Placing("live", PLAIN).plan("q", a_request(cache_key="k"), CacheHistory()).cache_path
+    assert PlacementPolicy("live", rooted).plan("q", a_request(cache_key=""), CacheHistory()).cache_path
+    assert not PlacementPolicy("live", rooted).plan("q", a_request(), CacheHistory()).cache_path
+    assert not PlacementPolicy("live", PLAIN).plan("q", a_request(cache_key="k"), CacheHistory()).cache_path
 
 
 MAIN: Key = ("builds", "main")
@@ -275,7 +277,7 @@ OURS, OTHER = cache_digest("live", *KEY), cache_digest("live", "builds", "other"
 
 
 def told(node: str, *digests: str, last_use: int = 0, whole: bool = True) -> NodeCaches:
-    return NodeCaches(node, whole, {digest: Kept(2**30, last_use) for digest in digests})
+    return NodeCaches(node, whole, {digest: CacheDirectory(2**30, last_use) for digest in digests})
 
 
 def warm(*words: NodeCaches, history: tuple[str, ...] = (), gone: str = "") -> tuple[str, ...]:
@@ -363,17 +365,17 @@ def names(number: int) -> list[str]:
 
 
 def test_each_key_has_an_order_of_all_nodes_of_its_own() -> None:
-    drawing = Drawing()
+    drawing = NodeRing()
     orders = {key: list(drawing.order(("q", str(key)), names(40))) for key in range(200)}
     assert all(sorted(order) == sorted(names(40)) for order in orders.values())
-    assert orders[7] == list(Drawing().order(("q", "7"), names(40)[::-1]))
+    assert orders[7] == list(NodeRing().order(("q", "7"), names(40)[::-1]))
     firsts = Counter(order[0] for order in orders.values())
     assert len(firsts) > 25
     assert max(firsts.values()) < 30
 
 
 def test_node_that_goes_moves_only_the_keys_that_it_had() -> None:
-    drawing, keys = Drawing(), [("q", str(key)) for key in range(200)]
+    drawing, keys = NodeRing(), [("q", str(key)) for key in range(200)]
     before = {key: next(drawing.order(key, names(40))) for key in keys}
     after = {key: next(drawing.order(key, names(39))) for key in keys}
     assert all(after[key] == node for key, node in before.items() if node != "n39")
@@ -392,7 +394,7 @@ def a_room(**cores: str) -> Room:
 
 
 def drawn(room: Room | None, *warm: str, copies: int = 3, launches: int = 1) -> list[tuple[str, ...]]:
-    draw = Draw(room, in_order, copies)
+    draw = CacheNodeChooser(room, in_order, copies)
     return [draw.nodes(KEY, warm, ONE_CORE) for _ in range(launches)]
 
 
@@ -415,9 +417,9 @@ def test_key_is_drawn_to_no_more_nodes_than_its_copies() -> None:
 def test_history_stays_as_it_is_where_room_is_not_judged_or_no_node_is_warm() -> None:
     assert drawn(None, "b", "a") == [("b", "a")]
     assert drawn(a_room(a="9")) == [()]
-    assert Draw(a_room(a="9"), in_order, 3).nodes(KEY, ("b",), None) == ("b",)
+    assert CacheNodeChooser(a_room(a="9"), in_order, 3).nodes(KEY, ("b",), None) == ("b",)
     gated = PodNeeds(is_gated=True)
-    assert Draw(a_room(a="9"), in_order, 3).nodes(KEY, ("b",), gated) == ("b",)
+    assert CacheNodeChooser(a_room(a="9"), in_order, 3).nodes(KEY, ("b",), gated) == ("b",)
 
 
 def test_warm_node_that_is_gone_or_claimed_has_no_room() -> None:
@@ -431,5 +433,5 @@ def test_few_nodes_are_looked_at_for_one_more() -> None:
 
 
 def test_another_key_has_room_of_its_own() -> None:
-    draw = Draw(a_room(a="1"), in_order, 3)
+    draw = CacheNodeChooser(a_room(a="1"), in_order, 3)
     assert draw.nodes(KEY, ("a",), ONE_CORE) == draw.nodes(("q", "k"), ("a",), ONE_CORE) == ("a",)

@@ -9,7 +9,15 @@ import msgspec
 import pytest
 
 from dispatcher.admission.last_cycle import LastCycle, RowReason
-from dispatcher.janitor.tables import GONE_A_CALL, ROWS_A_CALL, ReasonReport, ToldRow, after, plan_report, rows_of
+from dispatcher.janitor.tables import (
+    GONE_A_CALL,
+    ROWS_A_CALL,
+    ReasonReport,
+    ReportedReason,
+    after,
+    plan_report,
+    rows_of,
+)
 from dispatcher.model.errors import ClusterAway
 from dispatcher.model.tasks import EndCount, QueueCount
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -27,7 +35,7 @@ from dispatcher.views.published import (
     what_matters,
 )
 from dispatcher.views.status import InstallationIdentity, InstallationStatus
-from dispatcher.views.surfaces import Publishing
+from dispatcher.views.surfaces import StatusPublisher
 from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago, later
 from tests.unit.explaining import a_cycle, a_status, told
 
@@ -80,7 +88,7 @@ class Replica:
         self.maps = maps
         installation = InstallationIdentity("dispatcher", "1", "jobs", "me")
         overview = Overview(installation, Rows().opened, dict, lambda: self.leads, lambda: self.time)
-        self.publishing = Publishing(maps, overview, self, lambda: self.leads, lambda: self.time)  # type: ignore[arg-type] # its cycle is never None
+        self.publishing = StatusPublisher(maps, overview, self, lambda: self.leads, lambda: self.time)  # type: ignore[arg-type] # its cycle is never None
         self._overview = overview
 
     async def round(self, time: float, cycle: LastCycle | None = None) -> list[str]:
@@ -250,11 +258,11 @@ def test_times_of_the_future_change_nothing() -> None:
     assert recalled(cycle, forged) == cycle
 
 
-def a_row(task: int, reason: str = "Poison", message: str = "m") -> ToldRow:
-    return ToldRow(task, 1, reason, NOW, message)
+def a_row(task: int, reason: str = "Poison", message: str = "m") -> ReportedReason:
+    return ReportedReason(task, 1, reason, NOW, message)
 
 
-def rows(*tasks: int, reason: str = "Poison") -> dict[int, ToldRow]:
+def rows(*tasks: int, reason: str = "Poison") -> dict[int, ReportedReason]:
     return {task: a_row(task, reason) for task in tasks}
 
 
@@ -282,11 +290,11 @@ def test_row_that_somebody_else_wrote_may_have_no_message(at: int) -> None:
         (rows(), rows(1, 2), [1, 2], []),
         (rows(1, 2), rows(2), [], [1]),
         (rows(1), rows(1, reason="Backoff"), [1], []),
-        (rows(1), {1: ToldRow(1, 1, "Poison", ago(5), "m")}, [1], []),
+        (rows(1), {1: ReportedReason(1, 1, "Poison", ago(5), "m")}, [1], []),
     ],
 )
 def test_changed_rows_and_gone_rows_are_told(
-    known: Mapping[int, ToldRow], wanted: Mapping[int, ToldRow], changed: list[int], gone: list[int]
+    known: Mapping[int, ReportedReason], wanted: Mapping[int, ReportedReason], changed: list[int], gone: list[int]
 ) -> None:
     report = plan_report(known, wanted, status(), NOW)
     assert report is not None
@@ -322,7 +330,7 @@ def test_new_status_is_told_with_its_queues() -> None:
 
 
 def test_many_changes_take_several_calls() -> None:
-    known: Mapping[int, ToldRow] = rows(*range(5000, 7500))
+    known: Mapping[int, ReportedReason] = rows(*range(5000, 7500))
     wanted, calls = rows(*range(500)), 0
     while (report := plan_report(known, wanted, status(), NOW)) is not None:
         assert len(report.rows) <= ROWS_A_CALL

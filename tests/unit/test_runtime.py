@@ -15,7 +15,7 @@ from dispatcher.kube.events import PodRefusals
 from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.jobs import Phase
 from dispatcher.model.snapshot import ClusterView
-from dispatcher.runtime.health import Exported, build_app
+from dispatcher.runtime.health import ExportedMetrics, build_app
 from dispatcher.runtime.metrics import OF_ROWS, OF_RUN, REFUSED_PODS
 from dispatcher.runtime.rounds import BUGS_IN_A_ROW, Precedence, Rounds, Wake
 from tests.rig.builders import NOW, a_job
@@ -176,7 +176,7 @@ async def test_replica_that_does_not_lead_tells_no_refused_pods() -> None:
 
 def test_program_exports_no_metric_that_it_never_sets() -> None:
     """It would stand at 0 for ever: an alert for a missing database or a missing leader would fire."""
-    everything, some = (generate_latest(Exported(never_set)).decode() for never_set in ((), (*OF_RUN, *OF_ROWS)))
+    everything, some = (generate_latest(ExportedMetrics(never_set)).decode() for never_set in ((), (*OF_RUN, *OF_ROWS)))
     for name in ("dispatcher_database_up", "dispatcher_leader", "dispatcher_cycle_seconds_count"):
         assert f"\n{name} " in everything
         assert name not in some

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.jobs import Job, ObjectWrite, Phase
 from dispatcher.model.tasks import Status, Task
 from dispatcher.sweep.plan import MOST_FINALIZERS, MOST_TOMBSTONES, Absences, kept_by_others, plan_due, plan_sweep
 from tests.rig.builders import (
@@ -32,7 +32,9 @@ def due(*jobs: Job, tombstone: timedelta = FIVE_MINUTES) -> list[str]:
     return [job.uid for job in plan_due(jobs, NOW, tombstone)]
 
 
-def swept(job: Job, task: Task | None = None, absences: Absences | None = None, *, seconds: float = 0) -> list[End]:
+def swept(
+    job: Job, task: Task | None = None, absences: Absences | None = None, *, seconds: float = 0
+) -> list[ObjectWrite]:
     tasks = {} if task is None else {task.id: task}
     return plan_sweep([job], tasks, DATABASE_ID, later(seconds), absences or Absences())
 
@@ -99,7 +101,7 @@ def test_tombstones_beyond_a_thousand_are_due_early_oldest_first() -> None:
 def test_a_job_of_a_terminal_row_is_deleted_as_it_was_judged(status: Status) -> None:
     job = a_complete_job(resource_version="771")
     assert swept(job, a_task(status=status)) == [
-        End("jobs", job.name, job.uid, "its row is over", resource_version="771")
+        ObjectWrite("jobs", job.name, job.uid, "its row is over", resource_version="771")
     ]
 
 

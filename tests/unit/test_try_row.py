@@ -4,8 +4,8 @@ import pytest
 
 from dispatcher.commands.trying import (
     Ended,
+    InMemoryRow,
     Stop,
-    TriedRow,
     as_told,
     clip,
     in_words,
@@ -22,8 +22,8 @@ from dispatcher.container.row import NOTHING, ExecReport, NotStorable, Progress
 RUN = "token"
 
 
-def a_row(*said: str, cancel_after: float | None = None) -> TriedRow:
-    return TriedRow("null", cancel_after, list(said).append)
+def a_row(*said: str, cancel_after: float | None = None) -> InMemoryRow:
+    return InMemoryRow("null", cancel_after, list(said).append)
 
 
 async def ended(report: ExecReport | None, *, stop: Stop = Stop.SIGTERM, cancelled: bool = False) -> Ended:
@@ -74,7 +74,7 @@ async def test_launch_without_a_report_leaves_the_row_processing(stop: Stop, aga
 
 async def test_row_keeps_the_result_as_jsonb_and_the_last_progress() -> None:
     said: list[str] = []
-    row = TriedRow('{"a": 1}', None, said.append)
+    row = InMemoryRow('{"a": 1}', None, said.append)
     assert (await row.start() or ("", ""))[1] == '{"a": 1}'
     assert await row.heartbeat(RUN, Progress(0.5, "half")) == "continue"
     assert await row.heartbeat(RUN, NOTHING) == "continue"

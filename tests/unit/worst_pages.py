@@ -26,7 +26,7 @@ from dispatcher.views.first_page import (
 )
 from dispatcher.views.launches import CacheNow
 from dispatcher.views.node_room import HeldRoom, NodesPage
-from dispatcher.views.nodes import Fits, NodeFit, NodeGroup
+from dispatcher.views.nodes import FitSummary, NodeFit, NodeGroup
 from dispatcher.views.row_page import CopyCommand, PreviewedJob, RowPage, Span, TimeKind
 from dispatcher.views.rows import BatchesPage, BatchStatus, RowsPage
 from dispatcher.views.status import QueueHold
@@ -103,7 +103,9 @@ def nodes(sign: str) -> NodesPage:
         free=size, reservations=(held,) * 50, warm={QUEUE_NAME + str(number): 2000 for number in range(9)},
     )  # fmt: skip
     answers = (NodeGroup(5000, sign * 300, (DNS,) * 3),) * 10
-    fits = Fits(cpu=sign * 40, memory=sign * 40, pods=ID, nodes=5000, most=(NodeFit(DNS, ID),) * 20, answers=answers)
+    fits = FitSummary(
+        cpu=sign * 40, memory=sign * 40, pods=ID, nodes=5000, most=(NodeFit(DNS, ID),) * 20, answers=answers
+    )
     return replace(NODES, nodes=(node,) * 500, fits=fits, total=5000)
 
 

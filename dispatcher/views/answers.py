@@ -29,7 +29,7 @@ from dispatcher.views.node_room import NodesPage, WantedNodes
 from dispatcher.views.nodes import needs_of
 from dispatcher.views.page_reads import NodePageReader, QueuePageReader, RowPageReader
 from dispatcher.views.queue import QueuePage, no_queue
-from dispatcher.views.reads import NoCycleYet, RowReader
+from dispatcher.views.reads import ExplanationReader, NoCycleYet
 from dispatcher.views.row_page import RowPage
 from dispatcher.views.rows import BatchesPage, RowsPage
 from dispatcher.views.status import QueueStatus
@@ -68,7 +68,7 @@ Reader = Callable[[ApiRequest], Awaitable[Any]]
 class Sources(Struct, frozen=True):
     """The objects that know the answers."""
 
-    asking: RowReader
+    asking: ExplanationReader
     overview: Overview
     row: RowPageReader
     queues: QueuePageReader

@@ -69,7 +69,7 @@ class RowSite(Struct, frozen=True):
 
 
 class RowPageReader:
-    """Answers questions about one row. The parameters are those of `RowReader`."""
+    """Answers questions about one row. The parameters are those of `ExplanationReader`."""
 
     def __init__(
         self, rows: Callable[[], AbstractAsyncContextManager[Questions]], last: Callable[[], LastCycle | None],

@@ -6,7 +6,7 @@ All reads use a connection of their own, so that no question delays a cycle.
 
 `ListPages`: lists of rows: pages by filters, batches, failures.
 
-`RowReader`: one row, explained.
+`ExplanationReader`: one row, explained.
 """
 
 import asyncio
@@ -252,7 +252,7 @@ class NoCycleYet(DispatcherError):
         super().__init__("no cycle has ended yet: /readyz of the dispatcher tells what is missing")
 
 
-class RowReader:
+class ExplanationReader:
     """Answers questions about rows.
 
     rows: opens a snapshot of the rows.

@@ -51,7 +51,7 @@ from dispatcher.views.published import (
     status_json,
     what_matters,
 )
-from dispatcher.views.reads import Estimates, NoCycleYet, RowReader
+from dispatcher.views.reads import Estimates, ExplanationReader, NoCycleYet
 from dispatcher.views.server import Dashboard, Pages, serve
 from dispatcher.views.status import InstallationIdentity
 
@@ -287,7 +287,7 @@ class ReplicaSurfaces:
         self, cycles: Cycles, first: Precedence, site: RowSite, self_told: ReplicaFacts
     ) -> web.AppRunner:  # fmt: skip
         """Serves the dashboard. `first`: the cycles, which go before its answers. Raises SettingsError if it cannot."""
-        asking = RowReader(lambda: questions(self._session), lambda: cycles.last, site.place, self._estimates)
+        asking = ExplanationReader(lambda: questions(self._session), lambda: cycles.last, site.place, self._estimates)
         row = RowPageReader(lambda: questions(self._session), lambda: cycles.last, site, self._estimates)
         queues = QueuePageReader(lambda: questions(self._session), lambda: cycles.last, self.overview)
         self.overview.follow_caches(site.place.caches.total)

@@ -19,7 +19,7 @@ from dispatcher.runtime.health import BoundedRunner
 from dispatcher.runtime.rounds import LONGEST_WAIT, Precedence
 from dispatcher.views.answers import Answers, Sources
 from dispatcher.views.counting import Overview
-from dispatcher.views.reads import CacheContext, Estimates, RowReader
+from dispatcher.views.reads import CacheContext, Estimates, ExplanationReader
 from dispatcher.views.server import ANSWER_SECONDS, MOST_AT_ONCE, MOST_CONNECTIONS, Dashboard, Pages, serve
 from dispatcher.views.status import InstallationIdentity
 from tests.controlplane.ports import free_ports
@@ -57,7 +57,7 @@ async def serving(
 ) -> AsyncIterator[Server]:  # fmt: skip
     """The server. `rows`: opens what stands for the database. `hosts`: names by which it is called."""
     (port,) = free_ports(1)
-    asking = RowReader(
+    asking = ExplanationReader(
         rows, lambda: None, CacheContext("jobs", Warmth("live", lambda _: True, lambda: 0)), Estimates(rows)
     )
     sources = Sources(asking, Overview(NAMED, rows, dict, lambda: True), *[None] * 4)  # type: ignore[arg-type]  # no page asks for them

@@ -35,7 +35,7 @@ from dispatcher.startup import catalog_of, database_of
 from dispatcher.views.about import AboutSources
 from dispatcher.views.answers import ADDRESSES, Answers, ApiRequest, Refusal, Sources
 from dispatcher.views.page_reads import NodePageReader, QueuePageReader, RowPageReader
-from dispatcher.views.reads import Estimates, RowReader
+from dispatcher.views.reads import Estimates, ExplanationReader
 from dispatcher.views.server import Pages
 from dispatcher.views.status import InstallationIdentity
 from dispatcher_demo.cluster.cluster import EmbeddedCluster
@@ -93,7 +93,7 @@ class Programs:
         app, estimates = self.app, Estimates(lambda: questions(self._session))
         rows, last, site = lambda: questions(self._session), lambda: app.dispatch.last, row_site_of(app)
         about = AboutSources(named, (), app.telling.election, partial(condition_of, app))
-        asking, overview = RowReader(rows, last, site.place, estimates), app.telling.overview
+        asking, overview = ExplanationReader(rows, last, site.place, estimates), app.telling.overview
         queues, nodes = QueuePageReader(rows, last, overview), NodePageReader(rows, last, site.place.caches.told_by)
         return Sources(asking, overview, RowPageReader(rows, last, site, estimates), queues, nodes, about)
 

@@ -198,7 +198,7 @@ async def test_settings_in_the_url_of_containers_win_over_those_that_one_of_them
 
 
 async def test_sizes_of_what_another_session_writes_are_no_longer_told(installed: Site) -> None:
-    (revoke,) = statements_of(OPERATOR, "REVOKE")
+    (revoke,) = [one for one in statements_of(OPERATOR, "REVOKE") if "pg_stat" in one]
     asked = "SELECT true FROM pg_stat_get_backend_wal(pg_backend_pid())"
     if await ask(installed, SUPERUSER, "SELECT current_setting('server_version_num')::int < 180000"):
         assert await ask(installed, SUPERUSER, "SELECT to_regproc('pg_stat_get_backend_wal') IS NULL"), (
@@ -208,6 +208,18 @@ async def test_sizes_of_what_another_session_writes_are_no_longer_told(installed
     assert await ask(installed, "team_a", asked)
     await psql(installed.url(SUPERUSER), revoke)
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await ask(installed, "team_a", asked)
+
+
+async def test_no_login_may_summarize_an_index_after_the_statement_of_the_page(installed: Site) -> None:
+    """The call takes a lock that ends an autovacuum, before it asks what the index is and whose."""
+    (revoke,) = [one for one in statements_of(OPERATOR, "REVOKE") if "brin" in one]
+    asked = "SELECT brin_summarize_new_values(1::oid::regclass)"
+    with pytest.raises(asyncpg.PostgresError) as before:
+        await ask(installed, "team_a", asked)
+    assert not isinstance(before.value, asyncpg.InsufficientPrivilegeError)
+    await psql(installed.url(SUPERUSER), revoke)
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="brin_summarize_new_values"):
         await ask(installed, "team_a", asked)
 
 

@@ -152,7 +152,7 @@ import asyncio, subprocess, sys
 from contextlib import closing, suppress
 from pathlib import Path
 from dispatcher.keeper.folder import CacheFolder
-from dispatcher.keeper.keeping import Keeping
+from dispatcher.keeper.keeping import CacheRounds
 from dispatcher.keeper.folder import KeeperPace
 from dispatcher.keeper.plan import Marks
 from dispatcher.keeper.folder import Survey
@@ -170,7 +170,7 @@ for at in range(8):
 async def rounds():
     with closing(CacheFolder(str(root))) as folder:
         survey = Survey(folder, str(root), KeeperPace())
-        keeping = Keeping(folder, survey, cluster, Marks(0.8, 0.6, 0))
+        keeping = CacheRounds(folder, survey, cluster, Marks(0.8, 0.6, 0))
         cluster.bound = [cluster.pod(name(3))]
         await keeping.run_once()
         with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
@@ -198,7 +198,7 @@ import asyncio, json, os, subprocess, sys, threading
 from contextlib import closing, suppress
 from pathlib import Path
 from dispatcher.keeper.folder import NAME, CacheFolder
-from dispatcher.keeper.keeping import Keeping
+from dispatcher.keeper.keeping import CacheRounds
 from dispatcher.keeper.folder import KeeperPace
 from dispatcher.keeper.plan import Marks
 from dispatcher.keeper.folder import Survey
@@ -242,7 +242,7 @@ async def rounds():
     found = []
     with closing(CacheFolder(str(root))) as folder:
         survey = Survey(folder, str(root), KeeperPace())
-        keeping = Keeping(folder, survey, cluster, Marks(0.8, 0.7, 0))
+        keeping = CacheRounds(folder, survey, cluster, Marks(0.8, 0.7, 0))
         await survey.look(cluster.pods(), cluster.now())
         await survey.measure(cluster.now() + 1)
         found.append(folder.disk().used_part)

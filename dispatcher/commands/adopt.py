@@ -12,18 +12,36 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.commands.adoption import OF_CONTROLLERS, AdoptedField, Adoption, Did, Json, Statement, renamed
-from dispatcher.commands.manifests import inserting_cron_job, name_of, of_cron_job, of_job, of_pod, of_scaled_job
+from dispatcher.commands.adoption import AdoptedField, Adoption, Did, Json, Statement, objects, renamed
+from dispatcher.commands.manifests import (
+    in_source,
+    inserting_cron_job,
+    name_of,
+    of_cron_job,
+    of_job,
+    of_pod,
+    of_scaled_job,
+)
+from dispatcher.commands.neighbours import (
+    NO_PODS,
+    group_of,
+    is_source,
+    names_of_pods,
+    word_of_kind,
+    word_of_owner,
+)
 from dispatcher.commands.options import as_document
+from dispatcher.commands.placeholders import FILLED_IN, words_of_unfilled
 from dispatcher.commands.render import text_of
-from dispatcher.commands.workflows import SCRIPTS, of_workflow, texts_at
-from dispatcher.jobs.fields import dotted, list_at, object_at
+from dispatcher.commands.workflows import of_workflow
+from dispatcher.jobs.fields import dotted, object_at
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.template_text import Path as Place
-from dispatcher.jobs.template_text import read_documents, write_document
-from dispatcher.jobs.templates import parse_template
+from dispatcher.jobs.template_text import places_of, read_documents, write_document
+from dispatcher.jobs.templates import TASK, parse_template
 from dispatcher.model import launches as ids
 from dispatcher.model.errors import TemplateError
+from dispatcher.model.jobs import Manifest
 from dispatcher.model.tasks import one_line
 from dispatcher.pg.queries import read_sql
 
@@ -41,63 +59,28 @@ READERS: Final[Mapping[str, Callable[[Json], Iterator[Adoption]]]] = {
 """The reader of each kind of work."""
 GROUPS: Final = frozenset({"batch", "", "argoproj.io", "keda.sh"})
 """Groups of those kinds. Other groups have Jobs and Workflows, too, such as Volcano and Cloud Run."""
-BESIDE: Final = "is no work: kubectl apply it, in the namespace of the dispatcher's Jobs"
-OF_TRIGGERS: Final = (
-    "is no work: an insert of a row is the trigger. Leave it out if only adopted work uses it, and give its login to"
-    " whoever inserts"
-)
-WITHOUT_END: Final = "is work without an end, or scales it: leave it as it is"
-IN_A_CLUSTER: Final = "makes others: adopt these by `kubectl get jobs,cronjobs,scaledjobs -o yaml | dispatcher adopt -`"
-NO_WORK: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("TriggerAuthentication", "ClusterTriggerAuthentication"), OF_TRIGGERS),
-    **dict.fromkeys(("Sensor", "EventSource", "EventBus", "WorkflowEventBinding"), OF_TRIGGERS),
-    **dict.fromkeys((
-        "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "ScaledObject",
-        "HorizontalPodAutoscaler", "VerticalPodAutoscaler",
-    ), WITHOUT_END),
-    **dict.fromkeys((
-        "ConfigMap", "Secret", "Service", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
-        "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "Namespace", "NetworkPolicy", "Ingress",
-        "LimitRange", "ResourceQuota", "PriorityClass", "PodDisruptionBudget",
-        "CustomResourceDefinition", "ServiceMonitor", "PodMonitor", "PrometheusRule",
-        "ExternalSecret", "SecretStore", "ClusterSecretStore", "SealedSecret", "Certificate", "Issuer",
-        "ClusterIssuer", "Event", "Endpoints",
-    ), BESIDE),
-}  # fmt: skip
-"""Kinds that are no work, and what to do with them."""
-SOURCES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        ("Kustomization", "Component"), "names other files: `kubectl kustomize DIR | dispatcher adopt -` adopts them"
-    ),
-    "Template": "is to be filled in: `oc process -f FILE -o yaml | dispatcher adopt -`",
-    **dict.fromkeys(("HelmRelease", "HelmChart", "Application", "ApplicationSet"), IN_A_CLUSTER),
-}
-"""Kinds of which a tool makes manifests."""
-OF_SOURCES: Final = frozenset({
-    "", "template.openshift.io", "kustomize.config.k8s.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io",
-    "helm.cattle.io", "argoproj.io",
-})  # fmt: skip
-"""Groups of those kinds. Other groups have a Template and a Component, too, such as Backstage."""
-UNKNOWN_KIND: Final = "is a kind that is not known here: if it is work, write its Pod as a Job, and adopt that"
 
 
 def adopt(document: Json) -> list[Adoption] | tuple[Did, str]:
     """The templates of one document, or why there is none. It never raises, whatever the document is."""
     if not is_work(document):
-        return adopt_inner(document) or word_of_kind(document)
+        return adopt_inner(document) or word_of_kind(document, NO_PODS)
+    if word := word_of_owner(document):
+        return word
     head, *others = READERS[document["kind"]](document)
     unknown = [AdoptedField(Did.OPEN, field, "it is not known here") for field in sorted(document.keys() - OF_OBJECTS)]
     told = {one.field for each in (head, *others) for one in each.fields if "nobody fills in" in one.words}
-    unfilled = [one for one in words_of_unfilled(document) if one.field not in told]
+    texts = [(dotted(path), words) for path, words in words_of_unfilled(document, task_of(head))]
+    unfilled = [AdoptedField(Did.OPEN, field, words) for field, words in texts if field not in told]
     return [replace(head, fields=[*unknown, *unfilled, *head.fields]), *others]
 
 
-def group_of(document: Json) -> str:
-    return str(document.get("apiVersion") or "").rpartition("/")[0]
-
-
-def is_source(document: Json) -> bool:
-    return str(document.get("kind")) in SOURCES and group_of(document) in OF_SOURCES
+def task_of(adoption: Adoption) -> int:
+    """The place of the task's container among the containers of the Pod."""
+    pod = object_at(adoption.manifest, "spec", "template", "spec")
+    given = object_at(adoption.manifest, "metadata", "annotations").get(ids.CONTAINER, TASK)
+    names = [one.get("name") for one in objects(pod.get("containers"))]
+    return names.index(given) if given in names else 0
 
 
 def is_work(document: Json) -> bool:
@@ -130,61 +113,6 @@ def inner_work(part: object, path: Place) -> Iterator[tuple[Place, Json]]:
         yield from inner_work(value, (*path, key))
 
 
-def word_of_kind(document: Json) -> tuple[Did, str]:
-    """What becomes of a document that is no work."""
-    kind, group = str(document.get("kind") or ""), group_of(document)
-    if not kind:
-        return (Did.OPEN, "it names no kind: is it a Job or a Pod?") if "spec" in document else (
-            Did.LEFT_OUT, "no manifest: it names no kind"
-        )  # fmt: skip
-    if kind.endswith("List") and "items" in document:
-        return Did.LEFT_OUT, f"the {kind} has no items"
-    known = NO_WORK.get(kind) if kind not in READERS else None
-    of_others = f" of {group or document.get('apiVersion')}" if kind in READERS else ""
-    what = f"{kind}{of_others} {name_of(document)}"
-    if is_source(document):
-        return Did.OPEN, f"{what} {SOURCES[kind]}"
-    parts = {field: part for field, part in document.items() if field != "metadata"}
-    if held := next(texts_at(parts, (), HELD_WORK), None):
-        return Did.OPEN, f"{what} holds work in {dotted(held[0])}: write it into a file, and adopt that"
-    space = object_at(document, "metadata").get("namespace")
-    if space and known == BESIDE:
-        return Did.OPEN, f"{what} {BESIDE}, and not in {space}"
-    return (Did.LEFT_OUT, f"{what} {known}") if known else (Did.OPEN, f"{what} {UNKNOWN_KIND}")
-
-
-HELD_WORK: Final = re.compile(
-    rf"""(?:^|[{{,])[ \t-]*["']?kind["']?[ ]*:[ ]*["']?(?:{"|".join(READERS)})["']?[ ]*(?:$|[,}}#\r])""", re.MULTILINE
-)
-"""The kind of a manifest inside a text, in YAML or JSON."""
-FILLED_IN: Final = re.compile(r"\{\{.{0,200}?\}\}|\{\{|\{%.{0,200}?%\}|<%.{0,200}?%>|\$\{\w{1,200}\}", re.DOTALL)
-"""Parts that Helm, Jinja, ERB and envsubst fill in. Bounded, so that an endless text takes no time."""
-
-
-def words_of_unfilled(document: Json) -> Iterator[AdoptedField]:
-    """The texts that nobody fills in here. The reader of Argo's workflows reports those that Argo fills in."""
-    is_argo = group_of(document) == "argoproj.io"
-    read = {field: document[field] for field in ("metadata", "spec") if field in document}
-    for path, text in texts_at(read, (), FILLED_IN):
-        is_step = "templates" in path and (path[-3:-2], path[-1]) != (("templates",), "name")
-        theirs = ("${" if is_script(document, path) else " ", "{{" if is_argo and is_step else " ")
-        found = [one for one in FILLED_IN.findall(text) if not one.startswith(theirs)]
-        if found and not OF_CONTROLLERS.fullmatch(str(path[-1])):
-            of_rows = f", or let rows give it: {ids.ROW_MAY_SET}" if {"env", "command", "args"} & {*path} else ""
-            yield AdoptedField(Did.OPEN, dotted(path), f"nobody fills in {found[0]!r:.80} here: write it{of_rows}")
-
-
-def is_script(document: Json, path: Place) -> bool:
-    """Whether a shell or another interpreter reads the text: there `${NAME}` has its usual meaning."""
-    owner: Any = document
-    for step in path:
-        if step in {"command", "args"}:
-            words = [*list_at(owner, "command"), *list_at(owner, "args")]
-            return any(str(one).rpartition("/")[2] in SCRIPTS for one in words)
-        owner = owner[step]
-    return path[-1] == "source"
-
-
 OF_OBJECTS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
 
@@ -196,7 +124,7 @@ class AdoptedFile(Struct, frozen=True):
     to: the template's file; empty: there is none.
     fields: what became of each field: fate, place, words.
     sql: statements to paste.
-    cron_job: a CronJob to paste, which inserts the rows; empty: the document has no schedule.
+    cron_job: a CronJob to paste, which inserts the rows, or several of them; empty: the document has no schedule.
     faults: why there is no template, or why the dispatcher would refuse it.
     """
 
@@ -215,19 +143,53 @@ class AdoptedFile(Struct, frozen=True):
         return not self.faults and not any(did == Did.OPEN for did, _, _ in self.fields)
 
 
+class FileDocument(Struct, frozen=True):
+    """One document of a file, or what became of a file without documents.
+
+    told: file, line and kind; of a file without documents also why.
+    document: None: the file has none.
+    text: the text of the file, by whose lines faults are told.
+    """
+
+    told: AdoptedFile
+    document: Json | None = None
+    text: str = ""
+
+
 def adopt_files(paths: Sequence[Path], out: Path | None, *, check: bool, as_json: bool) -> int:
     """Writes the templates, and prints what it did. Returns the exit status: 1 if something is left to a person."""
-    out, found, taken = out or OUT, list[AdoptedFile](), set[str]()
-    for path in files_of(paths, out):
-        found += list(adopt_file(path, out, taken, check=check))
-    if not found:
+    out = out or OUT
+    read = [one for path in files_of(paths, out) for one in read_file(path)]
+    if not read:
         raise click.UsageError("no manifest here: no file ends in .yaml, .yml or .json, or those that do are blank")
+    found = list(adopt_documents(read, out, check=check))
     if as_json:
         click.echo(as_document(found, as_json=True))
     else:
         for one in found:
             click.echo(in_words(one, check=check))
     return 0 if all(one.is_done for one in found) else 1
+
+
+def adopt_documents(read: Sequence[FileDocument], out: Path, *, check: bool) -> Iterator[AdoptedFile]:
+    """What stands beside work is judged by what all Pods name, so all documents are adopted before the first is told.
+
+    A second template of a name gets a number.
+    """
+    adopted = [(one, None if one.document is None else adopt(one.document)) for one in read]
+    pods = names_of_pods((one.document or {}, made) for one, made in adopted if isinstance(made, list))
+    taken = set[str]()
+    for one, made in adopted:
+        document = one.document or {}
+        if made is None:
+            yield one.told
+        elif isinstance(made, tuple):
+            did, words = made if is_work(document) else word_of_kind(document, pods)
+            yield changed(one.told, fields=[(did.value, "", words)])
+        else:
+            for each in made:
+                last = renamed(each, unique(each.name, taken)) if each.manifest else each
+                yield write(last, one, out / f"{last.name}.yaml", check=check)
 
 
 def files_of(paths: Sequence[Path], out: Path) -> Iterator[Path]:
@@ -253,47 +215,40 @@ def unreadable(fault: OSError) -> None:
     raise click.UsageError(f"{fault.filename}: {fault.strerror}") from fault
 
 
-def adopt_file(path: Path, out: Path, taken: set[str], *, check: bool) -> Iterator[AdoptedFile]:
-    """The result of each document of a file. `taken`: names of templates made so far; a repeated name gets a number."""
+def read_file(path: Path) -> Iterator[FileDocument]:
+    """The documents of a file, or why it has none."""
     if path.is_dir():
         words = "templates are written there, so it is not read. If it has manifests, give another --out"
         left = (Did.LEFT_OUT.value, "", words)
-        yield AdoptedFile(str(path), 0, "folder", fields=[left])
+        yield FileDocument(AdoptedFile(str(path), 0, "folder", fields=[left]))
         return
     try:
         content = sys.stdin.buffer.read(MOST_BYTES + 1) if path == INPUT else read_most(path)
         text = text_of(content, MOST_BYTES)
     except OSError as fault:
-        yield AdoptedFile(str(path), 0, "no manifest", faults=[str(fault.strerror)])
+        yield FileDocument(AdoptedFile(str(path), 0, "no manifest", faults=[str(fault.strerror)]))
     except TemplateError as fault:
         yield from no_manifest(path, fault)
     else:
-        yield from adopt_text(path, text, out, taken, check=check)
+        yield from read_text(path, text)
 
 
-def adopt_text(path: Path, text: str, out: Path, taken: set[str], *, check: bool) -> Iterator[AdoptedFile]:
-    """The result of each document of a text. If one is unreadable, each is read alone, so that it spoils no other."""
+def read_text(path: Path, text: str) -> Iterator[FileDocument]:
+    """The documents of a text. If one is unreadable, each is read alone, so that it spoils no other."""
     try:
         documents = read_documents(text, MOST_BYTES)
     except TemplateError as fault:
         parts = parts_of(text)
         if 1 < len(parts) <= MOST_PARTS:
             for part in parts:
-                yield from adopt_text(path, part, out, taken, check=check)
+                yield from read_text(path, part)
         else:
             yield from no_manifest(path, fault, HELM if FILLED_IN.search(text) else "")
         return
     unnamed = {"kind": "Kustomization"} if path.stem == "kustomization" else {}
     for line, document in ((line, {**unnamed, **one}) for line, one in documents):
         what = f"{document.get('kind') or 'document'} {object_at(document, 'metadata').get('name', '')}".strip()
-        made = adopt(document)
-        if isinstance(made, tuple):
-            yield AdoptedFile(str(path), line, what, fields=[(made[0], "", made[1])])
-            continue
-        for one in made:
-            last = renamed(one, unique(one.name, taken)) if one.manifest else one
-            to = out / f"{last.name}.yaml"
-            yield write(last, AdoptedFile(str(path), line, what), to, check=check)
+        yield FileDocument(AdoptedFile(str(path), line, what), document, text)
 
 
 def parts_of(text: str) -> list[str]:
@@ -309,10 +264,13 @@ def parts_of(text: str) -> list[str]:
 
 
 HELM: Final = ". Is it a template of Helm? `helm template CHART | dispatcher adopt -` adopts it"
+TWICE: Final = ". kubectl takes the last one: remove the first"
 
 
-def no_manifest(path: Path, fault: TemplateError, hint: str = "") -> Iterator[AdoptedFile]:
-    return (AdoptedFile(str(path), one.line, "no manifest", faults=[one.words + hint]) for one in fault.faults)
+def no_manifest(path: Path, fault: TemplateError, hint: str = "") -> Iterator[FileDocument]:
+    for one in fault.faults:
+        words = one.words + (TWICE if "stands twice in one object" in one.words else hint)
+        yield FileDocument(AdoptedFile(str(path), one.line, "no manifest", faults=[words]))
 
 
 def read_most(path: Path) -> bytes:
@@ -327,45 +285,98 @@ def unique(name: str, taken: set[str]) -> str:
     return free
 
 
-def write(adoption: Adoption, source: AdoptedFile, to: Path, *, check: bool) -> AdoptedFile:
-    """Writes one template, unless the dispatcher would refuse it. An existing file stays as it is."""
-    fields = [(one.did.value, one.field, one.words) for one in adoption.fields]
-    told: dict[str, Any] = {"fields": fields, "sql": [written(one, to.stem) for one in adoption.statements]}
+def write(adoption: Adoption, source: FileDocument, to: Path, *, check: bool) -> AdoptedFile:
+    """Writes one template, unless the dispatcher would refuse it. An existing file stays as it is.
+
+    Without the template nothing is to be pasted: rows would run another one of its name, or none.
+    """
     if not adoption.manifest:
-        return changed(source, **told)
+        return changed(source.told, fields=without_cron_job(adoption.fields))
+    text = write_document(adoption.manifest)
+    faults, open_fields = refusals(to.stem, text, adoption, source)
+    if not open_fields:
+        faults = faults or written_to(to, text, check=check)
+    if faults or open_fields:
+        return changed(source.told, fields=without_cron_job([*open_fields, *adoption.fields]), faults=faults)
+    told: dict[str, Any] = {"sql": [written(one, to.stem) for one in adoption.statements]}
     if adoption.in_time is not None:
         lines = written(adoption.in_time, to.stem).split("\n")
         statement = " ".join(line for line in lines if not line.startswith("--"))
-        told["cron_job"] = write_document(inserting_cron_job(to.stem, adoption.schedule, statement))
-    text = write_document(adoption.manifest)
-    faults = refusals(to.stem, text) or written_to(to, text, check=check)
-    return changed(source, to="" if faults else str(to), faults=faults, **told)
+        told["cron_job"] = "---\n".join(map(write_document, pasted_cron_jobs(adoption, to.stem, statement)))
+    return changed(source.told, to=str(to), fields=as_told(adoption.fields), **told)
+
+
+def pasted_cron_jobs(adoption: Adoption, name: str, statement: str) -> Iterator[Manifest]:
+    """One for each schedule."""
+    for number, schedule in enumerate([adoption.schedule, *adoption.more_schedules], 1):
+        yield inserting_cron_job(name, schedule, statement, number)
+
+
+def as_told(fields: Sequence[AdoptedField]) -> list[tuple[str, str, str]]:
+    return [(one.did.value, one.field, one.words) for one in fields]
+
+
+def without_cron_job(fields: Sequence[AdoptedField]) -> list[tuple[str, str, str]]:
+    """The words of a document that gets no template, and so no CronJob that inserts its rows."""
+    words = "who inserts the rows? A CronJob for it comes with the template, and there is none yet"
+    return as_told([replace(one, did=Did.OPEN, words=words) if BELOW.search(one.words) else one for one in fields])
+
+
+BELOW: Final = re.compile(r"CronJobs? (?:as the one )?below")
 
 
 def written_to(to: Path, text: str, *, check: bool) -> list[str]:
     """Writes a new file. Returns why it cannot. With `check` it writes nothing."""
     try:
         if check:
-            return (
-                [] if not to.exists() else [f"{to} exists, and would stay as it is: remove it, or give another --out"]
-            )
+            return [] if not to.exists() else [f"{to} exists, and would stay as it is{IS_THERE}"]
         to.parent.mkdir(parents=True, exist_ok=True)
         with to.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        return [f"{to} exists, and stays as it is: remove it, or give another --out"]
+        return [f"{to} exists, and stays as it is{IS_THERE}"]
     except OSError as fault:
         return [f"{fault.filename} cannot be written: {fault.strerror}"]
     return []
 
 
-def refusals(name: str, text: str) -> list[str]:
-    """Why the dispatcher would refuse the template."""
+IS_THERE: Final = (
+    ": another manifest made it, or an earlier call. Remove it if this manifest made it, else give another --out, or"
+    " another metadata.name"
+)
+
+
+def refusals(name: str, text: str, adoption: Adoption, source: FileDocument) -> tuple[list[str], list[AdoptedField]]:
+    """Why the dispatcher would refuse the template, with the lines of the manifest. An image to name is no fault."""
     try:
         template = parse_template(name, text)
     except TemplateError as fault:
-        return [one.words for one in fault.faults]
-    return [why] if (why := why_unusable(template)) else []
+        lines = {dotted(path): line for path, line in places_of(source.text, source.told.line, MOST_BYTES).items()}
+        told = list[str]()
+        missing = list[AdoptedField]()
+        for one in fault.faults:
+            place = in_source(dotted(one.path), adoption.places)
+            if one.words.startswith(f"{dotted(one.path)} is missing: a container needs one"):
+                missing.append(AdoptedField(Did.OPEN, place, NO_IMAGE))
+                continue
+            words = (
+                place + one.words.removeprefix(dotted(one.path))
+                if one.words.startswith(dotted(one.path))
+                else one.words
+            )
+            told.append(f"{words} (line {line_of_place(place, lines) or source.told.line})")
+        return told, missing
+    return ([why] if (why := why_unusable(template)) else []), []
+
+
+NO_IMAGE: Final = f"name it, or let rows choose: {ids.ROW_MAY_SET}: image, and {ids.IMAGES}. Then adopt it again"
+
+
+def line_of_place(place: str, lines: Mapping[str, int]) -> int:
+    """The line of the place, or of the innermost part around it that is there."""
+    while place and place not in lines:
+        place = re.sub(r"(?:\.|^)[^.\[\]]*$|\[[^\[\]]*\]$", "", place, count=1)
+    return lines.get(place, 0)
 
 
 def changed(source: AdoptedFile, **parts: Any) -> AdoptedFile:

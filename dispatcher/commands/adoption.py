@@ -7,7 +7,7 @@ to a person. What the API server would refuse in the manifest, the check of the 
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -46,6 +46,7 @@ OF_GROUPS: Final = {
 OF_KUEUE: Final = frozenset({"kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"})
 """Labels that Kueue reads of a Job."""
 NAME_OF_TEMPLATE: Final = "the name of the template"
+NAMES_OF_TEMPLATES: Final = "in the names of the templates"
 OTHER_NAMESPACE: Final = "Jobs run in the dispatcher's namespace: what the Pod names must be there"
 
 
@@ -86,7 +87,9 @@ class Adoption(Struct, frozen=True):
     fields: what became of each field.
     statements: what to paste into psql.
     schedule: of a CronJob that inserts the rows, those fields of its spec that say when; empty: there is none.
+    more_schedules: of a CronWorkflow that has several, the others.
     in_time: its statement; None: there is none.
+    places: where the manifest has what the template has elsewhere: patterns of places, and what stands there instead.
     """
 
     name: str
@@ -94,7 +97,9 @@ class Adoption(Struct, frozen=True):
     fields: list[AdoptedField]
     statements: list[Statement]
     schedule: Json = {}
+    more_schedules: Sequence[Json] = ()
     in_time: Statement | None = None
+    places: Sequence[tuple[str, str]] = ()
 
 
 class WorkSource(Struct):
@@ -148,7 +153,9 @@ def words_of_meta(meta: Json, path: Path, owner: MetaOwner, name: str = "") -> I
                 did, words = word_of_mark(field, key, owner)
                 yield did, (*path, field, key), words
         elif name and field == ("name" if meta.get("name") else "generateName"):
-            yield Did.MOVED, (*path, field), NAME_OF_TEMPLATE + (f": {name}" if value != name else "")
+            is_whole = owner is not MetaOwner.WORKFLOW
+            words = NAME_OF_TEMPLATE + (f": {name}" if value != name else "") if is_whole else NAMES_OF_TEMPLATES
+            yield Did.MOVED, (*path, field), words
         elif field == "namespace":
             yield Did.LEFT_OUT, (*path, field), OTHER_NAMESPACE
         else:
@@ -235,6 +242,10 @@ def texts(part: object) -> Iterator[str]:
         yield part
     for one in part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ():
         yield from texts(one)
+
+
+def entries(part: object) -> Iterable[tuple[str | int, object]]:
+    return part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
 
 
 def template_name(name: str) -> str:

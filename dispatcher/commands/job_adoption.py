@@ -19,6 +19,7 @@ from dispatcher.commands.adoption import (
     template_name,
     words_of_meta,
 )
+from dispatcher.commands.placeholders import unfilled
 from dispatcher.commands.pod_adoption import (
     EXIT_CODE,
     INDEX,
@@ -26,7 +27,6 @@ from dispatcher.commands.pod_adoption import (
     ONLY_INDEX,
     PodReader,
     secrets_of,
-    unfilled,
     unlike_ours,
 )
 from dispatcher.container.contract import LAST_STATUS, statuses_as_text
@@ -95,10 +95,17 @@ class Adopter(AdoptionReport):
         manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}
         if not self.source.is_pod:
             self.tell_untold(spec, at)
-        for path, words in (*unlike_ours(made, pod_path), *unfilled(made, pod_path)):
+        for path, words in (*unlike_ours(made, pod_path), *unfilled(made, pod_path, reader.task)):
             self.tell(Did.OPEN, path, words)
         has_work = bool(objects(made.get("containers")))
-        return Adoption(self.name, manifest if has_work else {}, self.fields, self.statements)
+        return Adoption(
+            self.name, manifest if has_work else {}, self.fields, self.statements, places=self.places(pod_path)
+        )
+
+    def places(self, pod_path: Path) -> list[tuple[str, str]]:
+        """Where the manifest has what the template has elsewhere."""
+        meta_at: Path = self.source.meta_at if self.source.is_pod else (*pod_path[:-1], "metadata")
+        return [(r"^spec\.template\.spec\b", dotted(pod_path)), (r"^spec\.template\.metadata\b", dotted(meta_at))]
 
     def read_job(self, spec: Json, at: Path, *, is_of_kueue: bool) -> None:
         """The fields of the Job's spec that are no retries and no limits."""

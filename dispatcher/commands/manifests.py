@@ -6,7 +6,7 @@ A schedule becomes a CronJob that inserts the row.
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -22,6 +22,13 @@ from dispatcher.model.jobs import Manifest
 def name_of(document: Json) -> str:
     meta = object_at(document, "metadata")
     return str(meta.get("name") or str(meta.get("generateName") or document.get("kind")).rstrip("-"))
+
+
+def in_source(field: str, places: Iterable[tuple[str, str]]) -> str:
+    """The place of a field in the manifest that it comes from."""
+    for pattern, text in places:
+        field = re.sub(pattern, text.replace("\\", r"\\"), field)
+    return field
 
 
 def of_job(document: Json) -> Iterator[Adoption]:
@@ -55,8 +62,9 @@ def of_cron_job(document: Json) -> Iterator[Adoption]:
     found.tell_unknown(object_at(spec, "jobTemplate"), {"metadata", "spec"}, ("spec", "jobTemplate"))
     found.tell(Did.OPEN, ("spec", "schedule"), word_of_schedule(spec, "CronJob", found.count))
     rows = next((one for one in made.statements if one.file in SEVERAL), None)
+    is_pasted = bool(every_time(spec))
     for field, value in spec.items():
-        if value is None or (word := word_of_time(field, value)) is None:
+        if value is None or (word := word_of_time(field, value, is_pasted=is_pasted)) is None:
             continue
         if rows is not None and field == "concurrencyPolicy":
             word = (Did.OPEN, OF_SEVERAL[str(value)]) if str(value) in OF_SEVERAL else word
@@ -73,8 +81,8 @@ SEVERAL: Final = frozenset({"rows", "indexed_rows"})
 
 def in_time(made: Adoption, spec: Json, statement: Statement) -> Adoption:
     """The template with a CronJob that runs the statement, if the spec says when."""
-    times = times_of(spec)
-    return replace(made, schedule=times, in_time=statement) if times.get("schedule") else made
+    first, *others = every_time(spec) or [{}]
+    return replace(made, schedule=first, more_schedules=others, in_time=statement) if first else made
 
 
 TIMES: Final = {
@@ -84,15 +92,17 @@ TIMES: Final = {
 """The fields of a CronJob and of a CronWorkflow that say when, and their names in a CronJob."""
 
 
-def times_of(spec: Json) -> Json:
-    """When a row is inserted, by the names of a CronJob. A CronWorkflow may have a list: one alone is a schedule."""
+def every_time(spec: Json) -> list[Json]:
+    """When a row is inserted, by the names of a CronJob: once for each schedule. A CronWorkflow may have several."""
     found = {TIMES[field]: value for field, value in spec.items() if field in TIMES and value is not None}
     several = spec.get("schedules")
-    if isinstance(several, list) and len(several) == 1:
-        found["schedule"] = several[0]
-    if match := ZONE.fullmatch(str(found.get("schedule"))):
-        found |= {"timeZone": match[1], "schedule": match[2]}
-    return found
+    times = several if isinstance(several, list) and several else [found.get("schedule")]
+    return [at_time(found, one) for one in times if isinstance(one, str) and one]
+
+
+def at_time(spec: Json, schedule: str) -> Json:
+    match = ZONE.fullmatch(schedule)
+    return {**spec, "timeZone": match[1], "schedule": match[2]} if match else {**spec, "schedule": schedule}
 
 
 ZONE: Final = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.*\S)\s*")
@@ -110,31 +120,49 @@ def row_in_time(spec: Json, template: str, env: Mapping[str, str] = {}) -> State
 
 def word_of_schedule(spec: Json, kind: str, rows: int = 1) -> str:
     """`kind`: of what ran the work until now. `rows`: how many are inserted at a time."""
-    times = times_of(spec)
-    if not times.get("schedule"):
+    times = every_time(spec)
+    if not times:
         return "it says no time"
-    zone = f" in {times['timeZone']}" if times.get("timeZone") else ""
+    who = "the CronJobs below insert" if len(times) > 1 else "the CronJob below inserts"
     several = f"{rows} rows" if rows > 1 else "the row"
-    told = f"the CronJob below inserts {several} at {times.get('schedule')}{zone}: give it a login, in a Secret"
+    told = f"{who} {several} at {told_times(times)}: give it a login, in a Secret"
     return f"{told}, and delete the old {kind} first, or both run"
 
 
-def word_of_time(field: str, value: object) -> tuple[Did, str] | None:
-    """What becomes of the other fields of a schedule. None: it is none of them."""
+def told_times(times: Sequence[Json]) -> str:
+    zones = (f" in {one['timeZone']}" if one.get("timeZone") else "" for one in times)
+    return ", and at ".join(f"{one['schedule']}{zone}" for one, zone in zip(times, zones, strict=True))
+
+
+def word_of_time(field: str, value: object, *, is_pasted: bool = True) -> tuple[Did, str] | None:
+    """What becomes of the other fields of a schedule. None: it is none of them. `is_pasted`: a CronJob comes."""
     if field not in {*TIMES, "concurrencyPolicy"} or field == "schedule":
         return None
-    if value in (False, "Allow"):
+    if value is False or value == "Allow":
         return Did.LEFT_OUT, "it is so anyway"
     if field == "concurrencyPolicy":
-        return WORDS_OF_POLICIES.get(str(value), (Did.OPEN, f"{str(value)!r:.80} is not known here"))
-    return Did.TRANSLATED, "in the CronJob below"
+        return word_of_policy(str(value), is_pasted=is_pasted)
+    if is_pasted:
+        return Did.TRANSLATED, f"in the CronJob below: {value}"
+    if field == "startingDeadlineSeconds":
+        return Did.LEFT_OUT, "a row waits as long as it must"
+    is_paused = field == "suspend"
+    return Did.OPEN, "it was paused: do not begin to insert yet" if is_paused else f"its times are those of {value}"
+
+
+def word_of_policy(policy: str, *, is_pasted: bool) -> tuple[Did, str]:
+    """What becomes of a concurrencyPolicy that is no `Allow`."""
+    if policy not in WORDS_OF_POLICIES:
+        return Did.OPEN, f"{policy!r:.80} is not known here"
+    did, words = WORDS_OF_POLICIES[policy]
+    return (did, words) if is_pasted else (Did.OPEN, f"give each row a {words}")
 
 
 WORDS_OF_POLICIES: Final = {
     "Forbid": (Did.TRANSLATED, "dedupe_key: no second row while one is alive"),
     "Replace": (
         Did.OPEN,
-        "by its dedupe_key the new row is dropped, and the old one goes on: end that by dispatch.task_cancel(id) first",
+        "dedupe_key: by it the new row is dropped, and the old one goes on: end that by dispatch.task_cancel(id) first",
     ),
 }
 OF_SEVERAL: Final = {
@@ -154,10 +182,10 @@ def escaped(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def inserting_cron_job(name: str, schedule: Json, statement: str) -> Manifest:
+def inserting_cron_job(template: str, schedule: Json, statement: str, number: int = 1) -> Manifest:
     """The CronJob that inserts a row. Its login stands in the Secret `dispatcher-submitter`, as `url`.
 
-    Its name is not that of the old CronJob: an apply over that one would keep the old container, and run both.
+    `number`: of its schedule, if the template has several.
     """
     secret = {"secretKeyRef": {"name": "dispatcher-submitter", "key": "url"}}
     container = {
@@ -171,13 +199,16 @@ def inserting_cron_job(name: str, schedule: Json, statement: str) -> Manifest:
     pod = {"restartPolicy": "Never", "securityContext": safe, "containers": [container]}
     job = {"spec": {"backoffLimit": 3, "template": {"spec": pod}}}
     spec = {**schedule, "concurrencyPolicy": "Forbid", "jobTemplate": job}
-    meta = {"name": inserting_name(name)}
+    meta = {"name": inserting_name(template, number)}
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta, "spec": spec}
 
 
-def inserting_name(template: str) -> str:
-    """The name of the CronJob that inserts rows of the template. Where it is cut, a digest tells it from others."""
-    name = f"insert-{template}"
+def inserting_name(template: str, number: int = 1) -> str:
+    """The name of a CronJob that inserts rows of the template. Where it is cut, a digest tells it from others.
+
+    It is not that of the old CronJob: an apply over that one would keep the old container, and run both.
+    """
+    name = f"insert{number if number > 1 else ''}-{template}"
     if len(name) <= LONGEST_NAME:
         return name
     digest = hashlib.sha256(template.encode()).hexdigest()[:8]

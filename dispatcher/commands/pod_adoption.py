@@ -1,6 +1,6 @@
-"""Reads a Pod's spec of another system: its containers, their variables, and what it selects. Pure."""
+"""Reads a Pod's spec of another system: its containers, their variables, what it selects, and what it names. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dispatcher.commands.adoption import (
@@ -8,6 +8,7 @@ from dispatcher.commands.adoption import (
     AdoptionReport,
     Did,
     Json,
+    entries,
     objects,
     texts,
     with_objects,
@@ -15,7 +16,7 @@ from dispatcher.commands.adoption import (
 from dispatcher.jobs.env import LOGIN, is_dispatchers
 from dispatcher.jobs.fields import list_at, object_at
 from dispatcher.jobs.template_text import Path
-from dispatcher.jobs.templates import RESTARTS, TASK, is_image
+from dispatcher.jobs.templates import RESTARTS, TASK
 from dispatcher.model import launches as ids
 
 EXIT_CODE: Final = "exit-code"
@@ -203,24 +204,6 @@ def unlike_ours(part: object, path: Path) -> Iterator[tuple[Path, str]]:
         yield from unlike_ours(value, at)
 
 
-def entries(part: object) -> Iterable[tuple[str | int, object]]:
-    return part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
-
-
-def unfilled(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
-    """Images that no node can pull, and mounts of no volume. Helm, envsubst, sed or Argo would have filled them in."""
-    volumes = {str(one.get("name")) for one in objects(pod.get("volumes"))}
-    for field in ("initContainers", "containers"):
-        for number, one in enumerate(objects(pod.get(field))):
-            if (image := one.get("image")) and not is_image(image):
-                words = f"nobody fills in {image!r:.80} here: write it, or let rows choose: {ids.ROW_MAY_SET}: image"
-                yield (*path, field, number, "image"), words
-            for place, mount in enumerate(objects(one.get("volumeMounts"))):
-                if str(mount.get("name")) not in volumes:
-                    words = f"no volume is called {mount.get('name')!s:.80}: add one to volumes of the template"
-                    yield (*path, field, number, "volumeMounts", place), words
-
-
 def secrets_of(pod: Json) -> Iterator[tuple[Path, str]]:
     """The Secrets that containers have, with their places. The login of the task itself is none of them."""
     for field, each in (("initContainers", secrets_in_env), ("containers", secrets_in_env), ("volumes", secrets_in)):
@@ -240,6 +223,26 @@ def secrets_in_env(container: Json) -> Iterator[tuple[Path, Json]]:
 def secrets_in(volume: Json) -> Iterator[tuple[Path, Json]]:
     for one in (volume, *objects(object_at(volume, "projected").get("sources"))):
         yield (), object_at(one, "secret")
+
+
+OBJECTS_BY_FIELD: Final[Mapping[str, tuple[str, str]]] = {
+    "serviceAccountName": ("ServiceAccount", ""), "serviceAccount": ("ServiceAccount", ""),
+    "claimName": ("PersistentVolumeClaim", ""), "secretName": ("Secret", ""), "secretKeyRef": ("Secret", "name"),
+    "secretRef": ("Secret", "name"), "secret": ("Secret", "name"), "imagePullSecrets": ("Secret", "name"),
+    "configMapKeyRef": ("ConfigMap", "name"), "configMapRef": ("ConfigMap", "name"), "configMap": ("ConfigMap", "name"),
+}  # fmt: skip
+"""Fields of a Pod by which it names an object: its kind, and where its name stands in the value."""
+
+
+def named_in(part: object) -> Iterator[tuple[str, str]]:
+    """The objects that a part of a Pod names: kind and name."""
+    for key, value in entries(part):
+        kind, inner = OBJECTS_BY_FIELD.get(str(key), ("", ""))
+        for one in (value if isinstance(value, list) else [value]) if kind else ():
+            name = object_at(one).get(inner) if inner else one
+            if isinstance(name, str):
+                yield kind, name
+        yield from named_in(value)
 
 
 def can_report(container: Json) -> bool:

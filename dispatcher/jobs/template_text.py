@@ -212,8 +212,33 @@ def read_documents(text: str, most: int = MOST_BYTES) -> list[tuple[int, dict[st
         if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
             raise at_line(line, f"items of the {kind[:80]} are no list of objects")
         kinds = {"kind": kind.removesuffix("List")} if kind != "List" else {}
-        found += [(line, {**kinds, **one}) for one in items]
+        lines = [line_of_mark(one.start_mark) for one in items_of(root)] or [line] * len(items)
+        found += [(own, {**kinds, **one}) for own, one in zip(lines, items, strict=True)]
     return found
+
+
+def items_of(root: yaml.MappingNode) -> list[yaml.Node]:
+    """The items of a list of objects; empty: it has none, or merges them."""
+    found = (value for key, value in root.value if key.value == "items")
+    return next((list(one.value) for one in found if isinstance(one, yaml.SequenceNode)), [])
+
+
+def places_of(text: str, line: int, most: int = MOST_BYTES) -> dict[Path, int]:
+    """The lines of all places of the document that begins at this line, or of the item of a list."""
+    for root in compose_all(text, most):
+        for one in (root, *(items_of(root) if isinstance(root, yaml.MappingNode) else ())):
+            if line_of_mark(one.start_mark) == line:
+                return dict(places_in(one, ()))
+    return {}
+
+
+def places_in(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
+    parts = node.value if isinstance(node, yaml.MappingNode | yaml.SequenceNode) else ()
+    for number, part in enumerate(parts):
+        first, value = part if isinstance(part, tuple) else (part, part)
+        place = (*path, str(first.value) if isinstance(part, tuple) else number)
+        yield place, line_of_mark(first.start_mark)
+        yield from places_in(value, place)
 
 
 def compose(text: str) -> yaml.Node | None:

@@ -39,7 +39,8 @@ async def test_each_document_becomes_a_template_beside_a_list(tmp_path: Path) ->
     lines = answer.out.splitlines()
     assert lines[0] == f"{file}:1: Job load → {out}/load.yaml"
     assert "  translated  spec.backoffLimit: dispatcher.internal/max-failures: 3" in lines
-    assert "  left out    ConfigMap c is no work: kubectl apply it, in the namespace of the dispatcher's Jobs" in lines
+    beside = "ConfigMap c is no work, and no Pod that is adopted with it names it: leave it as it is"
+    assert f"  left out    {beside}" in lines
     pasted = [
         "  SQL:",
         "  -- One row, whatever else is alive. A login with dispatch_submitter runs it.",

@@ -176,6 +176,12 @@ WORKFLOWS: Final[dict[str, Json]] = {
         inputs={"artifacts": [{"name": "a"}], "parameters": [{"name": "unused"}, {"name": "day", "value": "1"}]},
         container={"image": "a", "args": ["{{inputs.parameters.day}}"]},
     )),
+    "step that mirrors mounts": workflow(step(
+        container={"image": "a:1", "command": ["run"], **MOUNT}, timeout="1h30m", hostAliases=[{"ip": "10.0.0.1"}],
+        sidecars=[{**PROXY, "mirrorVolumeMounts": True}],
+        initContainers=[{**PROXY, "name": "b", "mirrorVolumeMounts": True}],
+    ), {"name": "all", "steps": [[{"name": "a", "template": "one"}]], "tolerations": [{}]}, **CLAIM,
+        hostAliases=[{"ip": "10.0.0.2"}], arguments={"parameters": [{"name": "x", "value": "{{workflow.name}}"}]}),
     "script": workflow({"name": "s", "script": {"image": "a", "source": "print(1)"}}),
 }  # fmt: skip
 CORPUS: Final[dict[str, Json]] = JOBS | CRON_JOBS | SCALED_JOBS | PODS | WORKFLOWS

@@ -13,4 +13,6 @@ def adopted(document: dict[str, Any]) -> Adoption:
 
 
 def told(document: dict[str, Any], field: str) -> list[tuple[Did, str]]:
-    return [(one.did, one.words) for one in adopted(document).fields if one.field == field]
+    found = adopt(document)
+    assert isinstance(found, list)
+    return [(one.did, one.words) for each in found for one in each.fields if one.field == field]

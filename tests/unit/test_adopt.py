@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dispatcher.commands.adopt import AdoptedFile, adopt, adopt_text
+from dispatcher.commands.adopt import AdoptedFile, adopt, adopt_documents, read_file, read_text
 from dispatcher.commands.adoption import AdoptedField, Did
 from dispatcher.jobs.template_text import write_document
 from dispatcher.model.launches import DOMAIN
@@ -16,7 +16,7 @@ from tests.rig.corpus import alone, container, cron_job, job, pod, scaled_job, s
 
 def test_document_that_is_no_work_is_left_out() -> None:
     named = {"metadata": {"name": "c"}}
-    left = Did.LEFT_OUT, "ConfigMap c is no work: kubectl apply it, in the namespace of the dispatcher's Jobs"
+    left = Did.LEFT_OUT, "ConfigMap c is no work, and no Pod that is adopted with it names it: leave it as it is"
     assert adopt({"kind": "ConfigMap", **named}) == left
     assert "an insert of a row is the trigger" in str(adopt({"kind": "TriggerAuthentication"}))
     for kind in ("Deployment", "ScaledObject", "HorizontalPodAutoscaler"):
@@ -29,7 +29,7 @@ CHART = {"metadata": {"name": "c", "namespace": "prod"}}
 @pytest.mark.parametrize(
     ("document", "did", "words"),
     [
-        ({"kind": "ConfigMap", **CHART}, Did.OPEN, "and not in prod"),
+        ({"kind": "ConfigMap", **CHART}, Did.LEFT_OUT, "leave it as it is"),
         ({"kind": "ConfigMap", "data": {"a.yaml": "apiVersion: v1\nkind: Pod\n"}}, Did.OPEN, "work in data[a.yaml]"),
         ({"kind": "Secret", "stringData": {"a": '{"kind": "CronJob"}'}}, Did.OPEN, "work in stringData.a"),
         ({"kind": "ConfigMap", "data": {"a": "a kind: Pod\nkind: Podium"}}, Did.LEFT_OUT, "no work"),
@@ -57,7 +57,7 @@ def test_work_inside_of_another_object_is_adopted() -> None:
     triggers = [{"template": {"k8s": {"source": {"resource": one}}}} for one in (job(backoffLimit=1), workflow(step()))]
     found = adopt({"apiVersion": "argoproj.io/v1alpha1", "kind": "Sensor", "spec": {"triggers": triggers}})
     assert isinstance(found, list)
-    assert [one.name for one in found] == ["load", "one"]
+    assert [one.name for one in found] == ["load", "flow"]
     at = "spec.triggers[0].template.k8s.source.resource"
     words = {one.field: one.words for one in found[0].fields}
     assert (words[at], words[f"{at}.spec.backoffLimit"]) == (
@@ -67,7 +67,17 @@ def test_work_inside_of_another_object_is_adopted() -> None:
 
 def printed(*documents: dict[str, Any]) -> list[AdoptedFile]:
     text = "---\n".join(map(write_document, documents))
-    return list(adopt_text(Path("a.yaml"), text, Path("none"), set(), check=True))
+    return list(adopt_documents(list(read_text(Path("a.yaml"), text)), Path("none"), check=True))
+
+
+def test_without_a_template_there_is_nothing_to_paste() -> None:
+    """Rows would run another template of its name, or none."""
+    crons = [{"type": "cron", "metadata": {"start": start, "end": "x"}} for start in ("@daily", "@hourly")]
+    (one,) = printed(scaled_job(pod(container(image="")), triggers=crons))
+    assert (one.to, one.sql, one.cron_job) == ("", (), "")
+    triggers = [(did, words) for did, field, words in one.fields if field.startswith("spec.triggers")]
+    words = "who inserts the rows? A CronJob for it comes with the template, and there is none yet"
+    assert triggers == [(Did.OPEN, words)] * 2
 
 
 BATCH = "|| to_char(now(), '-YYYYMMDD-HH24MISS')"
@@ -135,13 +145,62 @@ SHELL = container(command=["/bin/bash", "-c"], args=["echo ${HOME} {{ .Values.x 
         (scaled_job(triggers=[{"type": "<%= x %>"}]), "spec.triggers[0].type", "<%= x %>"),
         (workflow(step(nodeSelector={"a": "${B}"})), "spec.templates[0].nodeSelector.a", "${B}"),
         (workflow(step(name="{{ .Values.x }}")), "spec.templates[0].name", "{{ .Values.x }}"),
+        (job(name="process-item-$ITEM"), "metadata.name", "$ITEM"),
+        (alone(pod(container(env=[{"name": "A", "value": "x$NAME"}]))), "spec.containers[0].env[0].value", "$NAME"),
+        (alone(pod(container(args=["${DAY:-today}"]))), "spec.containers[0].args[0]", "${DAY:-today}"),
+        *((job(pod(serviceAccountName=text)), "spec.template.spec.serviceAccountName", text)
+          for text in ("<account>", "__ACCOUNT__", "%%ACCOUNT%%", "[MY_ACCOUNT]")),
+        (alone(pod(container(args=["oc", "get", "-f", "x; y {{ .a }}"]))), "spec.containers[0].args[3]", "{{ .a }}"),
     ],
-)
+)  # fmt: skip
 def test_what_a_tool_would_fill_in_is_left_to_a_person(document: dict[str, Any], field: str, text: str) -> None:
     (one,) = unfilled(document)
     assert (one.did, one.field) == (Did.OPEN, field)
     assert one.words.startswith(f"nobody fills in {text!r} here: write it")
-    assert one.words.endswith("row-may-set") is bool({"args", "env"} & {*re.findall(r"\w+", field)})
+    assert ("row-may-set: " in one.words) is bool({"args", "env"} & {*re.findall(r"\w+", field)})
+
+
+def told_of(folder: Path, *documents: dict[str, Any]) -> list[AdoptedFile]:
+    file = folder / "in.yaml"
+    file.write_text("---\n".join(map(write_document, documents)))
+    return list(adopt_documents(list(read_file(file)), folder, check=False))
+
+
+SIGN = "x {{ .Values.x }}"
+OF_A_SECRET = {"name": "A", "valueFrom": {"secretKeyRef": {"name": SIGN}}}
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (job(pod(container(env=[{"name": "DAY", "value": SIGN}]))), "row-may-set: env.DAY"),
+        (job(pod(container(env=[{"name": "TASK_ID", "value": SIGN}]))), "write it in the template"),
+        (job(pod(container(env=[OF_A_SECRET]))), "write it in the template"),
+        (job(pod(container(command=[SIGN]))), "the whole command: dispatcher.internal/row-may-set: command"),
+        (job(pod(container(image=SIGN))), "row-may-set: image, and dispatcher.internal/images: those"),
+        (job(pod(initContainers=[container(image=SIGN)])), "write it in the template"),
+        (job(pod(container(livenessProbe={"exec": {"command": [SIGN]}}))), "write it in the template"),
+        (job(pod(beside=({"name": "task", "image": "a"},), main=container(args=[SIGN]))), "write it in the template"),
+        (job(pod(beside=({"name": "task", "image": "a", "args": [SIGN]},))), "row-may-set: args"),
+        (workflow(step(container={"image": "a", "args": [SIGN]})), "row-may-set: args"),
+        (workflow(step(sidecars=[container(args=[SIGN])])), "write it in the template"),
+        (workflow(step(nodeSelector={"a": SIGN})), "write it in the template"),
+    ],
+)
+def test_rows_are_named_only_where_they_reach(document: dict[str, Any], words: str) -> None:
+    (one,) = unfilled(document)
+    assert words in one.words
+    assert ("row-may-set" in one.words) is ("row-may-set" in words)
+
+
+def test_name_that_no_object_can_have_is_told() -> None:
+    found = adopt(job(name="process-%i%"))
+    assert isinstance(found, list)
+    (words,) = (one.words for one in found[0].fields if (one.did, one.field) == (Did.OPEN, "metadata.name"))
+    assert words.startswith("no object can be called 'process-%i%'")
+
+
+SCRIPT = """kubectl get jobs -o go-template='{{range .items}}{{if .x}}{{"\\n"}}{{end}}{{end}}' | wc -l"""
 
 
 def test_variables_of_a_script_are_its_own() -> None:
@@ -149,6 +208,12 @@ def test_variables_of_a_script_are_its_own() -> None:
         alone(pod({**SHELL, "args": ["echo ${HOME}"]})),
         workflow({"name": "s", "script": {"image": "a", "command": ["sh"], "source": "echo ${HOME}"}}),
         job(meta={"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "${A}"}}),
+        alone(pod(container(command=["/usr/bin/pwsh.exe", "-Command", "echo ${HOME}"]))),
+        workflow({"name": "s", "script": {"image": "a", "command": ["/usr/bin/env", "-S", "php"], "source": "${X}"}}),
+        alone(pod(container(command=["kubectl", "get", "-o", "go-template={{range .items}}{{.x}}{{end}}"]))),
+        alone(pod(container(command=["docker"], args=["inspect", "-f", "{{ .State.Status }}"]))),
+        workflow(step(container={"image": "a", "command": ["sh", "-c"], "args": ["gh pr --template '{{.x}}'"]})),
+        workflow({"name": "s", "script": {"image": "a", "command": ["busybox", "sh"], "source": SCRIPT}}),
     ):
         assert not unfilled(document)
 
@@ -161,3 +226,143 @@ def test_kind_that_is_not_known_is_left_to_a_person(kind: str) -> None:
     assert isinstance(found, tuple)
     assert group.rpartition("/")[0] in found[1]
     assert (found[0], "write its Pod as a Job" in found[1]) == (Did.OPEN, True)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        workflow(step(name="main"), kind="CronWorkflow", entrypoint="main"),
+        cron_job(pod({"name": "a", "image": 5}), timeZone="Europe/Vienna"),
+        cron_job({"nodeSelector": {}}),
+        scaled_job(pod({"name": "a", "image": 5})),
+    ],
+)
+def test_document_without_a_template_gives_nothing_to_paste(tmp_path: Path, document: dict[str, Any]) -> None:
+    """A row would run the template of another manifest, or none."""
+    (tmp_path / "flow.yaml").write_text("another manifest made it")
+    (one,) = told_of(tmp_path, document)
+    assert (one.to, list(one.sql), one.cron_job, one.is_done) == ("", [], "", False)
+    assert not any("below" in words or "delete the old" in words for _, _, words in one.fields)
+    assert all("another manifest made it" in words for words in one.faults if "exists" in words)
+
+
+SPACE = {"namespace": "app"}
+OF_A_POD = pod(
+    container(envFrom=[{"secretRef": {"name": "s"}}, {"secretRef": {}}]), serviceAccountName="sa",
+    imagePullSecrets=[{"name": "pull"}],
+    volumes=[{"name": "c", "configMap": {"name": "c"}}, {"name": "d", "persistentVolumeClaim": {"claimName": "d"}}],
+)  # fmt: skip
+BINDING: dict[str, Any] = {
+    "subjects": [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "sa", "namespace": "app"}]
+}
+
+
+def beside(kind: str, name: str, spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "metadata": {"name": name, **SPACE}, "spec": spec or {}, **more}
+
+
+@pytest.mark.parametrize(
+    ("document", "did", "words"),
+    [
+        *((beside(kind, name), Did.OPEN, f"{kind} {name} is named by an adopted Pod: kubectl apply it")
+          for kind, name in (("Secret", "s"), ("Secret", "pull"), ("ConfigMap", "c"), ("ServiceAccount", "sa"),
+                             ("PersistentVolumeClaim", "d"))),
+        (beside("Secret", "s"), Did.OPEN, "in the namespace of the dispatcher's Jobs, and not in app"),
+        ({"kind": "Secret", "metadata": {"name": "s"}}, Did.LEFT_OUT, "in the namespace of the dispatcher's Jobs"),
+        ({"kind": "Secret", "metadata": {"name": "s", "namespace": "other"}}, Did.LEFT_OUT, "leave it as it is"),
+        (beside("Secret", "other"), Did.LEFT_OUT, "leave it as it is"),
+        (beside("RoleBinding", "r", **BINDING), Did.OPEN, "stays where it is: add sa of the namespace of the"),
+        (beside("ClusterRoleBinding", "r", **BINDING), Did.OPEN, "or change subjects[1].namespace"),
+        (beside("RoleBinding", "r", subjects=[{"name": "u"}]), Did.LEFT_OUT, "leave it as it is"),
+        (beside("Service", "x", {"selector": {"job-name": "load"}}), Did.OPEN, "no Pod of ours by job-name"),
+        (beside("PodDisruptionBudget", "x", {"selector": {"matchExpressions": [{"key": "controller-uid"}]}}), Did.OPEN,
+         "no Pod of ours by controller-uid"),
+        (beside("NetworkPolicy", "x", {"podSelector": {"matchLabels": {"app": "a"}}}), Did.OPEN, "selects an adopted"),
+        (beside("NetworkPolicy", "x", {"podSelector": {}}), Did.OPEN, "selects an adopted Pod"),
+        (beside("PodMonitor", "x", {"selector": {"matchLabels": {"app": "b"}}}), Did.LEFT_OUT, "leave it as it is"),
+        (beside("Service", "x"), Did.LEFT_OUT, "leave it as it is"),
+        ({**beside("NetworkPolicy", "x"), "metadata": {"namespace": "other"}}, Did.LEFT_OUT, "leave it as it is"),
+    ],
+)  # fmt: skip
+def test_what_stands_beside_work_is_judged_by_its_pods(
+    tmp_path: Path, document: dict[str, Any], did: Did, words: str
+) -> None:
+    """Also where it stands in front of them."""
+    work = job(OF_A_POD, meta=SPACE)
+    work["spec"]["template"]["metadata"] = {"labels": {"app": "a"}}
+    first, _ = told_of(tmp_path, document, work)
+    ((found, _, said),) = first.fields
+    assert (found, words in said) == (did, True), said
+
+
+def owned(kind: str, document: dict[str, Any], **more: Any) -> dict[str, Any]:
+    document["metadata"]["ownerReferences"] = [{"kind": "Odd"}, {"kind": kind, "name": "x", "controller": True, **more}]
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "did", "words"),
+    [
+        (owned("CronJob", job()), Did.LEFT_OUT, "Job load: CronJob x makes it: adopt that one"),
+        (owned("JobSet", job()), Did.LEFT_OUT, "JobSet x makes it: adopt that one"),
+        (owned("Job", alone()), Did.LEFT_OUT, "Pod alone: Job x makes it: adopt that one"),
+        (owned("ReplicaSet", alone()), Did.LEFT_OUT, "it has no end: leave it"),
+        (owned("Magic", job()), Did.OPEN, "Magic x makes it, which is not known here"),
+    ],
+)
+def test_object_that_a_controller_made_is_no_template(document: dict[str, Any], did: Did, words: str) -> None:
+    found = adopt(document)
+    assert isinstance(found, tuple)
+    assert (found[0], words in found[1]) == (did, True), found[1]
+    assert isinstance(adopt(owned("CronJob", job(), controller=False)), list)
+
+
+def test_document_that_says_nothing_is_told(tmp_path: Path) -> None:
+    (one,) = told_of(tmp_path, {})
+    assert one.fields == [("left out", "", "no manifest: it names no kind")]
+
+
+def test_item_of_a_list_is_told_at_its_own_line(tmp_path: Path) -> None:
+    told = told_of(tmp_path, {"kind": "List", "items": [beside("Secret", "s"), beside("Secret", "t")]})
+    assert [one.line for one in told] == [3, 8]
+
+
+@pytest.mark.parametrize(
+    ("document", "place", "line"),
+    [
+        (job(), "spec.template.spec.containers[0].imag", 10),
+        (cron_job(), "spec.jobTemplate.spec.template.spec.containers[0].imag", 13),
+        (alone(), "spec.containers[0].imag", 8),
+        (workflow(step()), "spec.templates[0].container.imag", 9),
+        (workflow(step(sidecars=[{"name": "b", "image": "b"}])), "spec.templates[0].container.imag", 9),
+    ],
+)
+def test_refusal_names_the_place_of_the_manifest(
+    tmp_path: Path, document: dict[str, Any], place: str, line: int
+) -> None:
+    text = write_document(document).replace("image:", "imag:", 1)
+    (tmp_path / "in.yaml").write_text(text)
+    (one,) = adopt_documents(list(read_file(tmp_path / "in.yaml")), tmp_path, check=False)
+    assert text.splitlines()[line - 1].strip(" -").startswith("imag:")
+    assert f"{place} is no field of Kubernetes: is it image? (line {line})" in one.faults
+
+
+def test_image_to_name_is_no_fault(tmp_path: Path) -> None:
+    (one,) = told_of(tmp_path, alone(pod({"name": "a"})))
+    assert (list(one.faults), one.to, one.is_done) == ([], "", False)
+    (words,) = (words for _, field, words in one.fields if field == "spec.containers[0].image")
+    assert words.startswith("name it, or let rows choose")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: Job\nspec: {{ .Values.spec }}\n", "`helm template CHART | dispatcher adopt -`"),
+        ("kind: Job\nkind: Pod\na: '{{ .x }}'\n", "kubectl takes the last one: remove the first"),
+    ],
+)
+def test_text_that_is_no_manifest_says_the_next_step(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "in.yaml").write_text(text)
+    (one,) = (each.told for each in read_file(tmp_path / "in.yaml"))
+    assert [words in fault for fault in one.faults] == [True]
+    assert "kubectl takes" in words or "kubectl takes" not in str(one.faults)

@@ -129,10 +129,18 @@ def test_cron_trigger_goes_on_in_a_cron_job_that_inserts_the_rows() -> None:
     )
 
 
+def test_times_of_a_cron_job_without_a_schedule_are_left_to_a_person() -> None:
+    document = cron_job(timeZone="Asia/Tokyo", suspend=True, schedule="")
+    assert (adopted(document).in_time, told(document, "spec.schedule")) == (None, [(Did.OPEN, "it says no time")])
+    assert told(document, "spec.timeZone") == [(Did.OPEN, "its times are those of Asia/Tokyo")]
+
+
 def test_cron_jobs_of_long_names_are_two() -> None:
     """The second apply would end the first schedule."""
     names = [inserting_name(f"{'a' * 44}-{last}") for last in ("x", "y")]
     assert len({*names}) == 2
+    several = {inserting_name(name, number) for name in ("a", "a-2", "2-a", "a" * 63) for number in (1, 2)}
+    assert len(several) == 8, "no schedule of a template takes the place of another one"
     assert all(len(name) <= 52 and name.startswith(f"insert-{'a' * 36}-") for name in names)
 
 
@@ -255,7 +263,7 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
         (scaled_job(triggers=[{"type": "cpu"}]), "spec.triggers[0]", Did.OPEN, "cpu is a number"),
         (alone(pod(container(name="base"))), "spec.containers", Did.OPEN, "spec.args of a row"),
         (alone(pod(container(name="base"))), "spec.containers", Did.OPEN, "max-failures: n + 1"),
-        (workflow(step(when="x")), "spec.templates[0].when", Did.OPEN, "no like here"),
+        (workflow(step(when="x")), "spec.templates[0].when", Did.OPEN, "only if this holds"),
         (manifest("workflow places"), "spec.nodeSelector", Did.KEPT, "none of its own"),
         (manifest("workflow places"), "spec.arguments", Did.OPEN, "by env"),
         (manifest("workflow places"), "spec.synchronization", Did.OPEN, "max_jobs"),
@@ -266,10 +274,10 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
         (manifest("CronWorkflow with one step first"), "spec.concurrencyPolicy", Did.OPEN, "dedupe_key"),
         (manifest("CronWorkflow with one step first"), "spec.timezone", Did.TRANSLATED, "CronJob below"),
         (manifest("CronWorkflow with one step first"), "spec.suspend", Did.LEFT_OUT, "so anyway"),
-        (manifest("CronWorkflow with one step first"), "spec.when", Did.OPEN, "no like here"),
+        (manifest("CronWorkflow with one step first"), "spec.when", Did.OPEN, "into the INSERT"),
         (manifest("workflow volumes"), "spec.volumes", Did.KEPT, "mounts them"),
         (manifest("step of its own labels"), "spec.podMetadata", Did.KEPT, "says otherwise"),
-        (manifest("CronWorkflow that forbids"), "spec.when", Did.OPEN, "no like here"),
+        (manifest("CronWorkflow that forbids"), "spec.when", Did.OPEN, "into the INSERT"),
         (manifest("step tries for ever"), "spec.templates[0].retryStrategy.limit", Did.OPEN, "at most 100"),
         (manifest("step tries for ever"), "spec.templates[0].retryStrategy.backoff", Did.OPEN, "10 min"),
         (manifest("step tries for ever"), "spec.templates[0].retryStrategy.retryPolicy", Did.LEFT_OUT, "disruption"),

@@ -1,57 +1,124 @@
-"""Templates of Argo's workflows: what a step and its parameters become. The other kinds are in test_adoption.py."""
+"""Templates of Argo's workflows: what a step becomes. Their parameters are in test_workflow_parameters.py."""
 
-import copy
-import json
 from typing import Any
 
 import pytest
 
-from dispatcher.commands.adopt import adopt
-from dispatcher.commands.adoption import Adoption, Did
-from dispatcher.commands.manifests import inserting_cron_job
-from dispatcher.jobs.manifest import build_job
+from dispatcher.commands.adopt import adopt, pasted_cron_jobs
+from dispatcher.commands.adoption import Did
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
 from dispatcher.model.launches import DOMAIN
-from tests.property.kubelet import seen_env
-from tests.rig.builders import SITE, an_order
-from tests.rig.corpus import PROXY, job, manifest, pod, step, workflow
-from tests.rig.whole_job import parent_of, paths
-
-
-def adopted(document: dict[str, Any]) -> Adoption:
-    found = adopt(document)
-    assert isinstance(found, list)
-    return found[0]
+from tests.rig.corpus import PROXY, SECRET, manifest, step, workflow
+from tests.unit.adopting import adopted, told
 
 
 @pytest.mark.parametrize(
-    ("name", "kept", "statement"),
+    ("name", "named", "kept", "statement"),
     [
         (
-            "CronWorkflow with one step first",
+            "CronWorkflow with one step first", "-one",
             {"timeZone": "Europe/Vienna", "suspend": False, "startingDeadlineSeconds": 60}, "one_at_a_time",
         ),
-        ("CronWorkflow of one list", {}, "again"),
+        ("CronWorkflow of one list", "", {}, "again"),
     ],
 )  # fmt: skip
-def test_first_step_of_a_cron_workflow_has_its_schedule(name: str, kept: dict[str, Any], statement: str) -> None:
+def test_first_step_of_a_cron_workflow_has_its_schedule(
+    name: str, named: str, kept: dict[str, Any], statement: str
+) -> None:
     found = adopt(manifest(name))
     assert isinstance(found, list)
     (first,) = (one for one in found if one.schedule)
-    assert (first.name, first.schedule) == ("one", {"schedule": "5 4 * * *", **kept})
+    assert (first.name, first.schedule) == (f"flow{named}", {"schedule": "5 4 * * *", **kept})
     assert [one.file for one in first.statements] == [statement]
 
 
 def test_schedule_whose_first_step_is_a_graph_is_left_to_a_person() -> None:
     graph = {"name": "all", "dag": {"tasks": []}}
-    for parts in ({"entrypoint": "all"}, {"entrypoint": "one"}):
-        cron = workflow(graph, step(), kind="CronWorkflow", more={"schedules": ["@daily", "@hourly"]}, **parts)
-        del cron["spec"]["schedule"]
-        found = adopt(cron)
-        assert isinstance(found, list)
-        assert not any(one.schedule for one in found)
-        assert [one.did for one in found[0].fields if one.field == "spec.schedules"] == [Did.OPEN]
+    times = {
+        "schedules": ["@daily", "@hourly"],
+        "suspend": False,
+        "concurrencyPolicy": "Allow",
+        "timezone": "Asia/Tokyo",
+    }
+    found = adopt(workflow(graph, step(), kind="CronWorkflow", more=times, entrypoint="all"))
+    assert isinstance(found, list)
+    assert not any(one.schedule for one in found)
+    words = {one.field: (one.did, one.words) for one in found[0].fields}
+    assert words["spec.schedule"] == (Did.LEFT_OUT, "its schedules count")
+    assert (words["spec.schedules"][0], "@daily in Asia/Tokyo, and at @hourly" in words["spec.schedules"][1]) == (
+        Did.OPEN, True,
+    )  # fmt: skip
+    anyway = Did.LEFT_OUT, "it is so anyway"
+    assert (words["spec.suspend"], words["spec.concurrencyPolicy"]) == (anyway, anyway)
+    assert words["spec.timezone"] == (Did.OPEN, "its times are those of Asia/Tokyo")
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("Forbid", "give each row a dedupe_key: no second row while one is alive"),
+        ("Replace", "give each row a dedupe_key: by it the new row is dropped, and the old one goes on: end that"),
+        ("New", "'New' is not known here"),
+    ],
+)  # fmt: skip
+def test_policy_of_a_schedule_without_a_cron_job_is_left_to_a_person(policy: str, words: str) -> None:
+    graph = {"name": "all", "dag": {"tasks": []}}
+    document = workflow(graph, kind="CronWorkflow", more={"concurrencyPolicy": policy}, entrypoint="all")
+    ((did, said),) = told(document, "spec.concurrencyPolicy")
+    assert did is Did.OPEN
+    assert said.startswith(words)
+
+
+def test_metadata_of_a_workflow_is_in_the_names_of_its_templates() -> None:
+    document = workflow(step())
+    document["metadata"] |= {"generateName": "flow-", "labels": {"name": "a", "kueue.x-k8s.io/queue-name": "q"}}
+    words = {one.field: (one.did, one.words) for one in adopted(document).fields if one.field.startswith("metadata")}
+    above = Did.LEFT_OUT, "it was the workflow's, and not its Pods'"
+    assert words == {
+        "metadata.name": (Did.MOVED, "in the names of the templates"), "metadata.generateName": above,
+        "metadata.labels.name": above,
+        "metadata.labels[kueue.x-k8s.io/queue-name]": (Did.OPEN, "write it into metadata.labels of the templates"),
+    }  # fmt: skip
+
+
+def test_step_with_a_secret_lets_rows_give_its_parameters_alone() -> None:
+    env = [SECRET, {"name": "DAY", "value": "{{inputs.parameters.day}}"}]
+    one = step(inputs={"parameters": [{"name": "day"}]}, container={"image": "a:1", "command": ["run"], "env": env})
+    made = adopted(workflow(one))
+    assert made.manifest["metadata"]["annotations"][f"{DOMAIN}/row-may-set"] == "env.DAY"
+    (words,) = (each for each in made.fields if "row-may-set" in each.words)
+    assert words.field == "spec.templates[0].container.env[0]"
+    assert words.words.endswith("env.DAY, because it has Secret s: a row may set no other variable")
+
+
+def test_each_schedule_of_a_cron_workflow_has_a_cron_job() -> None:
+    times = {"schedules": ["@daily", "TZ=Asia/Tokyo @hourly"]}
+    made = adopted(workflow(step(), kind="CronWorkflow", more=times, entrypoint="one"))
+    assert (made.schedule, made.more_schedules) == (
+        {"schedule": "@daily"}, [{"schedule": "@hourly", "timeZone": "Asia/Tokyo"}],
+    )  # fmt: skip
+    jobs = list(pasted_cron_jobs(made, "flow", "INSERT"))
+    assert [one["metadata"]["name"] for one in jobs] == ["insert-flow", "insert2-flow"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "parts", "names"),
+    [
+        ((), {"workflowTemplateRef": {"name": "other"}}, "the file that other names"),
+        (({"name": "all", "dag": {"tasks": [{"name": "a", "templateRef": {"name": "far"}}]}},), {},
+         "the file that far names"),
+        (({"name": "wait", "suspend": {}},), {}, "what its steps become"),
+    ],
+)  # fmt: skip
+def test_field_of_a_workflow_without_containers_is_left_to_a_person(
+    steps: tuple[dict[str, Any], ...], parts: dict[str, Any], names: str
+) -> None:
+    kept: dict[str, Any] = {"nodeSelector": {"a": "b"}, "volumes": [], "podMetadata": {}, "templateDefaults": {}}
+    words = {one.field: (one.did, one.words) for one in adopted(workflow(*steps, **parts, **kept)).fields}
+    for field in kept:
+        assert words[f"spec.{field}"][0] is Did.OPEN
+        assert words[f"spec.{field}"][1].endswith(f"give it to the templates of {names}")
 
 
 def test_step_has_the_labels_and_the_volumes_of_its_workflow() -> None:
@@ -64,70 +131,18 @@ def test_step_has_the_labels_and_the_volumes_of_its_workflow() -> None:
     assert volumes == [[claim], [claim], [{"name": "data", "emptyDir": {}}]]
 
 
-def test_parameters_of_a_workflow_become_variables_of_the_row() -> None:
-    task = adopted(manifest("parameters")).manifest["spec"]["template"]["spec"]["containers"][0]
-    assert task == {"name": "task", "image": "a:1", "command": ["run"], "args": ["$(IN_FILE)", "--x=$(X)"]}
-    half = step(container={"image": "a", "args": ["{{inputs.parameters.task-id}}"], "env": [
-        {"name": "U", "value": "http://{{inputs.parameters.host}}"}]})  # fmt: skip
-    made = adopted(workflow(half))
-    assert made.manifest["spec"]["template"]["spec"]["containers"][0]["args"] == ["$(PARAMETER_TASK_ID)"]
-    env = made.manifest["spec"]["template"]["spec"]["containers"][0]["env"]
-    assert env == [{"name": "U", "value": "http://$(HOST)"}]
-    assert not [one for one in made.fields if one.did is Did.OPEN]
-
-
-ENV: dict[str, Any] = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
-
-
-@pytest.mark.parametrize(
-    ("parts", "args", "opened"),
-    [
-        ({"args": ["{{inputs.parameters.path}}"]}, ["$(PARAMETER_PATH)"], "env.PARAMETER_PATH"),
-        ({"args": ["{{inputs.parameters.token}}"], "env": [ENV]}, ["$(PARAMETER_TOKEN)"], "env.PARAMETER_TOKEN"),
-        (
-            {"args": ["{{inputs.parameters.a-b}}", "{{inputs.parameters.a_b}}", "{{workflow.parameters.a-b}}"]},
-            ["$(A_B)", "$(PARAMETER_A_B)", "$(PARAMETER_A_B2)"], "env.A_B,env.PARAMETER_A_B,env.PARAMETER_A_B2",
-        ),
-        ({"args": ["{{inputs.parameters.x}}"], "envFrom": [{"secretRef": {"name": "s"}}]}, ["$(PARAMETER_X)"],
-         "env.PARAMETER_X"),
-        ({"args": ["{{inputs.parameters.x}}"], "env": [{"name": "SOURCE", "value": "{{inputs.parameters.x}}"}]},
-         ["$(SOURCE)"], "env.SOURCE"),
-        ({"args": ["{{ inputs.parameters.x }}", "{{inputs.parameters.x}}"]}, ["$(X)", "$(X)"], "env.X"),
-        ({"args": [f"{{{{inputs.parameters.{'x' * 300}}}}}"]}, [f"$({'X' * 200})"], f"env.{'X' * 200}"),
-    ],
-)  # fmt: skip
-def test_parameter_has_a_name_that_replaces_nothing(parts: dict[str, Any], args: list[str], opened: str) -> None:
-    """No variable of the container, none that programs trust, and none of another parameter."""
-    made = adopted(workflow(step(container={"image": "a", **parts}))).manifest
-    assert made["spec"]["template"]["spec"]["containers"][0]["args"] == args
-    assert made["metadata"]["annotations"][f"{DOMAIN}/row-may-set"] == opened
-
-
-STEP: dict[str, Any] = step(
-    container={"image": "a:1", "command": ["run"], "args": ["x"], "env": [{"name": "A", "value": "b"}],
-               "volumeMounts": [{"name": "d", "mountPath": "/d", "subPath": "s"}]},
-    initContainers=[{"name": "i", "image": "b:1"}], sidecars=[PROXY], nodeSelector={"pool": "p"},
-    volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}], metadata={"labels": {"l": "m"}},
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "text", ["{{workflow.name}}", "a-{{item}}", "{{=1}}", "{{inputs.artifacts.x.path}}", "{{inputs.parameters.p}}"]
-)
-def test_what_argo_would_fill_in_is_a_variable_or_left_to_a_person(text: str) -> None:
-    """Wherever it stands in a step."""
-    for path in paths(workflow(STEP)):
-        document = copy.deepcopy(workflow(STEP))
-        if (
-            path[:3] != ("spec", "templates", 0)
-            or len(path) < 5
-            or not isinstance(parent_of(document, path)[path[-1]], str)
-        ):
-            continue
-        parent_of(document, path)[path[-1]] = text
-        made = adopted(document)
-        left = [one.field for one in made.fields if one.did is Did.OPEN and "fill" in one.words]
-        assert bool(left) is ("{{" in str(made.manifest)), (path, made.fields)
+def test_container_that_mirrors_the_mounts_has_them() -> None:
+    mounts = [{"name": "data", "mountPath": "/data"}, {"name": "tmp", "mountPath": "/tmp"}]
+    own = [{"name": "own", "mountPath": "/tmp"}]
+    one = step(container={"image": "a:1", "volumeMounts": mounts}, sidecars=[
+        {**PROXY, "mirrorVolumeMounts": True, "volumeMounts": own}, {**PROXY, "mirrorVolumeMounts": False},
+    ], initContainers=[{**PROXY, "mirrorVolumeMounts": True}])  # fmt: skip
+    document = workflow(one, volumes=[{"name": name, "emptyDir": {}} for name in ("data", "tmp", "own")])
+    found = adopted(document).manifest["spec"]["template"]["spec"]
+    assert [one.get("volumeMounts") for one in found["containers"]] == [mounts, [*own, mounts[0]], []]
+    assert found["initContainers"] == [{**PROXY, "volumeMounts": mounts}]
+    assert told(document, "spec.templates[0].sidecars[0].mirrorVolumeMounts")[0][0] is Did.TRANSLATED
+    assert "mirror" not in str(found)
 
 
 def test_script_is_an_argument_of_its_program() -> None:
@@ -141,40 +156,96 @@ def test_script_is_an_argument_of_its_program() -> None:
     strict = adopted(workflow({"name": "one", "script": {**script, "args": ["-o", "pipefail"]}}))
     (made,) = strict.manifest["spec"]["template"]["spec"]["containers"]
     assert made["command"] == ["/bin/bash", "-e", "-o", "pipefail", "-c"], "Argo gives the script behind the args"
-    odd = adopted(workflow({"name": "one", "script": {**script, "command": ["magic"]}}))
-    assert (odd.manifest, [one.did for one in odd.fields if "program is not known" in one.words]) == ({}, [Did.OPEN])
+    odd = workflow({"name": "one", "script": {**script, "source": "{{pod.name}}"}})
+    assert [one for one, _ in told(odd, "spec.templates[0].script.source")] == [Did.TRANSLATED, Did.OPEN]
+    for command, option in ((["python3.11"], "-c"), (["/usr/bin/env", "Rscript"], "-e"), (["bash.exe"], "-c")):
+        (made,) = adopted(workflow({"name": "one", "script": {**script, "command": command}})).manifest["spec"][
+            "template"
+        ]["spec"]["containers"]
+        assert made["command"] == [*command, option]
 
 
 @pytest.mark.parametrize(
-    ("facts", "words"),
+    ("parts", "words"),
     [
-        ({"valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}, "as valueFrom"),
-        ({"enum": ["x", "y"]}, "no like here"),
+        ({"script": {"command": ["/bin/magic"], "source": "x"}}, "script one: the program 'magic' is not known here"),
+        ({"script": {"source": "x"}}, "script one: it names no program"),
+        ({"script": {"command": ["sh"]}}, "script one: it has no source"),
+        (
+            {"resource": {"action": "create", "manifest": "apiVersion: batch/v1\nkind: Job\n"}},
+            "resource one: its manifest is a Job: write it into a file, and adopt that",
+        ),
+        ({"resource": {"action": "apply", "manifest": '{"kind": "ConfigMap"}'}}, "kubectl apply of a ConfigMap"),
+        ({"resource": {}}, "kubectl create of a manifest"),
+        ({"http": {"url": "x"}}, "http one: a call of a URL"),
+        ({"suspend": {}}, "suspend one: a pause"),
+        ({"containerSet": {}}, "make each a Job"),
+        ({"plugin": {}}, "a plugin of Argo"),
+        ({"data": {}}, "a row for each"),
+        ({"dag": {}}, "dag one: a graph of steps"),
+        ({}, "step one: it runs nothing"),
     ],
 )
-def test_source_of_a_parameter_is_not_lost(facts: dict[str, Any], words: str) -> None:
-    one = step(
-        container={"image": "a", "args": ["{{inputs.parameters.d}}"]}, inputs={"parameters": [{"name": "d", **facts}]}
+def test_step_without_a_container_says_the_next_step(parts: dict[str, Any], words: str) -> None:
+    found = adopted(workflow({"name": "one", **parts}))
+    (one,) = (one for one in found.fields if one.field == "spec.templates[0]")
+    assert (found.manifest, one.did, words in one.words) == ({}, Did.OPEN, True), one.words
+
+
+def test_graph_tells_what_its_steps_had_of_it() -> None:
+    tasks = [{"name": "a", "template": "one"}]
+    graph = {"name": "all", "steps": [tasks], "tolerations": [{}], "timeout": "1h", "parallelism": 2}
+    words = {one.field: one.words for one in adopted(workflow(graph)).fields}
+    assert words["spec.templates[0].tolerations"].endswith("write it into the templates of one")
+    assert "cancel their rows" in words["spec.templates[0].timeout"]
+    assert "max_jobs" in words["spec.templates[0].parallelism"]
+
+
+@pytest.mark.parametrize(
+    ("own", "whole", "expected", "place"),
+    [
+        ({"timeout": "1h30m"}, {}, 5400, "spec.templates[0].timeout"),
+        ({"timeout": "30", "activeDeadlineSeconds": 60}, {}, 30, "spec.templates[0].timeout"),
+        ({"timeout": "1.5s"}, {"activeDeadlineSeconds": 60}, 2, "spec.templates[0].timeout"),
+        ({"timeout": "2h"}, {"activeDeadlineSeconds": 60}, 60, "spec.activeDeadlineSeconds"),
+        ({}, {"templateDefaults": {"timeout": "5m"}}, 300, "spec.templates[0].timeout"),
+        ({"timeout": "{{x}}", "activeDeadlineSeconds": 60}, {}, 60, "spec.templates[0].activeDeadlineSeconds"),
+        ({}, {}, 604800, "spec.templates[0].activeDeadlineSeconds"),
+    ],
+)
+def test_shortest_deadline_of_a_step_counts(
+    own: dict[str, Any], whole: dict[str, Any], expected: int, place: str
+) -> None:
+    document = workflow(step(**own), **whole)
+    made = adopted(document)
+    assert made.manifest["metadata"]["annotations"][f"{DOMAIN}/timeout-seconds"] == str(expected)
+    (words,) = (one[1] for one in told(document, place) if one[0] is Did.TRANSLATED)
+    assert words.startswith(f"{DOMAIN}/timeout-seconds: {expected}")
+    assert ("no deadline" in words) is (not own and not whole)
+    others = {one.words for one in made.fields if "shorte" in one.words}
+    assert bool(others) is (len(own) + len(whole) == 2), "each other deadline has a word"
+
+
+def test_step_without_a_retry_strategy_says_so() -> None:
+    assert told(workflow(step()), "spec.templates[0].retryStrategy") == [
+        (Did.TRANSLATED, f"{DOMAIN}/max-failures: 1, Argo does not retry where none stands")
+    ]
+    assert not told(workflow(step()), "spec.templates[0].retryStrategy.limit")
+
+
+def test_fields_of_both_are_those_that_argo_takes() -> None:
+    """Empty ones of a step are the workflow's, and names of hosts of both count."""
+    hosts = [{"ip": "1.1.1.1", "hostnames": ["a"]}], [{"ip": "2.2.2.2", "hostnames": ["b"]}]
+    whole: dict[str, Any] = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "affinity": {"x": {}}}
+    one = step(nodeSelector={}, tolerations=[], affinity={}, hostAliases=hosts[1], serviceAccountName="")
+    document = workflow(one, **whole, hostAliases=hosts[0], serviceAccountName="s")
+    made = adopted(document).manifest["spec"]["template"]["spec"]
+    assert made["hostAliases"] == [*hosts[0], *hosts[1]]
+    assert {field: made[field] for field in whole} == {**whole, "affinity": {}}, "an affinity without a rule is one"
+    assert (made["serviceAccountName"], told(document, "spec.affinity")) == (
+        "s",
+        [(Did.LEFT_OUT, "each step has its own")],
     )
-    left = [told for told in adopted(workflow(one)).fields if told.did is Did.OPEN and words in told.words]
-    assert [told.field for told in left] == [f"spec.templates[0].inputs.parameters[0].{next(iter(facts))}"]
-
-
-def test_first_step_of_a_cron_workflow_gets_the_arguments() -> None:
-    """Those of the workflow, else the defaults of the step."""
-    inputs = {"parameters": [{"name": "day", "value": "never"}, {"name": "zone", "default": "$(HOME)"}, {"name": "x"}]}
-    args = [f"{{{{{scope}.parameters.{name}}}}}" for scope, name in (("inputs", "day"), ("workflow", "day"),
-                                                                     ("inputs", "zone"), ("inputs", "x"))]  # fmt: skip
-    one = step(container={"image": "a", "args": args}, inputs=inputs)
-    arguments = {"parameters": [{"name": "day", "value": "today"}]}
-    found = adopt(workflow(one, kind="CronWorkflow", entrypoint="one", arguments=arguments))
-    assert isinstance(found, list)
-    (made,) = found
-    assert made.in_time is not None
-    assert json.loads(str(made.in_time.values["env"])) == {"DAY": "today", "PARAMETER_DAY": "today", "ZONE": "$(HOME)"}
-    inserting = inserting_cron_job("one", made.schedule, str(made.in_time.values["env"]))
-    (container,) = inserting["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-    assert "$$(HOME)" in container["command"][-1], "kubelet leaves it as it is"
 
 
 def test_blank_field_of_a_step_is_that_of_the_workflow() -> None:
@@ -204,12 +275,6 @@ def test_fields_of_a_workflow_are_those_of_steps_that_have_none_of_their_own() -
     assert ["volumes" in one.manifest["spec"]["template"]["spec"] for one in mounts] == [True, False]
 
 
-def told(document: dict[str, Any], field: str) -> list[tuple[Did, str]]:
-    found = adopt(document)
-    assert isinstance(found, list)
-    return [(one.did, one.words) for each in found for one in each.fields if one.field == field]
-
-
 def test_step_has_the_defaults_of_its_workflow() -> None:
     """Those of what it runs, and of each list what it has not named itself."""
     env = [{"name": "A", "value": "all"}, {"name": "B", "value": "all"}]
@@ -230,7 +295,7 @@ def test_steps_inside_a_graph_are_steps() -> None:
     rows = {"name": "rows", "steps": [[{"name": "load", "inline": inline}], "odd"]}
     found = adopt(workflow(dag, step(), rows))
     assert isinstance(found, list)
-    assert [one.name for one in found if one.manifest] == ["fetch", "one", "load"]
+    assert [one.name for one in found if one.manifest] == ["flow-fetch", "flow-one", "flow-load"]
     places = [one.field for each in found for one in each.fields if "fills in" in one.words]
     assert places == [f"spec.templates[{at}].inline.serviceAccountName" for at in ("0].dag.tasks[0", "2].steps[0][0")]
 
@@ -242,14 +307,23 @@ def test_steps_inside_a_graph_are_steps() -> None:
         (workflow(step(), priority=5), "spec.priority", Did.OPEN, "priority"),
         (workflow(step(), volumeClaimTemplates=[{}]), "spec.volumeClaimTemplates", Did.OPEN, "no claim is made"),
         (manifest("workflow of steps elsewhere"), "spec.workflowTemplateRef", Did.OPEN, "adopt the file"),
-        (workflow(step(timeout="30s")), "spec.templates[0].timeout", Did.OPEN, "timeout-seconds"),
+        (workflow(step(outputs={})), "spec.templates[0].outputs", Did.OPEN, "its result"),
+        (workflow(step(hooks={})), "spec.templates[0].hooks", Did.OPEN, "insert their rows"),
+        (workflow(step(daemon=True)), "spec.templates[0].daemon", Did.OPEN, "a Deployment"),
+        (workflow(step(executor={})), "spec.templates[0].executor", Did.LEFT_OUT, "Argo's own"),
+        (workflow(step(), executor={"serviceAccountName": "e"}), "spec.executor", Did.LEFT_OUT, "Argo's own"),
+        (workflow(step(), suspend=True), "spec.suspend", Did.OPEN, "insert no row yet"),
+        (workflow(step(), podPriority=5), "spec.podPriority", Did.OPEN, "a PriorityClass"),
+        (workflow(step(retryStrategy={"limit": 1, "expression": "x"})), "spec.templates[0].retryStrategy.expression",
+         Did.OPEN, "final-codes"),
+        (workflow(step(), kind="CronWorkflow", more={"stopStrategy": {}}), "spec.stopStrategy", Did.OPEN, "delete"),
         (workflow(step(parallelism=2)), "spec.templates[0].parallelism", Did.OPEN, "max_jobs"),
         (workflow(step(synchronization={})), "spec.templates[0].synchronization", Did.OPEN, "max_jobs"),
         (workflow(step(podSpecPatch="x")), "spec.templates[0].podSpecPatch", Did.OPEN, "into the template"),
         (workflow(step(retryStrategy={}), retryStrategy={"limit": 3}), "spec.templates[0].retryStrategy.limit",
          Did.OPEN, "how often?"),
         (workflow(step(container={"image": "a", "env": [{"name": "A", "value": "{{pod.name}}"}]})),
-         "spec.templates[0].container.env[0].value", Did.OPEN, f"{DOMAIN}/row-may-set: env.NAME"),
+         "spec.templates[0].container.env[0].value", Did.OPEN, f"{DOMAIN}/row-may-set: env.A"),
         (workflow(step(container={"image": "a", "volumeMounts": [{"name": "work"}]})),
          "spec.templates[0].container.volumeMounts[0]", Did.OPEN, "no volume is called work"),
         (workflow(step(container={"image": "a", "args": ["{{inputs.parameters.x}}"]},
@@ -266,36 +340,9 @@ def test_priority_of_a_workflow_is_that_of_its_steps() -> None:
     assert pod["priorityClassName"] == "high"
 
 
-def test_value_that_is_put_together_refers_to_the_variable_of_the_row() -> None:
-    """The row's variable comes before it (tests/unit/test_jobs_env.py)."""
-    env = [{"name": "D", "value": "s3://b/{{inputs.parameters.d}}/$(X)"}, ENV, {"name": "DAY", "value": None}]
-    container = {"image": "a", "args": ["{{inputs.parameters.d}}"], "env": env}
-    made = adopted(workflow(step(container=container))).manifest
-    (task,) = made["spec"]["template"]["spec"]["containers"]
-    assert task["env"][0]["value"] == "s3://b/$(PARAMETER_D)/$(X)"
-    assert (task["env"][1], task["args"]) == (ENV, ["$(PARAMETER_D)"])
-    assert made["metadata"]["annotations"][f"{DOMAIN}/row-may-set"] == "env.PARAMETER_D"
-
-
-def test_values_of_the_template_read_what_adopted_rows_give() -> None:
-    """An earlier variable of an Argo step, and the index of an Indexed Job, in the Job as kubelet reads it."""
-    env = [{"name": "DAY", "value": "{{inputs.parameters.day}}"}, {"name": "SOURCE", "value": "s3://b/$(DAY)"}]
-    shard = [{"name": "SHARD", "value": "shard-$(JOB_COMPLETION_INDEX)"}]
-    indexed = job(pod({"name": "a", "image": "a", "env": shard}), completions=3, completionMode="Indexed")
-    for document, row, name, value in (
-        (workflow(step(container={"image": "a", "env": env})), {"DAY": "monday"}, "SOURCE", "s3://b/monday"),
-        (indexed, {"JOB_COMPLETION_INDEX": "2"}, "SHARD", "shard-2"),
-    ):
-        template = judge_template("one", adopted(document).manifest)
-        (made,) = build_job(an_order(template, env=row), template, SITE)["spec"]["template"]["spec"]["containers"]
-        assert seen_env(made)[name] == value
-
-
-def test_argument_that_is_no_text_is_json() -> None:
-    names = {"b": True, "n": 1, "l": ["x"], "t": "True"}
-    args = [f"{{{{workflow.parameters.{name}}}}}" for name in names]
-    arguments = {"parameters": [{"name": name, "value": value} for name, value in names.items()]}
-    one = step(container={"image": "a", "args": args})
-    made = adopted(workflow(one, kind="CronWorkflow", entrypoint="one", arguments=arguments))
-    assert made.in_time is not None
-    assert json.loads(str(made.in_time.values["env"])) == {"B": "true", "N": "1", "L": '["x"]', "T": "True"}
+def test_template_of_a_step_has_the_name_of_its_workflow() -> None:
+    """Steps of other workflows are called `main`, too."""
+    found = adopt(workflow(step(name="Main"), step(name="x" * 60)))
+    assert isinstance(found, list)
+    assert [one.name for one in found] == ["flow-main", f"flow-{'x' * 58}"]
+    assert adopted(workflow(step(name="main"), {"name": "all", "dag": {}})).name == "flow"

@@ -61,9 +61,9 @@ async def extender_kubeconfig(control_plane: ControlPlane, tmp_path_factory: pyt
     return await account(control_plane, namespace, tmp_path_factory.mktemp("extender"))
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def reservations(control_plane: ControlPlane) -> None:
-    """Installs the kind NodeReservation as the chart does."""
+    """Installs the kind NodeReservation as the chart does. Tests of the chart in other files take its roles away."""
     await control_plane.apply(rendered("everything", only="reservations"), namespace="default")
 
     async def is_served() -> bool:

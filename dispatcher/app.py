@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
 
 import structlog
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.admission.dispatch import Dispatch, DispatchPorts
@@ -22,6 +24,7 @@ from dispatcher.admission.room_view import RoomView
 from dispatcher.commands.render import previews_of
 from dispatcher.container.contract import NewestServer
 from dispatcher.jobs.memory import Memory
+from dispatcher.jobs.observed import OWN_RULES, Rules
 from dispatcher.jobs.submit import Launcher, Submitter
 from dispatcher.kube.access import Access
 from dispatcher.kube.capacity import Mirror, QuotaMirror, RoomMirror, pods_of_all
@@ -49,11 +52,13 @@ from dispatcher.runtime.rounds import SOON_SECONDS, Precedence, Rounds, Wake, ca
 from dispatcher.settings.definition import Settings
 from dispatcher.settings.loading import SettingSource
 from dispatcher.startup import catalog_of, database_of, installation_of, planner_of, rules_of, site_of
+from dispatcher.sweep.plan import CONFIRM_EVERY
 from dispatcher.sweep.sweep import Remover, Sweep, SweepPorts
 from dispatcher.views.about import ReplicaCondition, stale_after
+from dispatcher.views.counting import EVERY_HALF_MINUTE, SurfacePace
 from dispatcher.views.page_reads import RowSite
 from dispatcher.views.reads import CacheContext
-from dispatcher.views.surfaces import ReplicaFacts, ReplicaSurfaces
+from dispatcher.views.surfaces import LeasedReplica, ReplicaFacts, ReplicaSurfaces
 
 OF_OUR_CONFIGURATION: Final = 100
 """The percentageOfNodesToScore that the room estimate uses, as `extender --print-scheduler-config` sets it."""
@@ -171,12 +176,28 @@ CompanionOf = Callable[[Settings, Reflectors, Resource[BoundPod]], CompanionProg
 """Builds the other program. It shares our reflectors, and takes its bound Pods from the given resource."""
 
 
+class RunPace(Struct, frozen=True):
+    """Pauses of `run` that no setting changes. Tests take shorter ones.
+
+    rules: the pauses of the table of outcomes; its settings are not read.
+    apart: time between two looks of the sweep that found no row, and count.
+    """
+
+    rules: Rules = OWN_RULES
+    apart: timedelta = CONFIRM_EVERY
+    surfaces: SurfacePace = EVERY_HALF_MINUTE
+
+
+OWN_PACE: Final = RunPace()
+
+
 async def run(
-    settings: Settings, companion_of: CompanionOf | None = None, sources: Sequence[SettingSource] = ()
-) -> None:
+    settings: Settings, companion_of: CompanionOf | None = None, sources: Sequence[SettingSource] = (),
+    pace: RunPace = OWN_PACE,
+) -> None:  # fmt: skip
     """`dispatcher run`: runs until SIGTERM or SIGINT, then ends within 30 s. `sources`: the origins of the settings."""
     client = KubeClient(await log_in(settings.kube))
-    app = App(settings, client, companion_of, sources)
+    app = App(settings, client, companion_of, sources, pace)
     try:
         await app.run(stop_on_signals())
     finally:
@@ -189,9 +210,9 @@ class App:
 
     def __init__(
         self, settings: Settings, client: KubeClient,
-        companion_of: CompanionOf | None = None, sources: Sequence[SettingSource] = (),
+        companion_of: CompanionOf | None = None, sources: Sequence[SettingSource] = (), pace: RunPace = OWN_PACE,
     ) -> None:  # fmt: skip
-        self.settings, self.sources = settings, sources
+        self.settings, self.sources, self._pace = settings, sources, pace
         kube = settings.kube
         namespace, self.reflectors = kube.namespace or client.namespace, Reflectors(client)
         self.watching = ClusterMirror(self.reflectors, namespace, settings, with_all_pods=companion_of is not None)
@@ -214,17 +235,14 @@ class App:
         self.access = Access(client, verbs_of(RUN, installation_of(settings, named.namespace, namespace)))
         self.catalog = catalog_of(settings, self.site.passed)
         self.catalog.refresh()
-        self.launcher = Launcher(
-            Submitter(job_api, self.site, self.memory, ask_again),
-            self.memory,
-            self.catalog,
-            rules_of(settings.jobs),
-        )
+        submitter, rules = Submitter(job_api, self.site, self.memory, ask_again), rules_of(settings.jobs, pace.rules)
+        self.launcher = Launcher(submitter, self.memory, self.catalog, rules)
         self.pod_refusals = PodRefusals(client, namespace, self.mirror.view)
         self.suspensions = Suspensions(client, namespace, self.mirror.view)
         self.scale_answers = ScaleAnswers(client, namespace, lambda: self.dispatch.demands.asking)
         self.usage = RealUseLookup(settings.placement.prometheus_url, Session(database_url, newest=newest), namespace)
-        self.telling = ReplicaSurfaces(settings, client, newest, (self.lease, named), partial(missing_in, self))
+        replica = LeasedReplica(self.lease, named, partial(missing_in, self))
+        self.telling = ReplicaSurfaces(settings, client, newest, replica, pace.surfaces)
         self.dispatch = Dispatch(self._ports(remover, namespace), self.launcher, settings.admission, bucket)
         self.dispatching = Rounds("dispatch", self.dispatch.run_once, self.wake)
         self.sweeping = Rounds("sweep", Sweep(self._sweep_ports(remover), settings.sweep, bucket).run_once, Wake())
@@ -240,6 +258,7 @@ class App:
             self.memory.creates.unanswered,
             remover.remove,
             quotas=self.watching.quotas,
+            apart=self._pace.apart,
         )
 
     def _ports(self, remover: Remover, namespace: str) -> DispatchPorts:

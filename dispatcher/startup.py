@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from dispatcher.admission.launch_inputs import Key, NodeRing, PlacementPlanner
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.manifest import JobSite, PlacedBy
-from dispatcher.jobs.observed import Rules
+from dispatcher.jobs.observed import OWN_RULES, Rules
 from dispatcher.model.caches import Use
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.model.rights import InstallationSite
@@ -68,9 +70,12 @@ def placed_by_of(settings: Settings) -> PlacedBy:
     return PlacedBy(partial(choose_pool, settings=settings.placement), settings.placement.scheduler_name or "")
 
 
-def rules_of(jobs: JobSettings) -> Rules:
-    """The settings that the table of outcomes needs."""
-    return Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
+def rules_of(jobs: JobSettings, pauses: Rules = OWN_RULES) -> Rules:
+    """The settings that the table of outcomes needs, with these pauses."""
+    return replace(
+        pauses, max_launches=jobs.max_launches, start_deadline_seconds=jobs.start_deadline_seconds,
+        node_lost_seconds=jobs.node_lost_seconds,
+    )  # fmt: skip
 
 
 def read_text(path: str) -> str:

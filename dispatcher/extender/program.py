@@ -165,7 +165,11 @@ COMPACT_SECONDS, SYNCING_SECONDS = 60, 1
 
 async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT. Calls that came before are answered."""
-    client = KubeClient(await log_in(settings.kube))
+    await serve(settings, KubeClient(await log_in(settings.kube)))
+
+
+async def serve(settings: Settings, client: KubeClient) -> None:
+    """The same, by this client, which it closes at the end."""
     try:
         reflectors = Reflectors(client)
         answering = ExtenderProgram(settings, reflectors)

@@ -203,9 +203,8 @@ class Snapshots:
         return SNAPSHOT_SECONDS
 
 
-EVERY_SECONDS, SELDOM_SECONDS = 10, 300
-SHARE: Final = 20
-"""Lists take at most one part in SHARE of the time. Lists of many thousand Jobs load the API server."""
+SELDOM_SECONDS: Final = 300
+"""Seconds between two rounds, at most."""
 ACTS_AT_ONCE: Final = 8
 """Calls at the same time, at most."""
 WRITTEN_AT_ONCE: Final = 200
@@ -216,10 +215,33 @@ STEADY: Final = timedelta(minutes=10)
 """Time for which templates must have been the same, at most, before rows are failed by them."""
 
 
-async def run(settings: Settings, *, dry_run: bool = False) -> None:
+class JanitorPace(Struct, frozen=True):
+    """The pauses between rounds. Lists of many thousand Jobs load the API server.
+
+    every_seconds: seconds between two rounds, at least.
+    share: lists take at most one part in `share` of the time.
+    """
+
+    every_seconds: float = 10
+    share: float = 20
+
+    def pause_after(self, listing: float, before: float) -> float:
+        """The pause before the next round, in seconds. One slow list proves little, so a pause at most doubles.
+
+        listing: seconds that the lists of this round took.
+        before: the last pause.
+        """
+        wanted = max(self.every_seconds, self.share * listing)
+        return min(wanted, max(self.every_seconds, 2 * before), SELDOM_SECONDS)
+
+
+OWN_PACE: Final = JanitorPace()
+
+
+async def run(settings: Settings, *, dry_run: bool = False, pace: JanitorPace = OWN_PACE) -> None:
     """`dispatcher janitor`: runs until SIGTERM or SIGINT. With `dry_run`: one round that only logs its calls."""
     client = KubeClient(await log_in(settings.kube))
-    janitor = Janitor(settings, client, dry_run=dry_run)
+    janitor = Janitor(settings, client, dry_run=dry_run, pace=pace)
     try:
         if dry_run:
             await janitor.run_once()
@@ -266,15 +288,6 @@ def steady_seconds(settings: Settings) -> float:
     return min(STEADY, timedelta(seconds=settings.janitor.park_seconds) / 6).total_seconds()
 
 
-def pause_after(listing: float, before: float) -> float:
-    """The pause before the next round, in seconds. One slow list proves little, so a pause at most doubles.
-
-    listing: seconds that the lists of this round took.
-    before: the last pause.
-    """
-    return min(max(EVERY_SECONDS, SHARE * listing), max(EVERY_SECONDS, 2 * before), SELDOM_SECONDS)
-
-
 async def fault_of(step: Awaitable[None]) -> Sequence[DispatcherError]:
     """Runs a step of a round, and returns its fault. The fault stops no later step."""
     try:
@@ -287,7 +300,9 @@ async def fault_of(step: Awaitable[None]) -> Sequence[DispatcherError]:
 class Janitor:
     """Runs rounds. Between rounds it keeps only answers to dry runs, and which rows were locked."""
 
-    def __init__(self, settings: Settings, client: KubeClient, *, dry_run: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, client: KubeClient, *, dry_run: bool = False, pace: JanitorPace = OWN_PACE
+    ) -> None:
         kube, jobs = settings.kube, settings.jobs
         namespace = kube.namespace or client.namespace
         site, url = site_of(settings, namespace), database_of(settings.database)
@@ -305,7 +320,7 @@ class Janitor:
         self._steady_seconds = 0 if dry_run else steady_seconds(settings)
         self._retention_days = settings.janitor.retention_days
         self._dry_run = dry_run
-        self._pause = 0.0
+        self._pace, self._pause = pace, 0.0
         self._templates_since = elapsed()
         self._trials = Trials(Trial(self._api, site), self._steady_seconds)
         self._ends = LaunchEnds()
@@ -321,7 +336,7 @@ class Janitor:
         began = elapsed()
         self._refresh()
         view = await self._view()  # 1 Jobs first, so that no Job is newer than its row
-        self._pause = pause_after(elapsed() - began, self._pause)
+        self._pause = self._pace.pause_after(elapsed() - began, self._pause)
         async with look(self._session, HELD_AT_MOST) as rows:  # 2 rows second, in one snapshot
             read = await self._reader.read(rows, self._picture(view, rows), are_steady=self._are_templates_steady())
             self._ends.look(read.picture)

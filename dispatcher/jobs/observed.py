@@ -24,16 +24,27 @@ POD_APPEARS_IN: Final = timedelta(seconds=30)
 
 
 class Rules(Struct, frozen=True):
-    """The settings that the table of outcomes needs.
+    """The settings and pauses that the table of outcomes needs.
 
     max_launches: launches of an attempt that may end without a start.
     start_deadline_seconds: time between the binding of a Pod to a node and its start.
     node_lost_seconds: time after which the Pod on a lost node is deleted by force; 0: never.
+    first_backoff_seconds: the pause after the second failed launch. It doubles with each further launch.
+    report_grace: a report may arrive within this time after the end of its container.
+    refused_for: time from the first refusal of a Pod to the end of its launch. A webhook can recover.
+    rest_seconds: the longest time for which a row whose Job is under way is not read.
     """
 
     max_launches: int = 3
     start_deadline_seconds: int = 1800
     node_lost_seconds: int = 0
+    first_backoff_seconds: float = 10
+    report_grace: timedelta = GRACE
+    refused_for: timedelta = timedelta(seconds=60)
+    rest_seconds: float = 30
+
+
+OWN_RULES: Final = Rules()
 
 
 class ObservedCluster(Struct, frozen=True):

@@ -22,6 +22,7 @@ from dispatcher.container.contract import PUT_OFF
 from dispatcher.jobs.observed import (
     GRACE,
     ObservedCluster,
+    Rules,
     TaskWithJobs,
     is_stopped,
     stage,
@@ -32,9 +33,6 @@ from dispatcher.model.jobs import EndedBy, Job, ObjectWrite, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import LATE_START, OVER_LIMIT, Hold, HoldReason, Stage
-
-POD_REFUSED: Final = timedelta(seconds=60)
-"""Time from the first refusal of a Pod to the end of its launch. A webhook can recover."""
 
 
 def stuck_key(pod: Pod) -> str:
@@ -63,13 +61,13 @@ def waits_since(pod: Pod) -> datetime:
 
 
 def is_refused_for_long(row: TaskWithJobs, job: Job) -> bool:
-    """Whether the API server has refused an unstarted launch's Pod for POD_REFUSED. Quotas and outages do not count."""
+    """Whether the API server has refused an unstarted launch's Pod for too long. Quotas and outages do not count."""
     refusal = row.refusal
     if refusal is None or refusal.is_quota or refusal.is_outage:
         return False
     if not may_be_deleted(job) or job.suspended or row.task.launch >= job.launch:
         return False
-    return row.cluster.cluster_now - refusal.since >= POD_REFUSED
+    return row.cluster.cluster_now - refusal.since >= row.cluster.rules.refused_for
 
 
 def may_be_deleted(job: Job) -> bool:
@@ -80,12 +78,8 @@ def may_be_deleted(job: Job) -> bool:
 MAX_DISRUPTED: Final = 20
 """The most disruptions within DISRUPTED_WITHIN. Earlier ones do not count."""
 DISRUPTED_WITHIN: Final = timedelta(days=1)
-FIRST_BACKOFF_SECONDS: Final = 10
-"""The pause after the second failed launch. It doubles with each further launch."""
 LONGEST_BACKOFF_SECONDS: Final = 300
-"""The longest of these pauses."""
-REPORT_GRACE: Final = GRACE
-"""A report may arrive within this time after the end of its container."""
+"""The longest pause between two launches."""
 
 
 def judge(task: Task, jobs: Sequence[Job], cluster: ObservedCluster) -> JobsVerdict:
@@ -127,7 +121,7 @@ def is_without_report(row: TaskWithJobs, job: Job) -> bool:
     """Whether a Complete Job has no report. A Job that reports by exit code waits for the janitor."""
     if row.unfinished or row.task.cancel_requested_at is not None:
         return False
-    is_late = row.cluster.cluster_now - (job.ended_at or job.created_at) >= REPORT_GRACE
+    is_late = row.cluster.cluster_now - (job.ended_at or job.created_at) >= row.cluster.rules.report_grace
     return is_late or job.report != "exit-code"
 
 
@@ -306,7 +300,7 @@ def exited_without_report(row: TaskWithJobs) -> JobsVerdict | None:
     job = row.job
     if job is None or row.task.job_uid != job.uid:
         return None
-    if row.cluster.cluster_now - (job.ended_at or job.created_at) < REPORT_GRACE:
+    if row.cluster.cluster_now - (job.ended_at or job.created_at) < row.cluster.rules.report_grace:
         return JobsVerdict(Hold(HoldReason.LAUNCHED, Stage.EXITED))
     if row.task.second_process or not row.has_exited:
         return None
@@ -436,7 +430,7 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
     if earlier.disrupted > MAX_DISRUPTED or launches >= rules.max_launches + task.max_failures + MAX_DISRUPTED:
         what = f"{launches} launches, {earlier.disrupted} of them disrupted within a day"
         return park(HoldReason.DISRUPTED_TOO_OFTEN, what)
-    left = max(pause_after(row, launches), backoff(max(0, len(row.rejected) - 1))) - waited
+    left = max(pause_after(row, launches), backoff(max(0, len(row.rejected) - 1), rules)) - waited
     if left > timedelta(0):
         return JobsVerdict(Hold(HoldReason.BACKOFF, f"launch {row.last + 1} in {left.total_seconds():.0f} s"))
     ask = Ask.THAT_JOB if row.job is None else Ask.NOTHING
@@ -449,8 +443,8 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
 
 def pause_after(row: TaskWithJobs, launches: int) -> timedelta:
     """The pause before the next launch. It begins anew after a run that was longer than the pause."""
-    pause, ran = backoff(launches), run_of(row)
-    return pause if ran is None or ran < pause else min(pause, backoff(1))
+    pause, ran = backoff(launches, row.cluster.rules), run_of(row)
+    return pause if ran is None or ran < pause else min(pause, backoff(1, row.cluster.rules))
 
 
 def run_of(row: TaskWithJobs) -> timedelta | None:
@@ -462,11 +456,11 @@ def run_of(row: TaskWithJobs) -> timedelta | None:
     return job.ended_at - job.created_at if job is not None and is_cut and job.ended_at is not None else None
 
 
-def backoff(launches: int) -> timedelta:
+def backoff(launches: int, rules: Rules) -> timedelta:
     """The pause after this number of launches: none, then 10 s, doubled for each further launch, at most 5 min."""
     if not launches:
         return timedelta(0)
-    return timedelta(seconds=doubled(FIRST_BACKOFF_SECONDS, launches - 1, LONGEST_BACKOFF_SECONDS))
+    return timedelta(seconds=doubled(rules.first_backoff_seconds, launches - 1, LONGEST_BACKOFF_SECONDS))
 
 
 def is_unreachable(node: Node | None) -> bool:

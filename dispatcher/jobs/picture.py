@@ -209,10 +209,6 @@ def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool |
     return None if late else False
 
 
-REST_SECONDS: Final = 30
-"""The longest rest of a row."""
-
-
 class ReadPause(Struct, frozen=True):
     """The rest of one row.
 
@@ -252,13 +248,19 @@ def is_news(pod: Pod) -> bool:
     return pod.deleting or pod.cannot_start or pod.waiting_reason == CRASHES
 
 
-def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float) -> ReadPause:
-    """A rest of 15 to 30 s, spread by task id. Before the start: at most `left` seconds, to the start deadline."""
-    has_started = any(pod.phase != "Pending" for pod in pods)
-    most = REST_SECONDS * (0.5 + task.id % 16 / 32)
-    until = now + (most if has_started else min(most, left))
+def plan_rest(task: Task, job: Job, until: float) -> ReadPause:
     version = job.resource_version
     return ReadPause(task.attempt, task.queue, task.submitted_by, task.priority, task.is_waiting, version, until)
+
+
+def rest_seconds(task: Task, pods: Iterable[Pod], longest: float, left: float) -> float:
+    """A rest of half of `longest` to all of it, spread by task id.
+
+    left: seconds to the start deadline. A rest before the start is not longer.
+    """
+    has_started = any(pod.phase != "Pending" for pod in pods)
+    most = longest * (0.5 + task.id % 16 / 32)
+    return most if has_started else min(most, left)
 
 
 def still_resting(
@@ -446,7 +448,7 @@ def plan_rest_of(picture: JobsPicture, task: Task, jobs: Sequence[Job], found: J
         return None
     since = max([waits_since(pod) for pod in pods if pod.node_name], default=now)
     left = cluster.rules.start_deadline_seconds - (now - since).total_seconds()
-    return plan_rest(task, jobs[0], pods, picture.at, left)
+    return plan_rest(task, jobs[0], picture.at + rest_seconds(task, pods, cluster.rules.rest_seconds, left))
 
 
 def is_settled(job: Job, task: Task) -> bool:

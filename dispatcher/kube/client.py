@@ -134,14 +134,18 @@ class RequestRoute(TypedDict):
 
 
 class KubeClient:
-    """Requests to one API server, as one identity. A watch ends after `silence` seconds without a line."""
+    """Requests to one API server, as one identity.
 
-    def __init__(self, login: Login, silence: float = SILENCE_SECONDS) -> None:
+    silence: seconds without a line after which a watch ends.
+    now: the time of this machine, until the API server tells its own.
+    """
+
+    def __init__(self, login: Login, silence: float = SILENCE_SECONDS, now: datetime | None = None) -> None:
         self._login = login
         self._silence = silence
         self._requests = open_session(64, PIECE_BYTES)
         self._watches = open_session(0, LINE_BYTES)
-        self._clock = ServerClock(datetime.now(UTC), elapsed)
+        self._clock = ServerClock(now or datetime.now(UTC), elapsed)
         self._tls = login.tls
 
     async def close(self) -> None:

@@ -30,15 +30,19 @@ CONFIRM_EVERY: Final = timedelta(seconds=10)
 
 
 class Absences:
-    """Counts how often each Job's row was not found. A restore or a wrong database makes rows missing by mistake."""
+    """Counts how often each Job's row was not found. A restore or a wrong database makes rows missing by mistake.
 
-    def __init__(self) -> None:
+    apart: time between two looks that count.
+    """
+
+    def __init__(self, apart: timedelta = CONFIRM_EVERY) -> None:
+        self._apart = apart
         self._seen: dict[str, tuple[int, datetime]] = {}
 
     def confirm(self, uid: str, now: datetime) -> bool:
-        """Counts one more look that found no row. Returns True after CONFIRMATIONS looks, CONFIRM_EVERY apart."""
-        times, last = self._seen.get(uid, (0, now - CONFIRM_EVERY))
-        if now - last >= CONFIRM_EVERY:
+        """Counts one more look that found no row. Returns True after CONFIRMATIONS looks."""
+        times, last = self._seen.get(uid, (0, now - self._apart))
+        if now - last >= self._apart:
             times, last = times + 1, now
         self._seen[uid] = (times, last)
         return times >= CONFIRMATIONS

@@ -21,7 +21,7 @@ from dispatcher.model.tasks import Task
 from dispatcher.runtime.clock import Bucket, Clock, elapsed
 from dispatcher.runtime.metrics import JOBS, KEPT_OBJECTS, SWEEP_DELETES, TAKEN_BACK
 from dispatcher.settings.definition import SweepSettings
-from dispatcher.sweep.plan import Absences, kept_by_others, plan_due, plan_sweep
+from dispatcher.sweep.plan import CONFIRM_EVERY, Absences, kept_by_others, plan_due, plan_sweep
 
 LOOKED_AT: Final = 1000
 """Jobs whose rows one sweep reads, at most."""
@@ -50,6 +50,7 @@ class SweepPorts(Struct, frozen=True):
     remove: sends deletes and returns their number.
     clock: monotonic seconds.
     quotas: the ResourceQuotas of the namespace of Jobs, as far as they are known.
+    apart: time between two looks that found no row, and count.
     """
 
     view: Callable[[], ClusterView]
@@ -59,6 +60,7 @@ class SweepPorts(Struct, frozen=True):
     remove: Callable[[Sequence[ObjectWrite]], Awaitable[int]]
     clock: Clock = elapsed
     quotas: Callable[[], Sequence[Quota]] = tuple
+    apart: timedelta = CONFIRM_EVERY
 
 
 class Sweep:
@@ -68,7 +70,7 @@ class Sweep:
         self._ports = ports
         self._tombstone = timedelta(seconds=settings.tombstone_seconds)
         self._bucket = bucket
-        self._absences = Absences()
+        self._absences = Absences(ports.apart)
         self._start = 0
 
     async def run_once(self) -> float:

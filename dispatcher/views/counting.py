@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 import structlog
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle
@@ -47,6 +48,14 @@ from dispatcher.views.status import (
 
 COUNT_SECONDS: Final = 30
 """Seconds between two counts."""
+STATUS_SECONDS: Final = 10
+"""Seconds between two writes of the status, at least."""
+ALIVE_SECONDS: Final = 30
+"""Seconds between two writes of the status, at most; and between two writes of the reasons, at least."""
+COMPARE_SECONDS: Final = 30
+"""Seconds between two comparisons of the templates."""
+NEVER_TOO_OLD: Final = float("inf")
+"""The counts of the last round are taken as they are."""
 LOOKED_AT_SECONDS: Final = 1
 """Seconds between two counts while somebody looks."""
 COUNTING_PART: Final = 0.01
@@ -78,6 +87,19 @@ class CountedRows(Protocol):
     async def ends(self, since: datetime, until: datetime) -> list[EndCount]: ...
 
 
+class SurfacePace(Struct, frozen=True):
+    """How often the surfaces are renewed, in seconds of `clock`."""
+
+    clock: Clock = elapsed
+    count_seconds: float = COUNT_SECONDS
+    status_seconds: float = STATUS_SECONDS
+    alive_seconds: float = ALIVE_SECONDS
+    compare_seconds: float = COMPARE_SECONDS
+
+
+EVERY_HALF_MINUTE: Final = SurfacePace()
+
+
 class Overview:
     """The installation as a whole.
 
@@ -94,14 +116,14 @@ class Overview:
         rows: Callable[[], AbstractAsyncContextManager[CountedRows]],
         missing: Callable[[], Mapping[str, str]],
         leads: Callable[[], bool],
-        clock: Clock = elapsed,
+        pace: SurfacePace = EVERY_HALF_MINUTE,
     ) -> None:
         self._installation = installation
         self._rows = rows
         self._cycle: LastCycle | None = None
         self._missing = missing
         self._leads = leads
-        self._clock = clock
+        self._clock, self._count_seconds = pace.clock, pace.count_seconds
         self._counts: Counts | None = None
         self._last_hour = LastHour()
         self._ends = EndsCounter()
@@ -134,7 +156,7 @@ class Overview:
         """The last hour of one queue, and the time since which it is counted."""
         return self._last_hour.hour(queue), self._last_hour.since
 
-    async def status(self, oldest: float = COUNT_SECONDS) -> InstallationStatus:
+    async def status(self, oldest: float = NEVER_TOO_OLD) -> InstallationStatus:
         """The status, with counts of at most this age if they cost little. Raises NotYet and DatabaseError."""
         if self._cycle is None:
             raise NoCycleYet
@@ -144,13 +166,13 @@ class Overview:
         caches = self._caches() if self._caches else None
         return replace(status, caches=caches) if caches and caches.nodes else status
 
-    async def counts(self, oldest: float = COUNT_SECONDS) -> Counts:
+    async def counts(self, oldest: float) -> Counts:
         """The last counts. Counts older than `oldest` seconds are read again, once for all who ask at the same time.
 
-        If they cannot be read, the last ones stay for COUNT_SECONDS. Raises DatabaseError if there were none.
+        If they cannot be read, the last ones stay for `count_seconds`. Raises DatabaseError if there were none.
         """
         if self._is_due(oldest):
-            if self._counts is None or self._cost <= WAITED_SECONDS or self._age() >= 2 * COUNT_SECONDS:
+            if self._counts is None or self._cost <= WAITED_SECONDS or self._age() >= 2 * self._count_seconds:
                 await self._count_if_due(oldest)
             else:
                 self._is_wanted = True
@@ -160,7 +182,7 @@ class Overview:
         return self._counts
 
     def _is_due(self, oldest: float) -> bool:
-        return self._age() >= min(max(oldest, self._cost / COUNTING_PART), COUNT_SECONDS)
+        return self._age() >= min(max(oldest, self._cost / COUNTING_PART), self._count_seconds)
 
     def _age(self) -> float:
         return self._clock() - self._counted
@@ -170,7 +192,7 @@ class Overview:
             if self._is_due(oldest):
                 began = self._clock()
                 await self._count()
-                self._counted, self._cost = began, COUNT_SECONDS if self._fault else self._clock() - began
+                self._counted, self._cost = began, self._count_seconds if self._fault else self._clock() - began
 
     async def _count(self) -> None:
         try:
@@ -187,7 +209,7 @@ class Overview:
 
     async def run_once(self) -> float:
         """Counts the rows if this replica leads, or if somebody looks. Returns the seconds until the next count."""
-        oldest = LOOKED_AT_SECONDS if self._is_wanted else COUNT_SECONDS
+        oldest = LOOKED_AT_SECONDS if self._is_wanted else self._count_seconds
         if self._is_wanted or self._leads():
             self._is_wanted = False
             await self._count_if_due(oldest)
@@ -197,12 +219,12 @@ class Overview:
             return LOOK_SECONDS
         if self._cycle is not None:
             self.tell(self._cycle)
-        return COUNT_SECONDS
+        return self._count_seconds
 
     def ages(self, poll_seconds: float) -> list[StoreAge]:
         """The age of the last cycle and of the last counts. A replica that does not lead counts only on demand."""
         now, fault = self._clock(), str(self._fault or "")
-        most = stale_after(COUNT_SECONDS) if self._leads() else float("inf")
+        most = stale_after(self._count_seconds) if self._leads() else float("inf")
         cycle = StoreAge("last cycle", now - self._told_at, stale_after(poll_seconds))
         return [cycle, StoreAge("counts", now - self._read_at, most, fault)]
 

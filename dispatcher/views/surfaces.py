@@ -32,14 +32,13 @@ from dispatcher.model.notices import Notice, Notices
 from dispatcher.model.tasks import OfferedTemplate
 from dispatcher.pg.connect import Session
 from dispatcher.pg.questions import questions
-from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.rounds import Precedence, Rounds, Wake
 from dispatcher.settings.definition import Settings
 from dispatcher.settings.loading import SettingSource
 from dispatcher.startup import database_of
 from dispatcher.views.about import AboutSources, Election, ReplicaCondition
 from dispatcher.views.answers import Answers, Sources
-from dispatcher.views.counting import Overview
+from dispatcher.views.counting import COMPARE_SECONDS, EVERY_HALF_MINUTE, Overview, SurfacePace
 from dispatcher.views.page_reads import NodePageReader, QueuePageReader, RowPageReader, RowSite
 from dispatcher.views.published import (
     PublishedReasons,
@@ -57,10 +56,6 @@ from dispatcher.views.status import InstallationIdentity
 
 LOOK_SECONDS: Final = 2
 """Seconds between two rounds."""
-STATUS_SECONDS: Final = 10
-"""Seconds between two writes of the status, at least."""
-ALIVE_SECONDS: Final = 30
-"""Seconds between two writes of the status, at most; and between two writes of the reasons, at least."""
 REPAIR_SECONDS: Final = 300
 """Seconds between two writes of the reasons, at most: somebody else may have overwritten them."""
 STATUS, REASONS = "status", "reasons"
@@ -89,13 +84,13 @@ class StatusPublisher:
         overview: Overview,
         cycles: Cycles,
         leads: Callable[[], bool],
-        clock: Clock = elapsed,
+        pace: SurfacePace = EVERY_HALF_MINUTE,
     ) -> None:
         self._maps = maps
         self._overview = overview
         self._cycles = cycles
         self._leads = leads
-        self._clock = clock
+        self._pace, self._clock = pace, pace.clock
         self._is_recalled = False
         self._written: dict[str, tuple[float, Any]] = {}
 
@@ -128,13 +123,13 @@ class StatusPublisher:
         except NoCycleYet:
             return
         news, age = what_matters(status), self._age(STATUS)
-        if age >= ALIVE_SECONDS or (age >= STATUS_SECONDS and news != self._written[STATUS][1]):
+        if age >= self._pace.alive_seconds or (age >= self._pace.status_seconds and news != self._written[STATUS][1]):
             await self._write(STATUS, status_json(status).decode(), news)
 
     async def _write_reasons(self, cycle: LastCycle) -> None:
         news = what_rows_wait_for(reasons_of(cycle))
         age = self._age(REASONS)
-        if age >= REPAIR_SECONDS or (age >= ALIVE_SECONDS and news != self._written[REASONS][1]):
+        if age >= REPAIR_SECONDS or (age >= self._pace.alive_seconds and news != self._written[REASONS][1]):
             await self._write(REASONS, reasons_json(cycle).decode(), news)
 
     def _age(self, name: str) -> float:
@@ -192,10 +187,6 @@ class JobEventWriter:
         self._told = (self._told if len(self._told) < MOST_TOLD else set[Key]()) | keys
 
 
-EVERY_SECONDS: Final = 30
-"""Seconds between two comparisons."""
-
-
 class TemplatesRead(Protocol):
     """The janitor's templates in one snapshot of the database."""
 
@@ -216,7 +207,7 @@ class TemplateComparison:
         tables: Callable[[], AbstractAsyncContextManager[TemplatesRead]],
         offered: Callable[[], Sequence[OfferedTemplate]],
         tell: Callable[[Sequence[str]], None],
-        every_seconds: float = EVERY_SECONDS,
+        every_seconds: float = COMPARE_SECONDS,
     ) -> None:
         self._tables = tables
         self._offered = offered
@@ -239,6 +230,18 @@ class TemplateComparison:
         return self._every_seconds
 
 
+class LeasedReplica(Struct, frozen=True):
+    """One replica, as it appears to others.
+
+    place: the name of the lease; the ConfigMaps are in the same namespace.
+    missing: what is missing, by the names of the checks in /readyz.
+    """
+
+    lease: Lease
+    place: LeaseName
+    missing: Callable[[], Mapping[str, str]]
+
+
 class ReplicaFacts(Struct, frozen=True):
     """What the program says about itself. `settings`: with their origins; `condition`: its present state."""
 
@@ -250,31 +253,32 @@ class ReplicaSurfaces:
     """The surfaces of one replica.
 
     newest: the newest server that the sessions of this program saw.
-    lease: the lease and its name; the ConfigMaps are in the same namespace.
-    missing: what is missing, by the names of the checks in /readyz.
     """
 
     def __init__(
-        self, settings: Settings, client: KubeClient, newest: NewestServer, lease: tuple[Lease, LeaseName],
-        missing: Callable[[], Mapping[str, str]],
+        self, settings: Settings, client: KubeClient, newest: NewestServer, replica: LeasedReplica,
+        pace: SurfacePace,
     ) -> None:  # fmt: skip
         self._service = settings.service
         self._jobs_namespace = settings.kube.namespace or client.namespace
         self._client = client
-        self._lease, self._place = lease
+        self._lease, self._place, missing = replica.lease, replica.place, replica.missing
+        self._pace = pace
         self._session, self._counting = (Session(database_of(settings.database), newest=newest) for _ in range(2))
         installation = settings.kube.installation
         self._named = InstallationIdentity(installation, __version__, self._jobs_namespace, self._lease.me)
-        self.overview = Overview(self._named, lambda: questions(self._counting), missing, self._lease.is_trusted)
+        self.overview = Overview(self._named, lambda: questions(self._counting), missing, self._lease.is_trusted, pace)
         self._estimates = Estimates(lambda: questions(self._counting))
         self._maps = ConfigMaps(client, self._place.namespace, installation, self._lease.is_trusted)
 
     def rounds(self, cycles: Cycles, offered: Callable[[], Sequence[OfferedTemplate]]) -> tuple[Rounds, ...]:
         """The rounds of all surfaces. `offered`: the dispatcher's templates, as rows of the table."""
-        publishing = StatusPublisher(self._maps, self.overview, cycles, self._lease.is_trusted)
+        publishing = StatusPublisher(self._maps, self.overview, cycles, self._lease.is_trusted, self._pace)
         events = Events(self._client, "dispatcher")
         announcing = JobEventWriter(events, cycles, self._lease.is_trusted, self._jobs_namespace)
-        comparing = TemplateComparison(lambda: questions(self._counting), offered, self.overview.tell_templates)
+        comparing = TemplateComparison(
+            lambda: questions(self._counting), offered, self.overview.tell_templates, self._pace.compare_seconds
+        )
         return (
             Rounds("announcing", announcing.run_once, Wake(), is_vital=False),
             Rounds("estimates", self._estimates.run_once, Wake(), is_vital=False),

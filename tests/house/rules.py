@@ -134,6 +134,20 @@ def assigned_constants(source: str) -> Faults:
             name = str(written[0]).rpartition(".")[2] if written else ""
             if CONSTANT.fullmatch(name):
                 yield f"{node.lineno}: {name} is a constant of a module"
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            places = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if found := next(filter(is_of_a_module, places), None):
+                yield f"{node.lineno}: {ast.unparse(found)} is assigned in a module"
+
+
+def is_of_a_module(place: ast.expr) -> bool:
+    """Whether an assignment goes to `vars(x)[…]`, `x.__dict__[…]` or `x.CONSTANT`."""
+    if isinstance(place, ast.Subscript):
+        of = place.value
+        return (isinstance(of, ast.Call) and getattr(of.func, "id", "") == "vars") or getattr(
+            of, "attr", ""
+        ) == "__dict__"
+    return isinstance(place, ast.Attribute) and bool(CONSTANT.fullmatch(place.attr))
 
 
 def bare_exceptions(source: str) -> Faults:

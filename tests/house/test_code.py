@@ -116,6 +116,9 @@ def methods(count: int) -> str:
         (rules.borrowed_tests, "import tests.rig.rows", "from tests.unit import test_wire"),
         (rules.assigned_constants, 'patch.setattr(module, "run", 1)', 'patch.setattr(module, "MOST_ROWS", 1)'),
         (rules.assigned_constants, 'patch.setattr("a.run", 1)', 'patch.setattr("a.MOST", 1, raising=False)'),
+        (rules.assigned_constants, 'found["MOST"] = 1', 'vars(module)["MOST"] = 1'),
+        (rules.assigned_constants, 'module.__dict__["MOST"]', 'module.__dict__["MOST"] = 1'),
+        (rules.assigned_constants, "MOST: int = 1", "module.MOST: int = 1"),
     ],
 )
 def test_rule_accepts_good_and_rejects_bad_source(rule: Rule, good: str, bad: str) -> None:

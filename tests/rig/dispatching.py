@@ -249,7 +249,7 @@ class QuickDispatcher(Dispatcher):
 
     def __init__(self, place: Place, **settings: object) -> None:
         super().__init__(place, **settings)
-        self.program = (sys.executable, "-m", "tests.rig.quick_dispatcher")
+        self.program = (sys.executable, "-m", "tests.rig.quick")
 
 
 class TellingDispatcher(Dispatcher):
@@ -257,4 +257,4 @@ class TellingDispatcher(Dispatcher):
 
     def __init__(self, place: Place, **settings: object) -> None:
         super().__init__(place, **settings)
-        self.program = (sys.executable, "-m", "tests.rig.quick_telling")
+        self.program = (sys.executable, "-m", "tests.rig.quick", "telling")

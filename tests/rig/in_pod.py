@@ -1,16 +1,14 @@
 """`python -m tests.rig.in_pod run`: `dispatcher run` with the login of a Pod.
 
 Kubernetes mounts the account's files at a fixed path. Tests must not write there, so `ACCOUNT_FOLDER` names another
-folder. `python -m tests.rig.in_pod quick` has the pauses of `tests.rig.quick_dispatcher`.
-`python -m tests.rig.in_pod janitor` is the janitor with the pauses of `tests.rig.quick_janitor`. Everything else is the
-program.
+folder. `quick run` and `janitor` in place of `run` have the pauses of `tests.rig.quick`. Everything else is as it is.
 """
 
 import os
 import sys
 from pathlib import Path
 
-from dispatcher.app import App
+from dispatcher.app import OWN_PACE, App, RunPace
 from dispatcher.commands.options import load_settings, turn
 from dispatcher.janitor import janitor
 from dispatcher.kube.client import KubeClient
@@ -18,8 +16,7 @@ from dispatcher.kube.credentials import in_cluster
 from dispatcher.runtime.rounds import stop_on_signals
 from dispatcher.settings.definition import Settings
 from tests.controlplane.cluster import ControlPlane
-from tests.rig import quick_janitor
-from tests.rig.quick_dispatcher import shorten
+from tests.rig.quick import QUICK, QUICK_JANITOR, starts_early
 
 
 def write_account(folder: Path, plane: ControlPlane, *, token: str, namespace: str) -> dict[str, str]:
@@ -39,9 +36,9 @@ def client_of(account: Path) -> KubeClient:
     return KubeClient(login)
 
 
-async def run(settings: Settings, account: Path) -> None:
+async def run(settings: Settings, account: Path, pace: RunPace) -> None:
     client = client_of(account)
-    app = App(settings, client)
+    app = App(settings, client, pace=pace)
     try:
         await app.run(stop_on_signals())
     finally:
@@ -51,8 +48,7 @@ async def run(settings: Settings, account: Path) -> None:
 
 async def run_janitor(settings: Settings, account: Path) -> None:
     client = client_of(account)
-    quick_janitor.shorten()
-    made = janitor.Janitor(settings, client)
+    made = janitor.Janitor(settings, client, pace=QUICK_JANITOR)
     try:
         await janitor.serve(made, client, settings, stop_on_signals())
     finally:
@@ -60,8 +56,15 @@ async def run_janitor(settings: Settings, account: Path) -> None:
         await client.close()
 
 
+def main() -> None:
+    settings, account = load_settings().settings, Path(os.environ["ACCOUNT_FOLDER"])
+    if "janitor" in sys.argv:
+        turn(run_janitor(settings, account))
+    elif "quick" in sys.argv:
+        turn(run(starts_early(settings), account, QUICK))
+    else:
+        turn(run(settings, account, OWN_PACE))
+
+
 if __name__ == "__main__":
-    if "quick" in sys.argv:
-        shorten()
-    program = run_janitor if "janitor" in sys.argv else run
-    turn(program(load_settings().settings, Path(os.environ["ACCOUNT_FOLDER"])))
+    main()

@@ -70,7 +70,7 @@ class QuickJanitor(Janitor):
 
     def __init__(self, place: Place, **settings: object) -> None:
         super().__init__(place, **settings)
-        self.program = (sys.executable, "-m", "tests.rig.quick_janitor")
+        self.program = (sys.executable, "-m", "tests.rig.quick")
 
 
 def requests(place: Place, verb: str, resource: str) -> list[AuditEvent]:

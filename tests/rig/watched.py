@@ -112,7 +112,7 @@ async def watching(plane: ControlPlane, database: Database, folder: Path) -> Asy
     place = Place(plane, namespace, database, folder)
     await place.prepare()
     janitor = Janitor(place, PARK_SECONDS=PARK_SECONDS)
-    janitor.program = (sys.executable, "-m", "tests.rig.quick_janitor")
+    janitor.program = (sys.executable, "-m", "tests.rig.quick")
     dispatcher = QuickDispatcher(place, LEASE_SECONDS=15)  # a busy machine must not end the term
     extender, odd = OwnExtender(await account(plane, namespace, folder)), await odd_extender(plane, namespace, folder)
     programs = (dispatcher, janitor, extender, odd)

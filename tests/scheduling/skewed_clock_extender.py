@@ -1,24 +1,22 @@
-"""Our extender with a wrong wall clock. The first argument is the error in seconds.
+"""Our extender on a machine whose wall clock is wrong. The first argument is the error in seconds.
 
 python -m tests.scheduling.skewed_clock_extender 300 extender
 """
 
 import sys
-from datetime import datetime, timedelta, tzinfo
-from typing import Self
+from datetime import UTC, datetime, timedelta
 
-from dispatcher import cli
-from dispatcher.kube import client
+from dispatcher.commands.options import load_settings, turn
+from dispatcher.extender import program
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.credentials import log_in
 
-WRONG_BY = timedelta(seconds=float(sys.argv.pop(1)))
 
-
-class WrongTime(datetime):
-    @classmethod
-    def now(cls, tz: tzinfo | None = None) -> Self:
-        return super().now(tz) + WRONG_BY
+async def run(wrong_by: timedelta) -> None:
+    settings = load_settings().settings
+    client = KubeClient(await log_in(settings.kube), now=datetime.now(UTC) + wrong_by)
+    await program.serve(settings, client)
 
 
 if __name__ == "__main__":
-    vars(client)["datetime"] = WrongTime  # the only place where a wall clock is read
-    cli.main()
+    turn(run(timedelta(seconds=float(sys.argv[1]))))

@@ -18,9 +18,9 @@ from dispatcher.janitor.janitor import (
     AGAIN_SECONDS,
     SNAPSHOT_SECONDS,
     TOLD_AFTER_SECONDS,
+    JanitorPace,
     Retention,
     Snapshots,
-    pause_after,
 )
 from dispatcher.janitor.tables import LOOK_SECONDS, WRITE_SECONDS, Offered, TemplateTableSync
 from dispatcher.jobs.catalog import Catalog
@@ -31,19 +31,20 @@ from dispatcher.model.tasks import OfferedTemplate
 from dispatcher.pg.tasks import MOST_REFUSED, Deleted, pass_over
 from dispatcher.runtime.metrics import OLDEST_SNAPSHOT
 from dispatcher.settings.definition import JobSettings
-from dispatcher.views.surfaces import EVERY_SECONDS, TemplateComparison
+from dispatcher.views.counting import COMPARE_SECONDS
+from dispatcher.views.surfaces import TemplateComparison
 from tests.rig.builders import a_manifest, a_template
 
 
 @pytest.mark.parametrize(("listing", "pause"), [(0.0, 10), (0.5, 10), (1.0, 20), (15.0, 300), (60.0, 300)])
 def test_pause_grows_with_the_time_of_a_list_up_to_300_seconds(listing: float, pause: float) -> None:
-    assert pause_after(listing, 300) == pause
+    assert JanitorPace().pause_after(listing, 300) == pause
 
 
 def test_one_slow_list_at_most_doubles_the_pause() -> None:
     pauses = [0.0]
     for listing in (0.1, 60, 60, 60, 0.1, 60):
-        pauses.append(pause_after(listing, pauses[-1]))
+        pauses.append(JanitorPace().pause_after(listing, pauses[-1]))
     assert pauses[1:] == [10, 20, 40, 80, 10, 20]
 
 
@@ -337,7 +338,7 @@ def test_globs_without_brackets_match_the_same(globs: list[str], name: str) -> N
 class Compared:
     """A comparison with its surroundings."""
 
-    def __init__(self, every_seconds: float = EVERY_SECONDS) -> None:
+    def __init__(self, every_seconds: float = COMPARE_SECONDS) -> None:
         self.ours = self.table = offered_templates({"default": a_template()}, ())
         self.told: list[Sequence[str]] = []
         self.is_away = False

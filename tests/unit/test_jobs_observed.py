@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dispatcher.jobs.observed import Rules, TaskWithJobs, stage
-from dispatcher.jobs.picture import REST_SECONDS, may_rest, plan_rest, still_resting
+from dispatcher.jobs.picture import may_rest, plan_rest, rest_seconds, still_resting
 from dispatcher.model.cluster import Pod, PodEnd, PodRefusal
 from dispatcher.model.jobs import Job, ObjectWrite, Phase
 from dispatcher.model.launches import JobsVerdict, Launch
@@ -251,7 +251,7 @@ BY_EXIT_CODE = Hold(HoldReason.LAUNCHED, Stage.EXIT_CODE)
 EXIT = PodEnd(exit_code=1)
 LAUNCHED = JobsVerdict(Hold(HoldReason.LAUNCHED, "Running"))
 JOB = a_job(resource_version="7")
-REST = plan_rest(a_task(id=42), JOB, [a_pod(phase="Running")], 100, 1800)
+REST = plan_rest(a_task(id=42), JOB, 120)
 
 
 def test_row_whose_job_runs_may_rest() -> None:
@@ -290,15 +290,15 @@ def test_row_that_the_janitor_will_end_rests_until_then(phase: Phase) -> None:
 
 
 def test_rests_end_within_half_a_minute_and_not_all_at_once() -> None:
-    untils = {plan_rest(a_task(id=id_), JOB, [a_pod(phase="Running")], 100, 0).until for id_ in range(64)}
-    assert len(untils) == 16
-    assert all(100 + REST_SECONDS / 2 <= until < 100 + REST_SECONDS for until in untils)
+    rests = {rest_seconds(a_task(id=id_), [a_pod(phase="Running")], Rules().rest_seconds, 0) for id_ in range(64)}
+    assert len(rests) == 16
+    assert all(15 <= seconds < 30 for seconds in rests)
 
 
 def test_rest_before_the_start_ends_at_its_deadline() -> None:
-    assert plan_rest(a_task(), JOB, [a_pod()], 100, 3).until == 103
-    assert plan_rest(a_task(), JOB, [], 100, 3).until == 103
-    assert plan_rest(a_task(), JOB, [a_pod(phase="Running")], 100, 3).until > 110
+    assert rest_seconds(a_task(), [a_pod()], 30, 3) == 3
+    assert rest_seconds(a_task(), [], 30, 3) == 3
+    assert rest_seconds(a_task(), [a_pod(phase="Running")], 30, 3) > 10
 
 
 def test_rest_goes_on_while_the_job_is_unchanged() -> None:

@@ -318,7 +318,7 @@ def test_row_is_parked_for_the_budget_that_is_used_up(lives: list[str], max_fail
     ("launches", "seconds"), [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 300), (7, 300), (32767, 300)]
 )
 def test_pause_doubles_up_to_five_minutes(launches: int, seconds: float) -> None:
-    assert backoff(launches) == timedelta(seconds=seconds)
+    assert backoff(launches, Rules()) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(

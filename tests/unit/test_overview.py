@@ -14,7 +14,7 @@ from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.model.tasks import EndCount, QueueCount
 from dispatcher.model.verdicts import Hold, HoldReason
-from dispatcher.views.counting import COUNT_SECONDS, Overview
+from dispatcher.views.counting import COUNT_SECONDS, Overview, SurfacePace
 from dispatcher.views.first_page import EstimateRecord
 from dispatcher.views.reads import NoCycleYet
 from dispatcher.views.status import InstallationIdentity
@@ -68,7 +68,7 @@ class Seen:
         self.rows, self.time, self.leads = Rows(), 0.0, True
         self.overview = Overview(
             InstallationIdentity("dispatcher", "1", "jobs", "me"), self.rows.opened, lambda: {"access": "none"},
-            lambda: self.leads, lambda: self.time,
+            lambda: self.leads, SurfacePace(lambda: self.time),
         )  # fmt: skip
         self.rows.tick = self.pass_time
 

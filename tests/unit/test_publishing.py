@@ -21,7 +21,7 @@ from dispatcher.janitor.tables import (
 from dispatcher.model.errors import ClusterAway
 from dispatcher.model.tasks import EndCount, QueueCount
 from dispatcher.model.verdicts import Hold, HoldReason
-from dispatcher.views.counting import Overview
+from dispatcher.views.counting import Overview, SurfacePace
 from dispatcher.views.published import (
     MOST_ROWS,
     REASONS_BYTES,
@@ -87,8 +87,9 @@ class Replica:
         self.time, self.leads, self.last = 0.0, True, held_cycle()
         self.maps = maps
         installation = InstallationIdentity("dispatcher", "1", "jobs", "me")
-        overview = Overview(installation, Rows().opened, dict, lambda: self.leads, lambda: self.time)
-        self.publishing = StatusPublisher(maps, overview, self, lambda: self.leads, lambda: self.time)  # type: ignore[arg-type] # its cycle is never None
+        pace = SurfacePace(lambda: self.time)
+        overview = Overview(installation, Rows().opened, dict, lambda: self.leads, pace)
+        self.publishing = StatusPublisher(maps, overview, self, lambda: self.leads, pace)  # type: ignore[arg-type] # its cycle is never None
         self._overview = overview
 
     async def round(self, time: float, cycle: LastCycle | None = None) -> list[str]:

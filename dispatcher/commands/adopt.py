@@ -172,7 +172,7 @@ def adopt_files(paths: Sequence[Path], out: Path | None, *, check: bool, as_json
 
 
 def adopt_documents(read: Sequence[FileDocument], out: Path, *, check: bool) -> Iterator[AdoptedFile]:
-    """What stands beside work is judged by what all Pods name, so all documents are adopted before the first is told.
+    """All documents are adopted before the first is told: objects beside the work are judged by the names in all Pods.
 
     A second template of a name gets a number.
     """

@@ -96,6 +96,24 @@ async def test_open_transaction_of_a_login_is_named_and_stops_no_insert(database
     assert await enter(migrating)
 
 
+async def test_holder_of_a_sequence_is_named(database: Database) -> None:
+    """Tables and views are locked together at the start. Other relations are locked when a statement comes to them."""
+    holder, migrating = await database.connect("admin"), await database.connect("admin")
+    sequence = await holder.fetchval("SELECT pg_get_serial_sequence('dispatch_private.tasks', 'id')")
+    async with holder.transaction():
+        await holder.execute("SELECT nextval($1::regclass)", sequence)
+        pid = holder.get_server_pid()
+        with pytest.raises(DatabaseUnfit, match=rf"open transaction of \w+ \(pid {pid}, since .*pg_terminate_backend"):
+            await change(migrating, f"ALTER SEQUENCE {sequence} CACHE 1")
+
+
+async def change(connection: Connection, statement: str) -> None:
+    """Runs a statement as a migration does, with less patience."""
+    async with locked(connection, seconds=2):
+        await connection.execute("SET LOCAL lock_timeout = '100ms'")
+        await connection.execute(statement)
+
+
 async def enter(connection: Connection) -> bool:
     """Takes and gives back all tables, with less patience than a migration has."""
     async with locked(connection, seconds=2):

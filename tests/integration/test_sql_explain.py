@@ -241,6 +241,14 @@ async def test_older_report_changes_nothing(database: Database) -> None:
     assert found["reason"] == "InLine"
 
 
+async def test_reason_has_no_control_characters(database: Database) -> None:
+    """A ConfigMap that somebody else wrote must not move the cursor of who reads the row in a terminal."""
+    id_ = (await insert_row(database)).id
+    assert await tell(database, rows=[a_row(id_, "Back\x1b[2Joff\u202e", "wait\x1b[8m")]) == 1
+    found = await explained(database, id_)
+    assert (found["reason"], found["message"]) == ("Back?[2Joff?", "wait?[8m")
+
+
 async def test_reason_of_a_row_that_is_gone_is_left_out(database: Database) -> None:
     assert await tell(database, rows=[a_row(10**9)]) == 0
 

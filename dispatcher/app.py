@@ -26,9 +26,8 @@ from dispatcher.container.contract import NewestServer
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import OWN_RULES, Rules
 from dispatcher.jobs.submit import Launcher, Submitter
-from dispatcher.kube.access import Access
 from dispatcher.kube.capacity import Mirror, QuotaMirror, RoomMirror, pods_of_all
-from dispatcher.kube.client import KubeClient
+from dispatcher.kube.client import Access, KubeClient
 from dispatcher.kube.config_maps import node_caches
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.events import PodRefusals

@@ -249,6 +249,8 @@ LOOKED_AT_AGAIN: Final = timedelta(seconds=30)
 """Time between two looks while no Pod changes."""
 MOST_AVOIDED: Final = 20
 """Avoided nodes, at most: a Pod's affinity names each of them."""
+NO_ROW: Final = 0
+"""A task id that no row has: Pods of every row avoid the node."""
 
 
 class Rejections:

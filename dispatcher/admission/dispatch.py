@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from functools import cached_property
 from itertools import count
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -21,7 +22,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.admission.claims import MOST_AVOIDED, Claim, Claims, PodsWithoutDoubt, Rejections
+from dispatcher.admission.claims import Claim, Claims
 from dispatcher.admission.cycle import (
     CAPS,
     Plan,
@@ -32,7 +33,7 @@ from dispatcher.admission.cycle import (
     plan_taken_back,
     plan_yields,
 )
-from dispatcher.admission.demand import Demand, Demands, Patience
+from dispatcher.admission.demand import Demands
 from dispatcher.admission.gates import Candidate, wants_place
 from dispatcher.admission.heads import CycleOffers, Index, KnownRow, known_rows, learn_kinds
 from dispatcher.admission.last_cycle import (
@@ -44,8 +45,9 @@ from dispatcher.admission.last_cycle import (
     is_running,
     tell,
 )
-from dispatcher.admission.launch_inputs import NO_ROW, Histories, NodesNow, PlacementPlanner, make_orders
-from dispatcher.admission.room import Room, room_of
+from dispatcher.admission.launch_inputs import Histories, NodesNow, PlacementPlanner, make_orders
+from dispatcher.admission.room import Room
+from dispatcher.admission.room_memory import RoomMemory
 from dispatcher.admission.room_view import RoomView
 from dispatcher.admission.scan import Scan, ScanResult
 from dispatcher.admission.snapshot import (
@@ -59,10 +61,9 @@ from dispatcher.admission.snapshot import (
     plan_shares,
     plan_stuck,
 )
-from dispatcher.admission.windows import PodsInView, Windows
 from dispatcher.model.cluster import Quota, ScaleAnswer
 from dispatcher.model.jobs import LaunchGroup, ObjectWrite
-from dispatcher.model.launches import InFlight, JobsVerdict, LaunchSpec, PodKind, PodRun, Probe, UncountedPods
+from dispatcher.model.launches import InFlight, JobsVerdict, LaunchSpec, PodRun, Probe, UncountedPods
 from dispatcher.model.resources import NOTHING
 from dispatcher.model.snapshot import ClusterView, CreatePauses, Frame
 from dispatcher.model.tasks import Request, Task
@@ -177,7 +178,6 @@ log = structlog.get_logger(component="admission.dispatch")
 
 BATCH: Final = 100
 """Launches of one cycle, at most. Deletes have the same bound."""
-RoomInputs = tuple[Mapping[PodKind, int], Sequence[Claim], Demand, Mapping[str, str]]
 SPARE: Final = 200
 """Further rows that `_held_at_most` allows."""
 TAIL_SECONDS: Final = 0.05
@@ -188,16 +188,14 @@ DEAF_SECONDS: Final = 0.25
 """Seconds between polls while LISTEN is down."""
 
 
-class Decision(Struct, frozen=True):
+class Decision(Struct, frozen=True, dict=True):
     """The decision of one cycle.
 
     candidates: the rows that were judged.
     plan: launches, holds and deletes.
     found: the result of the scan.
-    resting: waiting rows with a Job under way that were not judged.
+    resting: waiting rows with a Job under way that were not judged, with their queues.
     orders: one order for each launch; empty on a replica that does not lead.
-    held: number of held waiting rows by queue and reason.
-    parked: number of parked rows by reason.
     due: seconds until the next row with a `run_at` is due.
     shares: what each queue has in flight, as a share of the cluster.
     """
@@ -205,12 +203,28 @@ class Decision(Struct, frozen=True):
     candidates: Sequence[Candidate]
     plan: Plan
     found: ScanResult
-    resting: Sequence[int]
+    resting: Mapping[int, str]
     orders: Sequence[LaunchSpec]
-    held: Counter[QueueReason]
-    parked: Mapping[HoldReason, int]
     due: float
     shares: Mapping[str, float] = {}
+
+    @cached_property
+    def rows(self) -> Mapping[int, Task]:
+        """The judged rows."""
+        return {one.task.id: one.task for one in self.candidates}
+
+    @cached_property
+    def held(self) -> Counter[QueueReason]:
+        """Number of held waiting rows by queue and reason."""
+        holds = [(self.rows[id_], hold.reason) for id_, hold in self.plan.holds.items()]
+        held = self.found.held + Counter((task.queue, reason) for task, reason in holds if task.is_waiting)
+        return held + Counter((queue, HoldReason.LAUNCHED) for queue in self.resting.values())
+
+    @cached_property
+    def parked(self) -> Mapping[HoldReason, int]:
+        """Number of parked rows by reason."""
+        reasons = [hold.reason for hold in self.plan.holds.values()] + [one for _, one in self.found.held.elements()]
+        return Counter(reason for reason in reasons if reason in PARKED)
 
     @property
     def comes_again(self) -> bool:
@@ -240,12 +254,8 @@ class Dispatch(Generic[P]):
         self._scan = Scan(BATCH)
         self.waits_for_room = self.is_calm = False
         self.last: LastCycle | None = None
-        self._last_room: tuple[RoomView, RoomInputs, Room] | None = None
-        self._rejections = Rejections()
-        self._claims = Claims(is_enforced=ports.claims is not None)
         self.demands = Demands(settings.demand, settings.pending_grace_seconds)
-        self._windows = Windows()
-        self._patience = Patience()
+        self._memory = RoomMemory(self.demands, Claims(is_enforced=ports.claims is not None))
         self._paused_since: Mapping[str, datetime] = {}
         self._empty = 0
         self._without_job = 0
@@ -281,58 +291,66 @@ class Dispatch(Generic[P]):
             if deletes and decision.plan.ends:
                 acts.create_task(self._remove(decision.plan.ends[:BATCH]))
             if deletes and self._ports.claims:
-                acts.create_task(self._ports.claims.keep(self._claims.current))
+                acts.create_task(self._ports.claims.keep(self._memory.claims.current))
             self._bucket.take(await self._jobs.launch(picture, judged, decision.orders if leads else []))
 
     async def _remove(self, ends: Sequence[ObjectWrite]) -> None:
         self._bucket.take(await self._ports.remove(ends))
 
     async def _decide(self, view: ClusterView, room: RoomView | None, rows: RowSnapshot, picture: P) -> Decision:
-        known, resting, in_flight = picture.rows_to_read(), picture.resting(), picture.in_flight()
-        probes = list(picture.probes())
-        if room is not None and not view.stale:
-            has_room = self._empty_room(room).has_room
-            seen = PodsInView(view.pods, view.made, {probe.pod.name for probe in probes})
-            contradicted = self._windows.look(seen, room, has_room, view.now)
-            self.demands.update(probes, room.young_nodes(), self._ports.answers(), view.now, contradicted)
-        elif not view.stale:
-            self.demands.update(probes, (), self._ports.answers(), view.now)
+        probes, resting, in_flight = list(picture.probes()), picture.resting(), picture.in_flight()
+        self._look_at_room(view, room, probes)
         snapshot = self._snapshot(view, room, rows, (picture, in_flight))
-        without_job = set(rows.frame.held) - known - resting.keys()
-        # Parked rows stay in this number from cycle to cycle, and must not hide other rows.
-        self._without_job = len(without_job) + in_flight.unseen
-        tasks = await rows.tasks(sorted(known | without_job))
+        tasks = await self._tasks_with_jobs(rows, picture.rows_to_read(), resting.keys(), in_flight.unseen)
         snapshot = snapshot.with_groups(*picture.launch_groups(tasks))
         found = await self._scan.run(rows, picture, snapshot, known_rows(resting, tasks))
         waiting, requests = await rows.waiting(found.ids)
         tasks |= waiting
         candidates = readable(await self._candidates(rows, picture, tasks), requests)
         plan = plan_cycle(snapshot, candidates)
-        priorities = {id_: row.priority for id_, row in resting.items()} if found.behind and probes else {}
-        priorities |= {one.task.id: one.task.priority for one in candidates}
-        plan = plan.with_ends(self._taken_back(probes, snapshot, plan, (candidates, found, priorities)))
-        self._plan_claims(found.roomless, view, room, picture)
-        orders = await self._orders(rows, plan, requests, snapshot.room)
-        holds = [(tasks[id_], hold.reason) for id_, hold in plan.holds.items()]
-        held = found.held + Counter((task.queue, reason) for task, reason in holds if task.is_waiting)
-        rests = await still_waiting(rows, resting, {*tasks, *rows.frame.held})
-        held += Counter((queue, HoldReason.LAUNCHED) for queue in rests.values())
-        parked = Counter(reason for _, reason in (*holds, *found.held.elements()) if reason in PARKED)
-        due = seconds_until(rows.frame.next_due, rows.now)
-        shares = {name: snapshot.shares.of_queue(name) for name in snapshot.queues}
-        return Decision(candidates, plan, found, list(rests), orders, held, parked, due, shares)
+        plan = plan.with_ends(self._taken_back(probes, snapshot, plan, (candidates, found, resting)))
+        if room is not None and not view.stale:
+            known = self._ports.claims.known() if self._ports.claims else {}
+            self._memory.plan_claims(found.roomless, picture, room, view.now, known)
+        return Decision(
+            candidates,
+            plan,
+            found,
+            resting=await still_waiting(rows, resting, {*tasks, *rows.frame.held}),
+            orders=await self._orders(rows, plan, requests, snapshot.room),
+            due=seconds_until(rows.frame.next_due, rows.now),
+            shares={name: snapshot.shares.of_queue(name) for name in snapshot.queues},
+        )
+
+    def _look_at_room(self, view: ClusterView, room: RoomView | None, probes: Sequence[Probe]) -> None:
+        self._memory.look(view, room, probes, self._ports.answers())
+        rejections = self._memory.rejections
+        REJECTING_NODES.set(len(rejections.nodes))
+        for node in rejections.told:
+            NODE_REJECTIONS.labels(node).inc()
+
+    async def _tasks_with_jobs(
+        self, rows: RowSnapshot, known: Set[int], resting: Set[int], unseen: int
+    ) -> dict[int, Task]:
+        """The rows that have Jobs, and those that a container holds or held without one. `unseen`: awaited creates."""
+        without_job = set(rows.frame.held) - known - resting
+        # Parked rows stay in this number from cycle to cycle, and must not hide other rows.
+        self._without_job = len(without_job) + unseen
+        return await rows.tasks(sorted(known | without_job))
 
     def _taken_back(
         self,
         probes: Sequence[Probe],
         snapshot: ClusterSnapshot,
         plan: Plan,
-        judged: tuple[Sequence[Candidate], ScanResult, Mapping[int, int | None]],
+        judged: tuple[Sequence[Candidate], ScanResult, Mapping[int, RestingRow]],
     ) -> Sequence[ObjectWrite]:
         self._paused_since = plan_pauses(self._paused_since, snapshot.queues.values(), snapshot.now)
         if not probes:
             return ()
-        candidates, found, priorities = judged
+        candidates, found, resting = judged
+        priorities = {id_: row.priority for id_, row in resting.items()} if found.behind else {}
+        priorities |= {one.task.id: one.task.priority for one in candidates}
         held = [(one.pod, plan.holds[one.task.id].reason) for one in candidates if one.task.id in plan.holds]
         reasons = FOR_ROOM | ({HoldReason.PENDING_PODS} if snapshot.is_strict else frozenset[HoldReason]())
         lacking = [*found.wanting, *(pod for pod, reason in held if reason in reasons)]
@@ -346,15 +364,6 @@ class Dispatch(Generic[P]):
             ends += plan_outranked(found.behind, probes, priorities, plan.after, self.demands.looked_at)
         return list({end.name: end for end in ends}.values())
 
-    def _plan_claims(
-        self, roomless: Mapping[int, PodKind], view: ClusterView, room: RoomView | None, picture: Picture
-    ) -> None:
-        if room is not None and not view.stale:
-            known = self._ports.claims.known() if self._ports.claims else {}
-            doubted = self.demands.current.contradicted.doubted
-            lacking = {task: pod for task, pod in roomless.items() if pod.shape not in doubted}
-            self._claims.update(lacking, PodsWithoutDoubt(picture, doubted), room, view.now, known)
-
     def _snapshot(
         self, view: ClusterView, room: RoomView | None, rows: RowSnapshot, jobs: tuple[Picture, InFlight]
     ) -> ClusterSnapshot:
@@ -363,10 +372,7 @@ class Dispatch(Generic[P]):
         settings, brakes, quotas = self._settings, picture.brakes, self._ports.quotas()
         size = room.size if room is not None else NOTHING
         places = settings.max_jobs if self.last is not None and self.last.lacks_places else 0
-        REJECTING_NODES.set(len(self._rejections.look(view.pods, view.jobs.values(), view.now)))
-        for node in self._rejections.told:
-            NODE_REJECTIONS.labels(node).inc()
-        left = self._room(room, in_flight.unplaced) if room is not None and not view.stale else None
+        left = self._memory.room(room, in_flight.unplaced) if room is not None and not view.stale else None
         return ClusterSnapshot(
             now=rows.now,
             queues=effective_queues(rows.frame.queues),
@@ -384,23 +390,11 @@ class Dispatch(Generic[P]):
             quota=brakes.quota,
             quotas=plan_quotas(quotas, picture.to_come() if quotas else UncountedPods()),
             room=left,
-            first=self._patience.look(in_flight.unplaced, view.made, view.now) if left is not None else None,
+            first=self._memory.first_pods(in_flight.unplaced, view) if left is not None else None,
             stuck=plan_stuck(picture.probes() if room is None else (), self.demands.current),
             in_line=self._scan.in_line,
             stuck_shapes=self.demands.current.waited_lately(view.now) if room is None else frozenset(),
         )
-
-    def _empty_room(self, view: RoomView) -> Room:
-        """The room of nodes that have started, as if none of our Pods waited."""
-        return Room(replace(view, starting=()), closed=self._claims.nodes(), rejecting=self._rejections.nodes)
-
-    def _room(self, view: RoomView, unplaced: Mapping[PodKind, int]) -> Room:
-        """The room that Pods without a node leave. It is the last object if nothing has changed."""
-        given = unplaced, self._claims.current, self.demands.current, self._rejections.nodes
-        last = self._last_room
-        if last is None or last[0] is not view or last[1] != given:
-            last = self._last_room = view, given, room_of(view, *given)
-        return replace(last[2], refusals={})  # the bounds of queues may have changed
 
     def _not_ready(self, view: ClusterView, frame: Frame) -> Hold | None:
         if view.stale:
@@ -425,8 +419,7 @@ class Dispatch(Generic[P]):
         """The orders for the planned launches. A replica that does not lead only plans."""
         if not plan.launches or not self._ports.lead.term():
             return []
-        rejecting = dict.fromkeys(sorted(self._rejections.nodes)[:MOST_AVOIDED], NO_ROW)
-        now = NodesNow(room, {**rejecting, **self._claims.nodes()})
+        now = NodesNow(room, self._memory.closed_nodes())
         return await make_orders(rows, plan.launches, requests, self._ports.planner, now)
 
     def _pause(self, decision: Decision) -> float:
@@ -464,7 +457,7 @@ def readable(candidates: Sequence[Candidate], requests: Mapping[int, Request]) -
 
 def last_cycle(decision: Decision, picture: Picture, before: LastCycle | None, *, leads: bool) -> LastCycle:
     plan, found = decision.plan, decision.found
-    rows = {candidate.task.id: candidate.task for candidate in decision.candidates}
+    rows = decision.rows
     holds = ((rows[id_], hold) for id_, hold in plan.holds.items() if not is_running(rows[id_], hold, plan.after.now))
     last = before.told if before else {}
     told = {id_: last[id_] for id_ in decision.resting if id_ in last}

@@ -17,7 +17,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from dispatcher.admission.claims import may_have
+from dispatcher.admission.claims import NO_ROW, may_have
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.room import Room, pods_left
 from dispatcher.model.caches import CacheHistory, Placement, Use
@@ -128,10 +128,6 @@ class PlacementPlanner(Struct, frozen=True):
     warm: Callable[[Key, Mapping[str, float]], tuple[str, ...]]
     order: Order
     copies: int
-
-
-NO_ROW: Final = 0
-"""A task id that no row has: Pods of every row avoid the node."""
 
 
 class NodesNow(Struct, frozen=True):

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 
 from dispatcher.jobs.manifest import build_job
-from dispatcher.kube.access import Access
-from dispatcher.kube.client import SILENCE_SECONDS, KubeClient
+from dispatcher.kube.client import SILENCE_SECONDS, Access, KubeClient
 from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.kube.job_api import JobApi
 from dispatcher.model.jobs import Job, Manifest

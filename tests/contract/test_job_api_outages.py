@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.jobs.refusals import CreateOutcome, read_create
-from dispatcher.kube.access import Access
-from dispatcher.kube.client import KubeClient
+from dispatcher.kube.client import Access, KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.job_api import JobApi
 from dispatcher.model.errors import ClusterAway, SettingsError

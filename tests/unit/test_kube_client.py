@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dispatcher.kube.access import REVIEWS, Access
-from dispatcher.kube.client import LEGAL_PATH, KubeClient, Reply, ServerClock
+from dispatcher.kube.client import LEGAL_PATH, REVIEWS, Access, KubeClient, Reply, ServerClock
 from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.kube.job_api import jobs_path
 from dispatcher.kube.objects import read_status

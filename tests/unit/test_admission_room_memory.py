@@ -62,7 +62,7 @@ def test_pods_that_wait_are_demand_with_and_without_a_look_at_room() -> None:
 def test_room_is_the_same_while_nothing_changes_and_takes_no_refusal_over() -> None:
     memory = a_memory()
     first = memory.room(ROOMY, {unplaced(needs()): 1})
-    first.refusals["q"] = None
+    first.refusals[unplaced(needs())] = None
     again = memory.room(ROOMY, {unplaced(needs()): 1})
     assert (again.taken is first.taken, again.refusals) == (True, {})
     assert memory.room(ROOMY, {unplaced(needs()): 2}).taken != first.taken

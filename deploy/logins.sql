@@ -19,6 +19,7 @@
 SET search_path = pg_catalog, pg_temp; -- others may create lookalikes in schema public
 SET client_min_messages = warning;
 SET standard_conforming_strings = on;
+SET quote_all_identifiers = off; -- names are compared as they are
 SET lock_timeout = '10s'; -- a session of such a login may hold a change of its password open; end it by pg_terminate_backend
 \if :{?host}
 \else
@@ -117,7 +118,13 @@ BEGIN
                 USING HINT = 'If these administrators are yours, name a role of which they are members: -v admins=NAME. Otherwise drop the role.';
         END IF;
     END LOOP;
-    IF NOT given.rotates AND NOT EXISTS (SELECT FROM pg_temp.wanted WHERE NOT is_there) THEN
+    IF given.rotates AND NOT EXISTS (SELECT FROM pg_temp.wanted WHERE is_there) THEN
+        RAISE EXCEPTION 'there is no login "%" and none of the other three, so there is no password to change', (SELECT login FROM pg_temp.wanted WHERE of_role = 'dispatch_reader')
+            USING HINT = coalesce((SELECT 'Logins of a dispatcher are ' || string_agg(format('"%s" (%s)', r.rolname, shobj_description(r.oid, 'pg_authid')), ', ' ORDER BY r.rolname)
+                                          || '. Give their prefix: -v prefix=NAME_'
+                                   FROM pg_roles AS r WHERE shobj_description(r.oid, 'pg_authid') LIKE 'pg-job-dispatcher, database %'),
+                                  'No login of this server is one of this script. Without rotate=1 it makes them.');
+    ELSIF NOT given.rotates AND NOT EXISTS (SELECT FROM pg_temp.wanted WHERE NOT is_there) THEN
         RAISE EXCEPTION 'the logins of this database are there' USING HINT = '-v rotate=1 gives each of them a new password, and prints the Secrets. '
             'See "Change passwords" in docs/install.md first.';
     ELSIF NOT me.rolsuper AND NOT me.rolcreaterole THEN
@@ -200,7 +207,9 @@ SELECT format('CREATE ROLE %I', login) FROM logins WHERE NOT is_there \gexec
 SELECT format('COMMENT ON ROLE %I IS %L', login, mark) FROM logins WHERE NOT is_there \gexec
 SELECT format('ALTER ROLE %I LOGIN PASSWORD %L', login, pg_temp.verifier(password)) FROM logins \gexec
 SELECT format('GRANT %I TO %I', of_role, login) FROM logins WHERE NOT is_there \gexec
--- A container that forgets a transaction must not keep the dead rows of everybody. A session may change this default.
+-- A call that waits for a lock behind a pooler would hold its session after the client is gone, and the next client would get another
+-- one. A container that forgets a transaction must not keep the dead rows of everybody. A session may change these defaults.
+SELECT format('ALTER ROLE %I SET statement_timeout = ''8s''', login) FROM logins WHERE NOT is_there AND of_role = 'dispatch_task' \gexec
 SELECT format('ALTER ROLE %I SET idle_in_transaction_session_timeout = ''10min''', login) FROM logins WHERE NOT is_there AND of_role = 'dispatch_task' \gexec
 SELECT format('ALTER ROLE %I SET transaction_timeout = ''1h''', login) FROM logins
 WHERE NOT is_there AND of_role = 'dispatch_task' AND current_setting('server_version_num')::integer >= 170000 \gexec

@@ -349,6 +349,57 @@ CREATE FUNCTION dispatch.batch_retry(queue text, batch text) RETURNS integer
  SELECT dispatch_private.batch_retry(((CURRENT_USER)::text COLLATE "default"), queue, batch) AS batch_retry;
 END;
 COMMENT ON FUNCTION dispatch.batch_retry(queue text, batch text) IS 'Returns every failed or cancelled row of your batch to waiting, as task_retry does; not those whose dedupe_key is live again. The number of these rows.';
+CREATE FUNCTION dispatch_private.own_name_told(who text) RETURNS text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET client_min_messages TO 'error'
+    SET debug_print_parse TO 'off'
+    SET debug_print_rewritten TO 'off'
+    SET debug_print_plan TO 'off'
+    SET "plpgsql.print_strict_params" TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET geqo TO 'off'
+    SET jit TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    SET cursor_tuple_fraction TO '1'
+    SET seq_page_cost TO '1'
+    SET random_page_cost TO '1'
+    SET cpu_tuple_cost TO '0.01'
+    SET cpu_index_tuple_cost TO '0.005'
+    SET cpu_operator_cost TO '0.0025'
+    SET effective_cache_size TO '524288'
+    SET enable_async_append TO 'on'
+    SET enable_bitmapscan TO 'off'
+    SET enable_distinct_reordering TO 'on'
+    SET enable_gathermerge TO 'on'
+    SET enable_group_by_reordering TO 'on'
+    SET enable_hashagg TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_incremental_sort TO 'off'
+    SET enable_indexonlyscan TO 'on'
+    SET enable_indexscan TO 'on'
+    SET enable_material TO 'off'
+    SET enable_memoize TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_nestloop TO 'on'
+    SET enable_parallel_append TO 'on'
+    SET enable_parallel_hash TO 'on'
+    SET enable_partition_pruning TO 'on'
+    SET enable_partitionwise_aggregate TO 'off'
+    SET enable_partitionwise_join TO 'off'
+    SET enable_presorted_aggregate TO 'on'
+    SET enable_self_join_elimination TO 'on'
+    SET enable_seqscan TO 'off'
+    SET enable_sort TO 'off'
+    SET enable_tidscan TO 'off'
+    AS …;
+COMMENT ON FUNCTION dispatch_private.own_name_told(who text) IS 'As own_name, for a login that asks.';
+CREATE FUNCTION dispatch.own_name() RETURNS text
+    LANGUAGE sql STABLE
+    BEGIN ATOMIC
+ SELECT dispatch_private.own_name_told(((CURRENT_USER)::text COLLATE "default")) AS own_name_told;
+END;
+COMMENT ON FUNCTION dispatch.own_name() IS 'The submitted_by of your rows. A login that was renamed has the name of before.';
 CREATE FUNCTION dispatch.rotate_secrets() RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2874,6 +2925,11 @@ ALTER TABLE dispatch_private.tasks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENT
 );
 ALTER TABLE ONLY dispatch.queues ALTER COLUMN weight SET DEFAULT 1;
 ALTER TABLE ONLY dispatch.queues ALTER COLUMN fair_submitters SET DEFAULT false;
+ALTER TABLE ONLY dispatch.tasks ALTER COLUMN id SET DEFAULT 
+CASE
+    WHEN (current_setting('session_replication_role'::text) = 'replica'::text) THEN (('no row is inserted with session_replication_role = '::text || current_setting('session_replication_role'::text)))::bigint
+    ELSE NULL::bigint
+END;
 ALTER TABLE ONLY dispatch.tasks ALTER COLUMN queue SET DEFAULT 'default'::text;
 ALTER TABLE ONLY dispatch.tasks ALTER COLUMN priority SET DEFAULT 100;
 ALTER TABLE ONLY dispatch.tasks ALTER COLUMN template SET DEFAULT 'default'::text;
@@ -3060,6 +3116,14 @@ REVOKE ALL ON FUNCTION dispatch_private.batch_retry(who text, in_queue text, nam
 GRANT ALL ON FUNCTION dispatch_private.batch_retry(who text, in_queue text, named text) TO dispatch_submitter;
 REVOKE ALL ON FUNCTION dispatch.batch_retry(queue text, batch text) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch.batch_retry(queue text, batch text) TO dispatch_submitter;
+REVOKE ALL ON FUNCTION dispatch_private.own_name_told(who text) FROM PUBLIC;
+GRANT ALL ON FUNCTION dispatch_private.own_name_told(who text) TO dispatch_submitter;
+GRANT ALL ON FUNCTION dispatch_private.own_name_told(who text) TO dispatch_operator;
+GRANT ALL ON FUNCTION dispatch_private.own_name_told(who text) TO dispatch_observer;
+REVOKE ALL ON FUNCTION dispatch.own_name() FROM PUBLIC;
+GRANT ALL ON FUNCTION dispatch.own_name() TO dispatch_submitter;
+GRANT ALL ON FUNCTION dispatch.own_name() TO dispatch_operator;
+GRANT ALL ON FUNCTION dispatch.own_name() TO dispatch_observer;
 REVOKE ALL ON FUNCTION dispatch.rotate_secrets() FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.rows_move(who text, submitter text, login text) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.rows_move(who text, submitter text, login text) TO dispatch_operator;

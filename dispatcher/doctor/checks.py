@@ -400,6 +400,12 @@ DATABASE: Final[Mapping[str, Check]] = {
         "psql {database} -c 'ALTER SYSTEM SET autovacuum = on' -c 'ALTER SYSTEM SET track_counts = on' "
         "-c 'SELECT pg_reload_conf()'",
     ),
+    "TriggersSkipped": Check(
+        Part.DATABASE,
+        "Does every session run the triggers of the views?",
+        "With session_replication_role = replica an INSERT makes no row, and a change of a queue is lost.",
+        "psql {database} -c 'ALTER {whose} RESET session_replication_role'",
+    ),
     "PreparedTransaction": Check(
         Part.DATABASE,
         "Is no prepared transaction older than an hour?",

@@ -99,11 +99,13 @@ class Upkeep(Struct, frozen=True):
     """What the database needs over years.
 
     autovacuum: whether the server cleans and analyses tables by itself.
+    without_triggers: whose sessions run no trigger, as ALTER names them.
     last_id, largest_id: of the sequence of ids, and of the rows; None: not known, or no row.
     """
 
     now: datetime
     autovacuum: bool
+    without_triggers: tuple[str, ...] = ()
     prepared: tuple[Prepared, ...] = ()
     snapshots: tuple[HeldSnapshot, ...] = ()
     members: tuple[GroupLogin, ...] = ()
@@ -118,6 +120,12 @@ def judge_upkeep(facts: Upkeep, database: str) -> Iterator[Finding]:
         yield good("AutovacuumOff", where)
     else:
         yield fault("AutovacuumOff", where, "autovacuum or track_counts is off", database=database)
+    skipped = (
+        fault("TriggersSkipped", where, f"{one.strip()} has session_replication_role = replica", database=database,
+              whose=shell(one.strip()))
+        for one in facts.without_triggers
+    )  # fmt: skip
+    yield from or_good(skipped, "TriggersSkipped", where)
     yield from or_good(judge_prepared(facts, database), "PreparedTransaction", where)
     yield from or_good(judge_snapshots(facts, database), "OldSnapshot", where)
     yield from or_good(judge_passwords(facts, database), "PasswordEnds", "logins of the group roles")

@@ -89,6 +89,7 @@ def upkeep_of(found: Inspection) -> Upkeep:
     return Upkeep(
         now=found.server["now"],
         autovacuum=found.server["autovacuum"],
+        without_triggers=tuple(found.server["without_triggers"]),
         prepared=tuple(Prepared(**row) for row in found.prepared),
         snapshots=tuple(upkeep.HeldSnapshot(**row) for row in found.snapshots),
         members=tuple(upkeep.GroupLogin(row["name"], row["ends"], tuple(row["talks"])) for row in found.members),

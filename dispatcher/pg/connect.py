@@ -76,7 +76,13 @@ SESSION: Final = {
     "enable_sort": "off",
     "enable_incremental_sort": "off",
     "jit": "off",
+    # Text that the server makes of dates and of its own objects is compared, and statements are checked by it.
     "TimeZone": "UTC",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "standard_conforming_strings": "on",
+    "quote_all_identifiers": "off",
+    "row_security": "on",
 }
 
 

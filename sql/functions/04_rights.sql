@@ -42,6 +42,20 @@ END
 $$;
 COMMENT ON FUNCTION dispatch_private.own_name(text) IS 'The submitted_by of the rows of a login that asks for itself; NULL: it asks for another, or its name is that of somebody who was there before.';
 
+CREATE OR REPLACE FUNCTION dispatch_private.own_name_told(who text) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
+BEGIN
+    RETURN dispatch_private.own_name(who);
+END
+$$;
+COMMENT ON FUNCTION dispatch_private.own_name_told(text) IS 'As own_name, for a login that asks.';
+
+CREATE OR REPLACE FUNCTION dispatch.own_name() RETURNS text
+LANGUAGE sql STABLE BEGIN ATOMIC
+    SELECT dispatch_private.own_name_told(current_user::text COLLATE "default");
+END;
+COMMENT ON FUNCTION dispatch.own_name() IS 'The submitted_by of your rows. A login that was renamed has the name of before.';
+
 CREATE OR REPLACE FUNCTION dispatch_private.know_login(wanted text, its_oid oid) RETURNS void
 LANGUAGE plpgsql SET lock_timeout = '1ms' AS $$
 BEGIN
@@ -57,7 +71,7 @@ DECLARE
     known   text;
     wanted  text;
 BEGIN
-    LOOP -- another session of the login may come first
+    FOR turn IN 1..100 LOOP -- another session of the login may come first
         SELECT s.name INTO known FROM dispatch_private.submitters AS s WHERE s.role = its_oid;
         EXIT WHEN FOUND;
         wanted := CASE WHEN EXISTS (SELECT FROM dispatch_private.submitters AS one WHERE one.name = login) THEN format('%s (%s)', login, its_oid) ELSE login END;
@@ -67,6 +81,10 @@ BEGIN
             RETURN wanted; -- the first INSERT of a login must not hold all its others back until it is committed
         END;
     END LOOP;
+    IF known IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('the rows of the login "%s" have no name: those that it could have are taken', login),
+            HINT = 'An administrator sees them in dispatch_private.submitters.';
+    END IF;
     RETURN known;
 END
 $$;

@@ -131,7 +131,8 @@ DECLARE
     me       CONSTANT text := dispatch_private.name_of(session_user::text);
 BEGIN
     task.max_failures := coalesce(task.max_failures, (SELECT t.bounds ->> 'failures' FROM dispatch_private.templates AS t WHERE t.name = task.template)::integer, 3);
-    LOOP -- the row of this dedupe_key may end between the two statements
+    -- The row of this dedupe_key may end between the two statements.
+    FOR turn IN 1..CASE WHEN task.dedupe_key IS NULL THEN 1 ELSE 100 END LOOP
         INSERT INTO dispatch_private.tasks (queue, priority, run_at, timeout_seconds, max_failures, template, env, spec, payload,
                                             cache_key, dedupe_key, batch, labels, submitted_by, kind)
         VALUES (task.queue, task.priority, task.run_at, task.timeout_seconds, task.max_failures, task.template, task.env, task.spec, task.payload, task.cache_key, task.dedupe_key, task.batch, task.labels, me, its_kind)
@@ -144,6 +145,10 @@ BEGIN
           AND t.status IN ('waiting', 'processing');
         EXIT WHEN FOUND;
     END LOOP;
+    IF task.id IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'a trigger on dispatch_private.tasks takes this row from the table',
+            HINT = 'The administrator of the database has made it. A trigger that refuses a row has to say why: RAISE EXCEPTION in place of RETURN NULL.';
+    END IF;
     RETURN task;
 END
 $$;
@@ -256,16 +261,20 @@ LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     fields CONSTANT text[] := ARRAY['queue', 'priority', 'run_at', 'timeout_seconds', 'max_failures', 'template', 'env', 'spec', 'payload',
                                     'cache_key', 'dedupe_key', 'batch', 'labels'];
+    place bigint;
     wrong text;
 BEGIN
     IF jsonb_typeof(objects) IS DISTINCT FROM 'array' THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'tasks are a JSON array of objects', HINT = 'Write [{"queue": "default"}].';
-    ELSIF EXISTS (SELECT FROM jsonb_array_elements(objects) AS one WHERE jsonb_typeof(one) <> 'object') THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'an element of the array is no object', HINT = 'Write [{"queue": "default"}].';
     END IF;
-    SELECT min(field) INTO wrong FROM jsonb_array_elements(objects) AS one, jsonb_object_keys(one) AS field WHERE field <> ALL (fields);
+    SELECT min(o.place) INTO place FROM jsonb_array_elements(objects) WITH ORDINALITY AS o (one, place) WHERE jsonb_typeof(o.one) <> 'object';
+    IF place IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('element %s of tasks is no object', place), HINT = 'Write [{"queue": "default"}].';
+    END IF;
+    SELECT o.place, min(field) INTO place, wrong FROM jsonb_array_elements(objects) WITH ORDINALITY AS o (one, place), jsonb_object_keys(o.one) AS field
+    WHERE field <> ALL (fields) GROUP BY o.place ORDER BY o.place LIMIT 1;
     IF wrong IS NOT NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'DI010', MESSAGE = format('a task has no field%s to set', coalesce(nullif(dispatch_private.shown(wrong), ''), ' of this name')),
+        RAISE EXCEPTION USING ERRCODE = 'DI010', MESSAGE = format('element %s of tasks: a task has no field%s to set', place, coalesce(nullif(dispatch_private.shown(wrong), ''), ' of this name')),
             HINT = dispatch_private.advice(wrong, fields, format('Its fields are %s.', array_to_string(fields, ', '))),
             TABLE = 'tasks', SCHEMA = 'dispatch';
     END IF;

@@ -48,6 +48,10 @@ BEGIN
             DELETE FROM dispatch_private.earlier_start_keys USING rows WHERE earlier_start_keys.task_id = rows.id
         )
         SELECT count(*) INTO deleted FROM rows;
+        IF deleted < cardinality(ids) THEN
+            kept := ARRAY(SELECT id FROM dispatch_private.tasks WHERE id = ANY (delete_rows.ids) ORDER BY id);
+            why := CASE WHEN kept <> '{}' THEN 'a trigger on dispatch_private.tasks skips the DELETE' END;
+        END IF;
         RETURN;
     EXCEPTION WHEN OTHERS THEN -- somebody's foreign key or trigger
         IF half = 0 THEN

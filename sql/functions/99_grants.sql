@@ -18,7 +18,8 @@ GRANT USAGE ON SCHEMA dispatch_private TO dispatch_reader, dispatch_janitor;
 GRANT SELECT ON dispatch.tasks, dispatch.batch_status, dispatch.task_launches, dispatch.task_history, dispatch.task_reasons,
     dispatch.task_explain, dispatch.reasons, dispatch.queues, dispatch.queue_status, dispatch.templates
     TO dispatch_submitter, dispatch_operator, dispatch_observer;
-GRANT EXECUTE ON FUNCTION dispatch.task, dispatch.batch, dispatch.tasks_of_batch, dispatch.tasks_after, dispatch.tasks_since,
+GRANT EXECUTE ON FUNCTION dispatch.own_name, dispatch_private.own_name_told,
+    dispatch.task, dispatch.batch, dispatch.tasks_of_batch, dispatch.tasks_after, dispatch.tasks_since,
     dispatch.task_explain, dispatch.task_history
     TO dispatch_submitter, dispatch_operator, dispatch_observer;
 GRANT EXECUTE ON FUNCTION dispatch_private.visible_tasks, dispatch_private.visible_ids, dispatch_private.tasks_between,

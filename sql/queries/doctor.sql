@@ -8,6 +8,13 @@ SELECT current_database()::text AS database, session_user::text AS login,
        (SELECT datcollversion::text FROM pg_database WHERE datname = current_database()) AS collation_made,
        (SELECT pg_database_collation_actual_version(oid)::text FROM pg_database WHERE datname = current_database()) AS collation_now,
        current_setting('autovacuum') = 'on' AND current_setting('track_counts') = 'on' AS autovacuum,
+       ARRAY(SELECT concat(CASE WHEN s.setrole <> 0 THEN format('ROLE %I', s.setrole::regrole::name) WHEN s.setdatabase = 0 THEN 'ROLE ALL' END,
+                           CASE WHEN s.setdatabase <> 0 THEN format('%s DATABASE %I', CASE WHEN s.setrole <> 0 THEN ' IN' END, current_database()) END)
+             FROM pg_db_role_setting AS s
+             WHERE s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+               AND s.setconfig && ARRAY['session_replication_role=replica', 'session_replication_role=Replica', 'session_replication_role=REPLICA']
+             UNION ALL SELECT 'SYSTEM' FROM pg_settings WHERE name = 'session_replication_role' AND setting = 'replica' AND source = 'configuration file'
+             ORDER BY 1) AS without_triggers,
        pg_notification_queue_usage() AS queue_usage, clock_timestamp() AS now,
        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
            - coalesce(current_setting('reserved_connections', true)::int, 0) AS most_of_server,

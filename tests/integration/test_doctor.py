@@ -3,6 +3,7 @@
 import shlex
 from datetime import timedelta
 
+import asyncpg
 import pytest
 
 from dispatcher.doctor.finding import FindingState
@@ -316,6 +317,40 @@ async def test_server_that_does_not_clean_its_tables_is_named(database: Database
     """The setting of the login stands for that of the server."""
     async with planted(database, "ALTER ROLE reader SET track_counts = off", "ALTER ROLE reader RESET track_counts"):
         assert await fault_of(database.url("reader")) == ("AutovacuumOff", f"database {database.name}")
+
+
+SETTINGS_OF_TEXT = {
+    "DateStyle": "German", "IntervalStyle": "sql_standard", "standard_conforming_strings": "off", "row_security": "off",
+    "quote_all_identifiers": "on", "TimeZone": "Asia/Kolkata", "bytea_output": "escape", "extra_float_digits": "-15",
+    "array_nulls": "off", "xmlbinary": "hex", "default_transaction_isolation": "serializable",
+}  # fmt: skip
+"""Settings by which the server writes the same thing in another way, and reads it."""
+
+
+async def test_settings_of_the_database_change_no_finding_and_no_migration(database: Database) -> None:
+    admin = await database.session("admin")
+    for setting, value in SETTINGS_OF_TEXT.items():
+        await admin.execute(f"ALTER DATABASE {database.name} SET {setting} = '{value}'")
+    try:
+        assert await faults(database.url("reader")) == []
+        await admin.execute("TRUNCATE dispatch_private.applied_functions")
+        await migrate(database.admin_url)
+    finally:
+        await admin.execute(f"ALTER DATABASE {database.name} RESET ALL")
+    assert await faults(database.url("reader")) == []
+
+
+@pytest.mark.parametrize("whose", ["ROLE team_a", "DATABASE {name}", "ROLE team_a IN DATABASE {name}"])
+async def test_sessions_that_run_no_trigger_are_named(database: Database, whose: str) -> None:
+    """Their INSERT into a view would make no row, and say nothing. The default of `id` refuses it."""
+    whose = whose.format(name=database.name)
+    set_to, reset = (f"ALTER {whose} {verb} session_replication_role" for verb in ("SET", "RESET"))
+    async with planted(database, f"{set_to} = replica", reset):
+        (found,) = await faults(database.url("reader"))
+        assert (found.what, found.where) == ("TriggersSkipped", f"database {database.name}")
+        assert found.mend.endswith(f"-c '{reset}'")
+        with pytest.raises(asyncpg.DataError, match="session_replication_role = replica"):
+            await (await database.connect("team_a")).execute("INSERT INTO dispatch.tasks DEFAULT VALUES")
 
 
 HOSTILE = """

@@ -150,6 +150,22 @@ async def test_passwords_change_only_if_asked_for(server: Postmaster) -> None:
     assert await logs_in(second[TASK]) == "work_task"
 
 
+async def test_change_of_passwords_under_another_prefix_makes_no_login(server: Postmaster) -> None:
+    """Whoever forgets the prefix, or renames the database, must not believe that the passwords have changed."""
+    await made_logins(server.admin_url, "prefix=acme_")
+    told = await refused(server, work(server), 'there is no login "work_dispatcher"', "rotate=1")
+    assert '"acme_task" (pg-job-dispatcher, database work)' in told
+    assert "-v prefix=NAME_" in told
+
+
+async def test_login_of_containers_waits_for_no_lock_for_long(server: Postmaster) -> None:
+    """Behind a pooler a call that its client has given up would keep its session of the server."""
+    made = urls(await made_logins(server.admin_url))
+    connection = await connect(made[TASK])
+    assert await connection.fetchval("SELECT current_setting('statement_timeout')") == "8s"
+    await connection.close()
+
+
 async def test_login_that_is_missing_is_made_and_the_others_stay(server: Postmaster) -> None:
     first = urls(await made_logins(server.admin_url))
     await psql(server.admin_url, "DROP ROLE work_task")

@@ -181,3 +181,20 @@ async def test_insert_for_each_row_of_another_table_knows_its_row(database: Data
     INSERT INTO public.orders SELECT id, 'seven' FROM task RETURNING task_id
     """
     assert await team.fetchval(keeping) == await newest(database)
+
+
+async def test_trigger_of_somebody_else_that_skips_a_row_refuses_the_insert_in_every_form(database: Database) -> None:
+    """It would be asked again and again for the row, which takes ids and CPU until a time limit."""
+    team, admin = await database.session("team_a"), await database.session("admin")
+    await admin.execute("""
+        CREATE FUNCTION public.skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+        CREATE TRIGGER skip BEFORE INSERT ON dispatch_private.tasks FOR EACH ROW WHEN (NEW.priority = 7)
+            EXECUTE FUNCTION public.skip()
+    """)
+    try:
+        for form in FORMS:
+            async with asyncio.timeout(5):
+                with pytest.raises(asyncpg.PostgresError, match=r"a trigger on dispatch_private\.tasks takes this row"):
+                    await form(team, [("a", 7)])
+    finally:
+        await admin.execute("DROP FUNCTION public.skip CASCADE")

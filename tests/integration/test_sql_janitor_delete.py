@@ -107,6 +107,9 @@ HELD = {
 }
 
 
+HELD["trigger that skips the DELETE"] = HELD["trigger"].replace("RAISE 'it is ordered'", "RETURN NULL")
+
+
 @pytest.mark.parametrize("holder", HELD)
 async def test_row_that_something_of_a_team_holds_stops_no_other_row(database: Database, holder: str) -> None:
     rows = await ended_days_ago(database, *range(4, 24))
@@ -118,7 +121,8 @@ async def test_row_that_something_of_a_team_holds_stops_no_other_row(database: D
     try:
         done = await closings.delete_old(3, [])
         assert (done.deleted, set(done.kept)) == (17, held)
-        assert "orders" in (done.why or "") or "it is ordered (P0001)" in (done.why or "")
+        words = ("orders", "it is ordered (P0001)", "a trigger on dispatch_private.tasks skips the DELETE")
+        assert any(one in (done.why or "") for one in words)
         assert await left(database) == (held, held)
         assert await closings.delete_old(3, done.kept) == Deleted(0, [], None)
     finally:

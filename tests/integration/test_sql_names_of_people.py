@@ -76,6 +76,7 @@ async def test_renamed_login_keeps_its_rows_and_adds_to_them(database: Database,
     assert await insert(now, batch="b", dedupe_key="k") == old
     new = await insert(now, batch="b")
     assert await seen(now) == {old, new}
+    assert await now.fetchval("SELECT dispatch.own_name()") == team
     assert (await database.task(new))["submitted_by"] == team
     assert await now.fetchval("SELECT dispatch.task_cancel($1)", old) == "cancelled"
     assert await now.fetchval("SELECT dispatch.batch_cancel('default', 'b')") == 1
@@ -97,6 +98,7 @@ async def test_new_login_of_an_old_name_gets_no_row_of_it(
         await (await database.session("admin")).execute(f"DROP OWNED BY {team}; DROP ROLE {team}")
     new = await log_in(team)
     assert await seen(new) == set()
+    assert await new.fetchval("SELECT dispatch.own_name()") is None, "it has no row, and its name is taken"
     assert await new.fetch("SELECT * FROM dispatch.task($1)", old) == []
     assert await new.fetchval("SELECT dispatch.task_cancel($1)", old) is None
     assert await new.fetchval("SELECT dispatch.batch_cancel('default', 'b')") == 0
@@ -104,6 +106,7 @@ async def test_new_login_of_an_old_name_gets_no_row_of_it(
     assert own != old
     assert await seen(new) == {own}
     assert (await database.task(own))["submitted_by"].startswith(f"{team} (")
+    assert await new.fetchval("SELECT dispatch.own_name()") == (await database.task(own))["submitted_by"]
     assert await new.fetchval("SELECT tasks FROM dispatch.batch_status") == 1
 
 

@@ -14,7 +14,9 @@ from tests.rig.postgres import LOGINS, Database
 shared = untouched
 
 CONTAINER_FUNCTIONS = {"task_start", "task_heartbeat", "task_finish"}
-READING_FUNCTIONS = {"task", "task_explain", "task_history", "batch", "tasks_of_batch", "tasks_after", "tasks_since"}
+READING_FUNCTIONS = {
+    "own_name", "task", "task_explain", "task_history", "batch", "tasks_of_batch", "tasks_after", "tasks_since",
+}  # fmt: skip
 PEOPLE_FUNCTIONS = READING_FUNCTIONS | {"task_cancel", "task_retry", "task_set_priority"}
 SUBMITTER_FUNCTIONS = PEOPLE_FUNCTIONS | {"submit", "batch_cancel", "batch_retry", "task_ended_since"}
 JANITOR_FUNCTIONS = {

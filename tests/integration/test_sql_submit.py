@@ -184,7 +184,7 @@ async def test_field_that_the_functions_keep_is_refused(database: Database, fiel
 
 async def test_unknown_field_is_refused_with_the_nearest_name(database: Database) -> None:
     error = await refusal(database, [{"priorty": 1}])
-    assert (error.sqlstate, error.message) == ("DI010", 'a task has no field "priorty" to set')
+    assert (error.sqlstate, error.message) == ("DI010", 'element 1 of tasks: a task has no field "priorty" to set')
     assert 'nearest name is "priority"' in (error.hint or "")
     error = await refusal(database, [{f"{SECRET} is no name": 1}])
     assert SECRET not in str(error.as_dict())
@@ -196,6 +196,8 @@ async def test_unknown_field_is_refused_with_the_nearest_name(database: Database
 async def test_anything_but_an_array_of_objects_is_refused(database: Database, nonsense: object) -> None:
     error = await refusal(database, nonsense)
     assert (error.sqlstate, bool(error.hint)) == ("22023", True)
+    if nonsense == [{}, "x"]:
+        assert error.message == "element 2 of tasks is no object"
 
 
 @pytest.mark.parametrize("nothing", ["NULL", "'null'"])

@@ -34,6 +34,7 @@ PLANTED: Final[Mapping[str, str]] = {
     "ObjectUnknown": "integration/test_doctor.py::test_object_that_nobody_knows_is_named",
     "SequenceBehind": DATABASE,
     "AutovacuumOff": "integration/test_doctor.py::test_server_that_does_not_clean_its_tables_is_named",
+    "TriggersSkipped": "integration/test_doctor.py::test_sessions_that_run_no_trigger_are_named",
     "PasswordEnds": "integration/test_doctor.py::test_password_that_ends_soon_is_named",
     "LoginTalks": LOGIN,
     "RoleGone": "integration/test_doctor.py::test_queue_and_rows_of_roles_that_are_gone_are_named",

@@ -16,14 +16,14 @@ class Wait {
     static final String INSERT = """
         INSERT INTO dispatch.tasks (queue, batch, dedupe_key, payload)
         SELECT q, b, b || '/' || part, to_jsonb(part) FROM (SELECT ?, ?) AS of (q, b), generate_series(1, 5) AS part
-        WHERE NOT EXISTS (SELECT FROM dispatch.tasks WHERE queue = q AND batch = b AND submitted_by = session_user)""";
+        WHERE NOT EXISTS (SELECT FROM dispatch.tasks WHERE queue = q AND batch = b AND submitted_by = dispatch.own_name())""";
     static final String LIVE = """
         SELECT now()::text, (SELECT waiting + processing > 0 FROM dispatch.batch_status
-                             WHERE queue = ? AND batch = ? AND submitted_by = session_user)""";
+                             WHERE queue = ? AND batch = ? AND submitted_by = dispatch.own_name())""";
     static final String ENDED = """
         SELECT e.id, e.status, e.finished_at::text FROM (SELECT ?, ?, ?::timestamptz) AS of (q, b, since),
             dispatch.task_ended_since(coalesce(since, (
-                SELECT min(created_at) FROM dispatch.tasks WHERE queue = q AND batch = b AND submitted_by = session_user
+                SELECT min(created_at) FROM dispatch.tasks WHERE queue = q AND batch = b AND submitted_by = dispatch.own_name()
             )) - interval '1 minute') AS e WHERE e.queue = q AND e.batch = b""";
     /** Classes of SQLSTATE: the server is busy, stops, starts, or is a standby. */
     static final Set<String> AWAY = Set.of("08", "25", "40", "53", "57");

@@ -23,11 +23,11 @@ import (
 const (
 	insert = `INSERT INTO dispatch.tasks (queue, batch, dedupe_key, payload)
 		SELECT $1, $2, $2 || '/' || part, to_jsonb(part) FROM generate_series(1, 5) AS part
-		WHERE NOT EXISTS (SELECT FROM dispatch.tasks WHERE queue = $1 AND batch = $2 AND submitted_by = session_user)`
+		WHERE NOT EXISTS (SELECT FROM dispatch.tasks WHERE queue = $1 AND batch = $2 AND submitted_by = dispatch.own_name())`
 	live = `SELECT now(), coalesce((SELECT waiting + processing > 0 FROM dispatch.batch_status
-		WHERE queue = $1 AND batch = $2 AND submitted_by = session_user), false)`
+		WHERE queue = $1 AND batch = $2 AND submitted_by = dispatch.own_name()), false)`
 	ended = `SELECT id, status, finished_at FROM dispatch.task_ended_since(coalesce($3, (
-			SELECT min(created_at) FROM dispatch.tasks WHERE queue = $1 AND batch = $2 AND submitted_by = session_user
+			SELECT min(created_at) FROM dispatch.tasks WHERE queue = $1 AND batch = $2 AND submitted_by = dispatch.own_name()
 		)) - interval '1 minute') WHERE queue = $1 AND batch = $2`
 	away = "08 25 40 53 57" // classes of SQLSTATE: the server is busy, stops, starts, or is a standby
 )

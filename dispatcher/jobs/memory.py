@@ -1,7 +1,5 @@
 """The memory of this process about its own creates. It is a cache: its loss costs requests, never correctness.
 
-`Breaker`: pauses that answers of the API server ask for.
-
 `LargeJobs`: the bytes that rows put into their Jobs, and their rate. etcd keeps each version of a Job and of its Pod
 for minutes, so a launch costs about twelve times what its row adds. When etcd is full, nobody in the cluster can write.
 So a Job with much text waits its turn. Submitters with such Jobs share the rate, and a waiting row keeps its turn.
@@ -19,53 +17,12 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.env import escape
-from dispatcher.jobs.refusals import OF_THE_ROW, CreateOutcome, Refusals, RefusedRows, trimmed
-from dispatcher.model.errors import doubled
+from dispatcher.jobs.refusals import OF_THE_ROW, Breaker, CreateOutcome, K, Refusals, RefusedRows, trimmed
 from dispatcher.model.jobs import ApiAnswer, Job, LaunchGroup
 from dispatcher.model.launches import Launch, LaunchSpec, Offer, identity_of, is_same
 from dispatcher.model.snapshot import ClusterView, CreatePauses
 from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import BY_POLICY, MUCH_TEXT, Hold, HoldReason, NotReady, Stage
-
-PAUSE_SECONDS: Final = 0.5
-"""Seconds of the first pause. The pause doubles with each failure."""
-LONGEST_PAUSE_SECONDS: Final = 30
-"""The longest of these pauses."""
-LONGEST_WISH_SECONDS: Final = 300
-"""The longest Retry-After that is obeyed. After this time one create asks again."""
-
-
-class Breaker:
-    """Stops creates after an answer that asks for a pause. Then one create at a time is sent until one succeeds."""
-
-    def __init__(self) -> None:
-        self._failures = 0
-        self._until = float("-inf")
-        self._hold: Hold | None = None
-
-    def trip(self, hold: Hold, now: float, at_least: float = 0) -> None:
-        """Stops creates for a pause that doubles with each failure, or for `at_least` seconds if that is longer."""
-        if now < self._until and self._failures:
-            at_least, doubling = max(at_least, self._until - now), 0.0
-        else:
-            doubling = doubled(PAUSE_SECONDS, self._failures, LONGEST_PAUSE_SECONDS)
-            self._failures += 1
-        self._until = now + max(min(at_least, LONGEST_WISH_SECONDS), doubling)
-        self._hold = hold
-
-    def reset(self) -> None:
-        self._failures = 0
-        self._until = float("-inf")
-        self._hold = None
-
-    def hold(self, now: float) -> Hold | None:
-        return self._hold if now < self._until else None
-
-    @property
-    def is_probing(self) -> bool:
-        """Whether a create failed and none has succeeded since. Then only one create at a time is sent."""
-        return self._failures > 0
-
 
 PLAIN_BYTES: Final = 4096
 """Bytes that a row may add without a turn: they cost no more than the Job itself."""
@@ -80,6 +37,12 @@ AHEAD_SECONDS: Final = 120
 AGAIN_SECONDS: Final = 120
 """Seconds after which such a row asks again."""
 Attempt = tuple[int, int]
+Origin = tuple[str, str]
+"""Template and submitter of a row."""
+
+
+def origin_of(task: Task) -> Origin:
+    return task.template, task.submitted_by
 
 
 def row_bytes(request: Request) -> int:
@@ -234,10 +197,14 @@ DEFER_SECONDS: Final = 2
 """Seconds for which a row is deferred whose Job a GET has found."""
 WRITES_PER_SECOND: Final = 50
 """The default of KUBE_WRITES_PER_SECOND."""
-DENIED_SECONDS: Final = 300
-"""Seconds of the pause of a row that a policy of the cluster refused."""
+REFUSED_SECONDS: Final = 300
+"""Seconds of the pause of a row that the API server refused. A policy, or a Job of the same name, may be gone then."""
+TIMED_OUT: Final = 504
+"""A webhook did not answer, or nobody answered a proxy."""
+TOGETHER_SECONDS: Final = 60
+"""Creates of two templates that time out within this time show that it is no webhook of one template."""
 CHANGED_SECONDS: Final = 30
-"""Seconds between two dry runs of a template whose created Jobs differ from what was sent."""
+"""Seconds between two dry runs of Jobs that came back other than they were sent."""
 LONGEST_CHANGES: Final = 500
 """Characters of such changes that are kept, at most."""
 NOT_READY: Final = {
@@ -309,7 +276,7 @@ class KnownCreates(Struct, frozen=True):
     refused: rows that the API server refuses as they are.
     deferred: tasks whose Job exists although the view does not show it yet.
     templates: pauses by template.
-    changed: pauses of templates whose created Jobs differ from what was sent.
+    changed: pauses of Jobs that come back other than they were sent, by template and submitter.
     tried_at: time of the last failed create by task, in seconds of this process's clock.
     brakes: pauses that answers ask for all creates.
     """
@@ -318,7 +285,7 @@ class KnownCreates(Struct, frozen=True):
     refused: RefusedRows = RefusedRows()
     deferred: frozenset[int] = frozenset()
     templates: Mapping[str, TemplatePause] = {}
-    changed: Mapping[str, TemplatePause] = {}
+    changed: Mapping[Origin, TemplatePause] = {}
     tried_at: Mapping[int, float] = {}
     brakes: CreatePauses = CreatePauses()
 
@@ -326,7 +293,7 @@ class KnownCreates(Struct, frozen=True):
         """The hold that answers of the API server ask for before a launch of this row; None: no hold."""
         if task.id in self.deferred:
             return Hold(HoldReason.LAUNCHED, Stage.UNSEEN)
-        brake, changed = self.templates.get(task.template, OPEN), self.changed.get(task.template, OPEN)
+        brake, changed = self.templates.get(task.template, OPEN), self.changed.get(origin_of(task), OPEN)
         if (hold := self.refused.hold(task, now) or changed.hold or brake.hold) is not None:
             return hold
         if (brake.is_probing or changed.is_probing) and task.template in self.probed():
@@ -350,7 +317,10 @@ class Memory:
         self.api = Breaker()
         self.quota = Breaker()
         self._templates: dict[str, Breaker] = {}
-        self._changed: dict[str, Breaker] = {}
+        self._changed: dict[Origin, Breaker] = {}
+        self._unchanged: set[Origin] = set()
+        """Of templates with changed Jobs: submitters whose Jobs came back as they were sent."""
+        self._timed_out: dict[str, float] = {}
         self._failed: dict[int, float] = {}
         self._deferred: dict[int, float] = {}
         self.strays: dict[str, Job] = {}
@@ -360,9 +330,17 @@ class Memory:
         """The breaker of a template. A 500 stops only its template: a webhook may fail for one template alone."""
         return self._templates.setdefault(name, Breaker())
 
-    def is_changed(self, template: str) -> bool:
-        """Whether the last Job of the template came back changed, so that a dry run is asked before the next create."""
-        return template in self._changed
+    def is_changed(self, task: Task) -> bool:
+        """Whether a dry run is asked before the next create: Jobs of the template came back changed.
+
+        A policy may mean one team alone. So the rows of another submitter go on once a dry run of theirs is unchanged.
+        """
+        is_met = any(template == task.template for template, _ in self._changed)
+        return is_met and origin_of(task) not in self._unchanged
+
+    def learn_unchanged(self, task: Task) -> None:
+        """Notes that a dry run has found no change."""
+        self._learn_changes(origin_of(task), ApiAnswer(200, is_compared=True), 0)
 
     def known(self, now: float) -> KnownCreates:
         """A copy for one cycle."""
@@ -380,7 +358,7 @@ class Memory:
     def learn(self, result: CreateResult, now: float) -> None:
         """Updates the memory from the result of one order."""
         order, meaning, parked = result.order, result.meaning, result.parked
-        self._learn_changes(order.task.template, result.answer, now)
+        self._learn_changes(origin_of(order.task), result.answer, now)
         if result.is_made and result.job is not None:
             self.creates.answered(result.name, result.job.resource_version)
             self._note_stray(result.job)
@@ -394,8 +372,8 @@ class Memory:
             self._learn_question(order.task.id, result.question, now)
         if meaning in OF_THE_ROW:
             self.refusals.refused(order, now)
-        if parked is not None and meaning is CreateOutcome.DENIED:
-            self.refusals.rest(order.task, parked, now + DENIED_SECONDS)
+        if parked is not None and not result.violation:
+            self.refusals.rest(order.task, parked, now + REFUSED_SECONDS)
         elif parked is not None:
             self.refusals.park(order.task, parked)
         self._brake(result, now)
@@ -403,20 +381,22 @@ class Memory:
     def forget_rows(self) -> None:
         """Forgets refusals and pauses of templates. Called when templates or the database changed."""
         self.refusals.forget()
-        for known in (self._templates, self._changed, self._failed, self._deferred):
+        for known in (self._templates, self._changed, self._unchanged, self._failed, self._deferred):
             known.clear()
 
     def _note_stray(self, job: Job | None) -> None:
         if job is not None and job.lacks:
             self.strays[job.name] = job
 
-    def _learn_changes(self, template: str, answer: ApiAnswer, now: float) -> None:
-        """Notes the changes that a create or a dry run has found. An answer without changes ends the hold."""
+    def _learn_changes(self, origin: Origin, answer: ApiAnswer, now: float) -> None:
+        """Notes the changes that a create or a dry run has found. A comparison without changes ends the hold."""
         if answer.changes:
             hold = Hold(HoldReason.JOB_CHANGED, "; ".join(answer.changes)[:LONGEST_CHANGES])
-            self._changed.setdefault(template, Breaker()).trip(hold, now, CHANGED_SECONDS)
-        elif 200 <= answer.status < 300:
-            self._changed.pop(template, None)
+            self._changed.setdefault(origin, Breaker()).trip(hold, now, CHANGED_SECONDS)
+            self._unchanged.discard(origin)
+        elif answer.is_compared:
+            self._changed.pop(origin, None)
+            self._unchanged = {origin, *self._unchanged} if self._changed else set()
 
     def _learn_question(self, task_id: int, answer: ApiAnswer, now: float) -> None:
         """Learns the answer to a question. 200: the Job exists, so the row is deferred. Others pause all creates."""
@@ -430,17 +410,27 @@ class Memory:
     def _brake(self, result: CreateResult, now: float) -> None:
         answer, meaning = result.answer, result.meaning
         if meaning is CreateOutcome.UNKNOWN:
-            brake = self.of_template(result.order.task.template) if answer.status == 500 else self.api
+            template = result.order.task.template
+            brake = self.of_template(template) if self._is_of_the_template(template, answer, now) else self.api
             brake.trip(not_ready(NotReady.API_THROTTLED, answer), now, answer.retry_after)
         elif meaning is CreateOutcome.QUOTA:
             self.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED, answer.message), now, BLOCKED_SECONDS)
         elif meaning in NOT_READY:
             self.api.trip(not_ready(NOT_READY[meaning], answer), now, BLOCKED_SECONDS)
 
+    def _is_of_the_template(self, template: str, answer: ApiAnswer, now: float) -> bool:
+        """Whether the fault may be that of a webhook for one template. Other templates go on then."""
+        if answer.status != TIMED_OUT:
+            return answer.status == 500
+        self._timed_out = {name: at for name, at in self._timed_out.items() if now - at < TOGETHER_SECONDS}
+        self._timed_out[template] = now
+        return len(self._timed_out) == 1
+
     def _accepted(self, order: LaunchSpec) -> None:
         """Ends every pause that applied to this create, because it succeeded."""
         self.refusals.accepted(order)
         self._failed.pop(order.task.id, None)
+        self._timed_out.pop(order.task.template, None)
         for brake in (self.api, self.quota, self.of_template(order.task.template)):
             brake.reset()
 
@@ -449,7 +439,7 @@ class Memory:
             self.creates.forget(result.name)
 
 
-def brakes_of(breakers: Mapping[str, Breaker], now: float) -> dict[str, TemplatePause]:
+def brakes_of(breakers: Mapping[K, Breaker], now: float) -> dict[K, TemplatePause]:
     return {name: TemplatePause(one.hold(now), one.is_probing) for name, one in breakers.items()}
 
 

@@ -112,6 +112,30 @@ def by_job(pods: Iterable[Pod]) -> Mapping[str, Sequence[Pod]]:
     return dict(found)
 
 
+SCHEDULER_SILENT: Final = timedelta(seconds=30)
+"""A scheduler that has looked at none of its Pods for this time does not work, or is not there."""
+
+
+def ignored_by_schedulers(pods: Iterable[Pod], now: datetime) -> tuple[frozenset[str], datetime]:
+    """UIDs of Jobs whose Pods no scheduler looks at, and the earliest time at which there may be more of them.
+
+    now: the API server's clock. Of a scheduler that is only slow, some Pods have just got a node or a word.
+    """
+    every = list(pods)
+    waiting = [pod for pod in every if pod.phase == "Pending" and not (pod.node_name or pod.unschedulable_since)]
+    waiting = [pod for pod in waiting if not (pod.is_gated or pod.deleting)]
+    if not waiting:
+        return frozenset(), NEVER
+    looked: dict[str, datetime] = {}
+    for pod in every:
+        at = pod.unschedulable_since or pod.scheduled_at
+        if at is not None:
+            looked[pod.scheduler] = max(at, looked.get(pod.scheduler, at))
+    since = {pod.job_uid: max(pod.created_at, looked.get(pod.scheduler, pod.created_at)) for pod in waiting}
+    ignored = frozenset(uid for uid, at in since.items() if now - at >= SCHEDULER_SILENT)
+    return ignored, min((at + SCHEDULER_SILENT for uid, at in since.items() if uid not in ignored), default=NEVER)
+
+
 class TaskWithJobs(Struct, frozen=True, dict=True):
     """One row with its Jobs. Values that many lines of the table need are computed once.
 
@@ -251,7 +275,8 @@ def stage_of_pod(pod: Pod) -> str:
     if pod.waiting_reason == CRASHES:
         return ": ".join(filter(None, (Stage.SIDECAR_CRASHES, pod.waiting_message)))
     prepares = "its init containers run, or have run" if pod.had_prepared else ""
-    return ": ".join(filter(None, (Stage.STARTING, prepares or pod.waiting_reason, pod.waiting_message)))
+    ignored = "" if pod.node_name or pod.scheduled_at else f"the scheduler {pod.scheduler} has not looked at its Pod"
+    return ": ".join(filter(None, (Stage.STARTING, prepares or ignored or pod.waiting_reason, pod.waiting_message)))
 
 
 NEVER_BEGAN: Final = frozenset({"StartError", "ContainerCannotRun", "ContainerStatusUnknown"})

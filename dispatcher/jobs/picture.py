@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.memory import OPEN, KnownCreates, UnobservedCreate, plan_create
-from dispatcher.jobs.observed import ObservedCluster, Rules, by_job, observe
+from dispatcher.jobs.observed import ObservedCluster, Rules, by_job, ignored_by_schedulers, observe
 from dispatcher.jobs.outcome import judge, waits_since
 from dispatcher.model.cluster import CRASHES, DEADLINE, ENDED, Pod
 from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
@@ -96,13 +96,14 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
     """Numbers of unfinished Jobs.
 
     A Job under deletion whose Pods have ended uses nothing, however long a finalizer keeps it. A refused Pod does not
-    exist, so it needs no node.
+    exist, so it needs no node. A Pod that no scheduler looks at gets none.
     """
     every, unplaced, ended, held, podless, active = Counts(), Counts(), Counts(), Counts(), 0, Phase.ACTIVE
     pods, refused = cluster.pods, cluster.refusals
     every_pod = list(chain.from_iterable(pods.values()))
     alive = {pod.job_uid for pod in every_pod if pod.phase not in ENDED}
-    gated = {pod.job_uid for pod in every_pod if pod.is_gated}
+    ignored, _ = ignored_by_schedulers(every_pod, cluster.cluster_now)
+    gated = ignored.union(pod.job_uid for pod in every_pod if pod.is_gated)
     idle = {pod.job_uid for pod in every_pod if has_node(pod) or pod.deleting}.union(refused, gated)
     for job in jobs:
         if (job.phase is active or not job.is_finished) and not (job.deleting and cluster.is_over(job)):
@@ -495,4 +496,5 @@ class KnownJobs(Struct, frozen=True):
 def know_jobs(view: ClusterView, now: datetime) -> KnownJobs:
     jobs, pods = list(view.jobs.values()), by_job(view.pods.values())
     cluster = observe(view, pods, now, Rules(), {})
-    return KnownJobs(view, jobs, by_task(jobs), pods, count_jobs(jobs, cluster), cluster.next_over(jobs))
+    until = min(cluster.next_over(jobs), ignored_by_schedulers(view.pods.values(), view.now)[1])
+    return KnownJobs(view, jobs, by_task(jobs), pods, count_jobs(jobs, cluster), until)

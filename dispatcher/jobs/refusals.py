@@ -1,8 +1,10 @@
 """The meaning of the API server's answers to a create, and the memory of refused rows.
 
-`Refusals`: a refused row is held until it or a template changes. A row that a policy of the cluster refused is tried
-again. Three refused rows hold similar rows for a minute, because each try costs a write. Refused rows never hold rows
-of another submitter.
+`Breaker`: pauses that answers of the API server ask for.
+
+`Refusals`: a row that our own rules refuse is held until it or a template changes. One that the API server refused is
+tried again after minutes: a policy of the cluster may be the cause, and may be gone. Three refused rows hold similar
+rows for a minute, because each try costs a write. Refused rows never hold rows of another submitter.
 
 `read_create`: the meaning of an answer (docs/protocol.md, section 4).
 """
@@ -15,6 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
+from dispatcher.model.errors import doubled
 from dispatcher.model.jobs import ApiAnswer, Job
 from dispatcher.model.launches import LaunchSpec, is_same
 from dispatcher.model.tasks import IndexedRow, Task
@@ -36,6 +39,46 @@ Attempt = tuple[int, int]
 """Task and attempt. A refusal ends with the attempt."""
 Likeness = tuple[str, bytes, str | None, bytes]
 """Submitter, kind, cache key and placement of a row."""
+
+
+PAUSE_SECONDS: Final = 0.5
+"""Seconds of the first pause. The pause doubles with each failure."""
+LONGEST_PAUSE_SECONDS: Final = 30
+"""The longest of these pauses."""
+LONGEST_WISH_SECONDS: Final = 300
+"""The longest Retry-After that is obeyed. After this time one create asks again."""
+
+
+class Breaker:
+    """Stops creates after an answer that asks for a pause. Then one create at a time is sent until one succeeds."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._until = float("-inf")
+        self._hold: Hold | None = None
+
+    def trip(self, hold: Hold, now: float, at_least: float = 0) -> None:
+        """Stops creates for a pause that doubles with each failure, or for `at_least` seconds if that is longer."""
+        if now < self._until and self._failures:
+            at_least, doubling = max(at_least, self._until - now), 0.0
+        else:
+            doubling = doubled(PAUSE_SECONDS, self._failures, LONGEST_PAUSE_SECONDS)
+            self._failures += 1
+        self._until = now + max(min(at_least, LONGEST_WISH_SECONDS), doubling)
+        self._hold = hold
+
+    def reset(self) -> None:
+        self._failures = 0
+        self._until = float("-inf")
+        self._hold = None
+
+    def hold(self, now: float) -> Hold | None:
+        return self._hold if now < self._until else None
+
+    @property
+    def is_probing(self) -> bool:
+        """Whether a create failed and none has succeeded since. Then only one create at a time is sent."""
+        return self._failures > 0
 
 
 def likeness(order: LaunchSpec) -> Likeness:

@@ -202,8 +202,12 @@ class Submitter:
             return CreateResult(order, name, violation=violation)
         if (question := await self._why_wait(order)) is not None:
             return CreateResult(order, name, question=question)
-        if self._memory.is_changed(template.name) and (tried := await self._jobs.try_create(manifest)).changes:
-            return CreateResult(order, name, answer=tried)
+        if self._memory.is_changed(order.task):
+            tried = await self._jobs.try_create(manifest)
+            if tried.changes:
+                return CreateResult(order, name, answer=tried)
+            if tried.is_compared:
+                self._memory.learn_unchanged(order.task)
         return await self._create(order, name, manifest)
 
     async def _why_wait(self, order: LaunchSpec) -> ApiAnswer | None:
@@ -354,7 +358,7 @@ class Launcher:
         """
         for order in orders:
             name = order.task.template
-            if not (self._memory.of_template(name).is_probing or self._memory.is_changed(name)):
+            if not (self._memory.of_template(name).is_probing or self._memory.is_changed(order.task)):
                 yield order
             elif name not in probed:
                 probed.add(name)

@@ -38,7 +38,9 @@ SERVER_SECONDS: Final = 8
 """The server's limit in seconds, sent as `timeout`. It bounds how late a write of ours can take effect."""
 
 COMPARED_SECONDS: Final = 1
-"""Seconds between two comparisons of created Jobs of one template with what was sent."""
+"""Seconds between two comparisons of created Jobs of one template and submitter with what was sent."""
+MOST_COMPARED: Final = 10_000
+"""Templates and submitters whose last comparison is remembered, at most."""
 WITHHELD: Final = ApiAnswer(0, message="not sent: this replica does not lead any more", is_sent=False)
 
 
@@ -70,7 +72,7 @@ class JobApi:
         self._pods = pods_path(namespace)
         self._installation = installation
         self._clock = clock
-        self._compared: dict[str, float] = {}
+        self._compared: dict[tuple[str, str], float] = {}
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
         """POST that refuses unknown fields. Status 0: the Job may have been made, unless the POST was not sent."""
@@ -91,16 +93,22 @@ class JobApi:
         except ClusterAway as fault:
             return ApiAnswer(0, message=str(fault))
         answer = read_answer(reply)
-        if answer.job is None or not ("dryRun" in params or self._is_due(answer.job.template)):
+        if answer.job is None or not ("dryRun" in params or self._is_due(answer.job)):
             return answer
-        return msgspec.structs.replace(answer, changes=changes_of(manifest, msgspec.json.decode(reply.body)))
+        changes = changes_of(manifest, msgspec.json.decode(reply.body))
+        return msgspec.structs.replace(answer, changes=changes, is_compared=True)
 
-    def _is_due(self, template: str) -> bool:
-        """Whether no Job of the template was compared lately. A comparison takes a tenth of the time of a create."""
-        now = self._clock()
-        if now - self._compared.get(template, float("-inf")) < COMPARED_SECONDS:
+    def _is_due(self, job: Job) -> bool:
+        """Whether no such Job of the submitter was compared lately. A comparison takes a tenth of the time of a create.
+
+        Policies of a cluster may mean the Jobs of one team alone.
+        """
+        now, key = self._clock(), (job.template, job.submitted_by)
+        if now - self._compared.get(key, float("-inf")) < COMPARED_SECONDS:
             return False
-        self._compared[template] = now
+        if len(self._compared) >= MOST_COMPARED:
+            self._compared.pop(next(iter(self._compared)))
+        self._compared[key] = now
         return True
 
     async def get(self, name: str) -> ApiAnswer:

@@ -206,9 +206,12 @@ def numbers_of(name: str, labels: Mapping[str, str]) -> tuple[int, ...] | None:
 def identity_of(meta: Meta) -> str:
     """The identity of its row, by the annotation; or its beginning in the name, if somebody has changed the annotation.
 
-    The name counts only with our label: a Job that has neither is somebody else's.
+    A Job under a name that we give to none is a copy that somebody else has made, with all annotations. The name counts
+    only with our label: a Job that has neither is somebody else's.
     """
     noted, named = (meta.annotations or {}).get(ids.IDENTITY, ""), ids.identity_in(meta.name)
+    if not named:
+        return ""
     is_labelled = (meta.labels or {}).get(ids.LABEL_INSTALLATION) == ours_of(meta.name).get(ids.LABEL_INSTALLATION, "")
     return named if is_labelled and named and not ids.WHOLE.fullmatch(noted) else noted
 

@@ -160,6 +160,7 @@ class ApiAnswer(Struct, frozen=True):
     is_sent: False if the request was held back.
     is_told: whether the API server itself answered; the answer of a proxy is not believed.
     changes: what somebody else changed in the Job of a successful create, in fields on which promises rest.
+    is_compared: whether such changes were looked for.
     """
 
     status: int
@@ -171,3 +172,4 @@ class ApiAnswer(Struct, frozen=True):
     is_sent: bool = True
     is_told: bool = True
     changes: tuple[str, ...] = ()
+    is_compared: bool = False

@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, LONGEST_WISH_SECONDS, Breaker
+from dispatcher.jobs.refusals import LONGEST_PAUSE_SECONDS, LONGEST_WISH_SECONDS, Breaker
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.runtime.clock import Bucket
 from dispatcher.sweep.plan import Absences

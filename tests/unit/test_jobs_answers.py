@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, Breaker
-from dispatcher.jobs.refusals import MOST_REMEMBERED, CreateOutcome, Refusals, read_create
+from dispatcher.jobs.refusals import (
+    LONGEST_PAUSE_SECONDS,
+    MOST_REMEMBERED,
+    Breaker,
+    CreateOutcome,
+    Refusals,
+    read_create,
+)
 from dispatcher.model.caches import Placement, Pool
 from dispatcher.model.jobs import ApiAnswer
 from dispatcher.model.launches import LaunchSpec

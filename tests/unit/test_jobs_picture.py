@@ -4,9 +4,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dispatcher.jobs.memory import (
-    DENIED_SECONDS,
+    REFUSED_SECONDS,
     CreateResult,
     KnownCreates,
     Memory,
@@ -106,7 +107,7 @@ NEEDS = PodNeeds((("cpu", 1000),))
     ("job", "pod", "is_unplaced"),
     [
         ({}, None, True),
-        ({}, {"node_name": ""}, True),
+        ({}, {"node_name": "", "created_at": NOW}, True),
         ({}, {"node_name": "n1"}, False),
         ({}, {"node_name": "", "nominated_node": "n1"}, False),
         ({}, {"node_name": "", "deleting": True}, False),
@@ -139,6 +140,37 @@ def test_job_that_somebody_keeps_from_running_is_held(job: dict[str, Any], is_re
     kind = PodKind("default", "team_a", "small", NEEDS)
     assert found.held == ({kind: 1} if is_held else {})
     assert found.with_room == ({} if is_held or made.is_finished else {kind: 1})
+
+
+@pytest.mark.parametrize(
+    ("other", "is_held"),
+    [
+        (None, True),
+        ({"node_name": "n1", "scheduled_at": ago(29)}, False),
+        ({"node_name": "n1", "scheduled_at": ago(30)}, True),
+        ({"node_name": "", "unschedulable_since": ago(5)}, False),
+        ({"node_name": "n1", "scheduled_at": ago(5), "scheduler": "default-scheduler"}, True),
+    ],
+    ids=["the scheduler is away", "it works slowly", "it is silent since", "it finds no node", "another one works"],
+)
+def test_job_whose_pod_no_scheduler_looks_at_is_held(other: dict[str, Any] | None, is_held: bool) -> None:
+    """A second scheduler that is away must not use up MAX_JOBS, which all teams share."""
+    made, second = a_job(shape="small", needs=NEEDS), a_job(1, 2, shape="small", needs=NEEDS)
+    pods = [a_pod(made, node_name="", scheduler="volcano", created_at=ago(40))]
+    pods += [a_pod(second, **{"scheduler": "volcano"} | other)] if other else []
+    picture = a_picture([made], a_cluster(pods=pods))
+    kind = PodKind("default", "team_a", "small", NEEDS)
+    assert picture.in_flight().held == ({kind: 1} if is_held else {})
+    assert picture.in_flight().unplaced == ({} if is_held else {kind: 1})
+
+
+def test_counts_are_made_anew_when_a_scheduler_has_been_silent_for_long() -> None:
+    """No event shows it."""
+    made = a_job()
+    pod = a_pod(made, node_name="", created_at=ago(10))
+    view = ClusterView(NOW, {made.name: made}, {pod.name: pod}, {})
+    known = know_jobs(view, NOW)
+    assert [known.is_of(replace(view, now=later(seconds))) for seconds in (19.9, 20)] == [True, False]
 
 
 def test_job_whose_pod_has_scheduling_gates_is_held_and_needs_no_node() -> None:
@@ -264,11 +296,34 @@ def test_result_parks_its_row_only_if_it_is_about_the_row(meaning: CreateOutcome
     assert (hold and hold.reason) == reason
 
 
-def test_row_that_a_policy_refused_is_tried_again_after_five_minutes() -> None:
+@pytest.mark.parametrize(
+    ("meaning", "hold"),
+    [
+        (CreateOutcome.DENIED, Hold(HoldReason.POISON, f"{BY_POLICY}: 422 no such field")),
+        (CreateOutcome.POISON, Hold(HoldReason.POISON, "422 no such field")),
+        (
+            CreateOutcome.EXISTS,
+            Hold(HoldReason.NAME_COLLISION, "Job dispatcher-42-acb5fbef-1 exists and is not this task's"),
+        ),
+    ],
+)
+def test_row_that_was_refused_is_tried_again_after_five_minutes(meaning: CreateOutcome, hold: Hold) -> None:
+    """A policy that made the Job illegal, or the foreign Job of its name, may be gone."""
     memory, order = Memory(), an_order()
-    memory.learn(result(order, CreateOutcome.DENIED), 0)
-    holds = [memory.known(now).refused.hold(order.task, now) for now in (0, DENIED_SECONDS - 1, DENIED_SECONDS)]
-    assert holds == [Hold(HoldReason.POISON, f"{BY_POLICY}: 422 no such field")] * 2 + [None]
+    memory.learn(result(order, meaning), 0)
+    holds = [memory.known(now).refused.hold(order.task, now) for now in (0, REFUSED_SECONDS - 1, REFUSED_SECONDS)]
+    assert holds == [hold] * 2 + [None]
+
+
+def test_webhook_that_is_silent_for_one_template_stops_no_other() -> None:
+    """Only where the creates of two templates time out, it is the API server or its proxy."""
+    memory, first, second = Memory(), an_order(), an_order(task=a_task(id=7, template="other"))
+    memory.learn(result(first, CreateOutcome.UNKNOWN, ApiAnswer(504, message="timeout")), 0)
+    known = memory.known(0.1)
+    assert (known.brakes.api, known.why_wait(second.task, 0.1)) == (None, None)
+    assert known.why_wait(first.task, 0.1) == Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 504 timeout")
+    memory.learn(result(second, CreateOutcome.UNKNOWN, ApiAnswer(504, message="timeout")), 1)
+    assert memory.known(1.1).brakes.api is not None
 
 
 def test_copy_of_the_memory_does_not_change() -> None:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Coroutine, Mapping
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from prometheus_client import REGISTRY
 
-from dispatcher.jobs.memory import Memory
+from dispatcher.jobs.memory import CreateResult, Memory
 from dispatcher.jobs.refusals import CreateOutcome
 from dispatcher.jobs.submit import TRIES, Submitter
 from dispatcher.model.jobs import ApiAnswer, Job, Phase
@@ -93,21 +94,37 @@ CHANGED = ("spec.ttlSecondsAfterFinished is 20, not absent",)
 
 async def test_template_whose_job_came_back_changed_is_held_until_a_dry_run_comes_back_as_sent() -> None:
     order, memory = an_order(), Memory()
-    cluster = Cluster([ApiAnswer(201, job=made(order), changes=CHANGED)])
+    cluster = Cluster([ApiAnswer(201, job=made(order), changes=CHANGED, is_compared=True)])
     await submitted(cluster, order, memory)
+    of_the_same_burst = CreateResult(order, "another", CreateOutcome.CREATED, ApiAnswer(201), made(order))
+    memory.learn(of_the_same_burst, elapsed())  # only some answers are compared
     now = elapsed()
     hold = memory.known(now).why_wait(order.task, now)
     assert hold == Hold(HoldReason.JOB_CHANGED, CHANGED[0])
     assert memory.known(now + 31).why_wait(order.task, now + 31) is None
-    cluster.trial = ApiAnswer(201, changes=CHANGED)
+    cluster.trial = ApiAnswer(201, changes=CHANGED, is_compared=True)
     await submitted(cluster, order, memory)
     assert (len(cluster.created), len(cluster.tried)) == (1, 1)
-    cluster.trial = ApiAnswer(201)
+    cluster.trial = ApiAnswer(201, is_compared=True)
     cluster._creates = [ApiAnswer(201, job=made(order))]
     await submitted(cluster, order, memory)
     await submitted(cluster, order, memory)
     assert (len(cluster.created), len(cluster.tried)) == (3, 2)
     assert memory.known(now).why_wait(order.task, now) is None
+
+
+async def test_policy_for_one_team_holds_no_row_of_another() -> None:
+    """Its first create is tried before. After that its rows go on at full speed."""
+    order, memory = an_order(), Memory()
+    other = replace(order, task=replace(order.task, submitted_by="team_b"))
+    await submitted(Cluster([ApiAnswer(201, job=made(order), changes=CHANGED, is_compared=True)]), order, memory)
+    cluster, now = Cluster([ApiAnswer(201, job=made(other))]), elapsed()
+    cluster.trial = ApiAnswer(201, is_compared=True)
+    for _ in range(3):
+        assert memory.known(now).why_wait(other.task, now) is None
+        await submitted(cluster, other, memory)
+    assert (len(cluster.created), len(cluster.tried)) == (3, 1)
+    assert memory.known(now).why_wait(order.task, now) == Hold(HoldReason.JOB_CHANGED, CHANGED[0])
 
 
 async def test_job_whose_labels_were_changed_is_found_by_its_name_and_followed() -> None:

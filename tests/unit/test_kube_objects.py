@@ -105,11 +105,11 @@ def test_size_is_that_of_much_text_alone(letters: int, is_told: bool) -> None:
     assert (job_of(wire).size > letters) is is_told
 
 
-def test_job_of_another_name_is_known_by_its_labels_and_lacks_none() -> None:
+def test_copy_of_a_job_under_another_name_is_nobodys() -> None:
+    """`kubectl get job -o yaml`, a new name, `kubectl create`: it has all labels and annotations of a launch."""
     wire = a_wire_job()
     wire["metadata"]["name"] = "named-by-somebody"
-    job = job_of(wire)
-    assert (job.task_id, job.attempt, job.launch, job.lacks) == (42, 2, 3, "")
+    assert read_job(written(wire)) is None
 
 
 @pytest.mark.parametrize(

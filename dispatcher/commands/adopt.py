@@ -97,9 +97,8 @@ def adopt_inner(document: Json) -> list[Adoption]:
         made = adopt(inner)
         for one in made if isinstance(made, list) else ():
             fields = [AdoptedField(each.did, f"{dotted(path)}.{each.field}", each.words) for each in one.fields]
-            words = (
-                f"{document.get('kind')} {name_of(document)} made it, and may write values into it: insert its row then"
-            )
+            maker = f"{document['kind']} {name_of(document)}" if document.get("kind") else "what reads this file"
+            words = f"{maker} made it, and may write values into it: insert its row then"
             found.append(replace(one, fields=[AdoptedField(Did.OPEN, dotted(path), words), *fields]))
     return found
 

@@ -26,13 +26,27 @@ UNLIKELY: Final = re.compile(r"[^a-z0-9]+")
 OF_CONTROLLERS: Final = re.compile(
     r"(batch\.kubernetes\.io/)?(controller-uid|job-name)|batch\.kubernetes\.io/.*|app\.kubernetes\.io/managed-by"
     rf"|kubectl\.kubernetes\.io/last-applied-configuration|{re.escape(ids.DOMAIN)}/.*"
+    r"|applyset\.kubernetes\.io/part-of|addonmanager\.kubernetes\.io/mode|kapp\.k14s\.io/(app|association)"
+    r"|objectset\.rio\.cattle\.io/.*|argocd\.argoproj\.io/(instance|tracking-id)|tanka\.dev/environment"
+    r"|(kustomize|helm)\.toolkit\.fluxcd\.io/(name|namespace)|meta\.helm\.sh/release-.*|skaffold\.dev/run-id"
+    r"|config\.k8s\.io/owning-inventory|cni\.projectcalico\.org/(podIPs?|containerID)|k8s\.ovn\.org/.*|openshift\.io/scc"
+    r"|k8s\.v1\.cni\.cncf\.io/networks?-status|kubernetes\.io/(psp|limit-ranger)"
 )
-"""Labels and annotations that a controller or a tool writes, and those that the dispatcher sets."""
+"""Labels and annotations that a controller or a tool writes, and those that the dispatcher sets.
+
+Some tools delete each object that has their label and that they did not apply, so no Job of ours may have it.
+"""
 OF_TIMES: Final = {
     re.compile(r"helm\.sh/hook.*|argocd\.argoproj\.io/(hook.*|sync-wave)"): "a release ran it: insert its row then",
+    re.compile(r"kueue\.x-k8s\.io/max-exec-time-seconds"): (
+        f"Kueue would suspend the Job, and the row would run again: {ids.TIMEOUT_SECONDS}"
+    ),
     re.compile(r"autoscaling\.keda\.sh/paused.*"): "it was paused: queues.paused_until",
 }
 """Annotations that say when work runs. In a template they say nothing."""
+STARTED_TOGETHER: Final = (
+    "its scheduler started the Pods of a group together: rows start one by one, so no Pod may wait for another"
+)
 OF_GROUPS: Final = {
     re.compile(r"kueue\.x-k8s\.io/(pod-group-.*|podset-.*|job-min-parallelism|retriable-in-group)"): (
         "Kueue admitted several Pods together: a Job of ours has one Pod, and each is admitted by itself, docs/kueue.md"
@@ -40,7 +54,7 @@ OF_GROUPS: Final = {
     re.compile(
         r"scheduling\.k8s\.io/group-name|scheduling\.volcano\.sh/group-.*|scheduling\.x-k8s\.io/pod-group"
         r"|pod-group\.scheduling\.sigs\.k8s\.io(/.*)?|yunikorn\.apache\.org/(task-group.*|schedulingPolicyParameters)"
-    ): "its scheduler started the Pods of a group together: rows start one by one, so no Pod may wait for another",
+    ): STARTED_TOGETHER,
 }
 """Labels and annotations of Pods that start together."""
 OF_KUEUE: Final = frozenset({"kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"})
@@ -112,6 +126,7 @@ class WorkSource(Struct):
     is_pod: whether it is a Pod that is alone.
     owner: metadata of a CronJob that makes the Jobs.
     has_sidecars: whether its other containers are sidecars of Argo, whose status does not count.
+    space: namespace of a workflow that makes the Pod, else that of the metadata counts; None: it is not said.
     """
 
     name: str
@@ -122,6 +137,7 @@ class WorkSource(Struct):
     is_pod: bool = False
     owner: Json | None = None
     has_sidecars: bool = False
+    space: object = None
 
 
 class MetaOwner(StrEnum):

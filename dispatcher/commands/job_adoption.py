@@ -26,11 +26,12 @@ from dispatcher.commands.pod_adoption import (
     INDEX_OF_ROW,
     ONLY_INDEX,
     PodReader,
+    of_its_namespace,
     secrets_of,
     unlike_ours,
 )
 from dispatcher.container.contract import LAST_STATUS, statuses_as_text
-from dispatcher.jobs.fields import dotted, object_at
+from dispatcher.jobs.fields import KINDS, dotted, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES
 from dispatcher.model import launches as ids
@@ -95,7 +96,9 @@ class Adopter(AdoptionReport):
         manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}
         if not self.source.is_pod:
             self.tell_untold(spec, at)
-        for path, words in (*unlike_ours(made, pod_path), *unfilled(made, pod_path, reader.task)):
+        space = self.source.space or (self.source.owner or self.source.meta).get("namespace")
+        elsewhere = of_its_namespace(pod, object_at(pod_meta, "labels"), pod_path, space) if space else ()
+        for path, words in (*unlike_ours(made, pod_path), *elsewhere, *unfilled(made, pod_path, reader.task)):
             self.tell(Did.OPEN, path, words)
         has_work = bool(objects(made.get("containers")))
         return Adoption(
@@ -195,7 +198,8 @@ class Adopter(AdoptionReport):
         for field, value in spec.items():
             name = dotted((*at, field))
             if value is not None and not any(one == name or one.startswith((f"{name}.", f"{name}[")) for one in told):
-                self.tell(Did.OPEN, (*at, field), "it is not known here")
+                like = next((one for one in FIELDS if one.lower() == field.lower()), "")
+                self.tell(Did.OPEN, (*at, field), f"it is not known here{f': is it {like}?' if like else ''}")
 
     def read_retries(self, spec: Json, pod: Json, at: Path, pod_path: Path) -> None:
         policy, limit = pod.get("restartPolicy"), spec.get("backoffLimit")
@@ -283,6 +287,7 @@ def longest(annotations: Json) -> int:
     return min(int(written), LONGEST_SECONDS) if re.fullmatch(r"[1-9][0-9]{0,8}", written) else LONGEST_SECONDS
 
 
+FIELDS: Final = KINDS["JobSpec"].others
 COUNTS: Final = ("completions", "parallelism")
 
 

@@ -40,10 +40,19 @@ def of_job(document: Json) -> Iterator[Adoption]:
 def of_pod(document: Json) -> Iterator[Adoption]:
     meta = object_at(document, "metadata")
     found = Adopter(WorkSource(name_of(document), object_at(document, "spec"), meta, ("spec",), is_pod=True))
-    if any(one.get("name") == "base" for one in objects(found.source.spec.get("containers"))):
+    for number, one in enumerate(objects(found.source.spec.get("containers"))):
+        if one.get("name") != "base":
+            continue
         words = f"Airflow gives args: open them by {ids.ROW_MAY_SET}: args, and write them into spec.args of a row"
         found.tell(Did.OPEN, ("spec", "containers"), f"{words}; its retries: n are {ids.MAX_FAILURES}: n + 1")
+        if OF_AIRFLOW.fullmatch(str(one.get("image"))):
+            words = f"Airflow gives the image: write it, or let rows choose: {ids.ROW_MAY_SET}: image, and {ids.IMAGES}"
+            found.tell(Did.OPEN, ("spec", "containers", number, "image"), words)
     yield found.adopt()
+
+
+OF_AIRFLOW: Final = re.compile(r"dummy[-_]?image(:.*)?")
+"""How a pod template of Airflow calls an image that is not there: the API server wants one."""
 
 
 def of_cron_job(document: Json) -> Iterator[Adoption]:

@@ -14,7 +14,8 @@ from dispatcher.commands.adoption import Adoption, Did, Json, objects
 from dispatcher.commands.manifests import name_of
 from dispatcher.commands.placeholders import texts_at
 from dispatcher.commands.pod_adoption import named_in
-from dispatcher.jobs.fields import dotted, object_at
+from dispatcher.jobs.fields import at, dotted, object_at
+from dispatcher.jobs.template_text import Path
 
 WORK: Final = (
     "Job",
@@ -47,10 +48,21 @@ NO_WORK: Final[Mapping[str, str]] = {
         "LimitRange", "ResourceQuota", "PriorityClass", "PodDisruptionBudget",
         "CustomResourceDefinition", "ServiceMonitor", "PodMonitor", "PrometheusRule",
         "ExternalSecret", "SecretStore", "ClusterSecretStore", "SealedSecret", "Certificate", "Issuer",
-        "ClusterIssuer", "Event", "Endpoints",
+        "ClusterIssuer", "Event", "Endpoints", "EndpointSlice", "IngressClass", "RuntimeClass", "Lease", "APIService",
+        "ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "CSIDriver", "CSINode", "VolumeAttachment",
+        "PodSecurityPolicy", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CertificateSigningRequest",
+        "SecretProviderClass", "OnePasswordItem", "VaultStaticSecret", "VaultDynamicSecret", "VaultPKISecret",
+        "ObjectBucketClaim",
     ), BESIDE),
 }  # fmt: skip
 """Kinds that are no work, and what to do with them."""
+MADE: Final[Mapping[str, tuple[str, Path]]] = {
+    "ExternalSecret": ("Secret", ("target", "name")), "SealedSecret": ("Secret", ("template", "metadata", "name")),
+    "Certificate": ("Secret", ("secretName",)), "OnePasswordItem": ("Secret", ()), "ObjectBucketClaim": ("Secret", ()),
+    **dict.fromkeys(("VaultStaticSecret", "VaultDynamicSecret", "VaultPKISecret"), ("Secret", ("destination", "name"))),
+}  # fmt: skip
+"""Kinds of which a controller makes an object: its kind, and where the spec has its name, if it has another one."""
 SOURCES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("Kustomization", "Component"), "names other files: `kubectl kustomize DIR | dispatcher adopt -` adopts them"
@@ -153,9 +165,15 @@ def word_of_neighbour(document: Json, what: str, pods: PodNames) -> tuple[Did, s
         return Did.OPEN, f"{what} selects no Pod of ours by {of_jobs}: give the template a label, and select that"
     if (names or kind == "NetworkPolicy") and pods.selected(space, wanted):
         return Did.OPEN, f"{what} selects an adopted Pod: {IN_OUR_NAMESPACE}, too"
-    if pods.has(kind, space, name_of(document)):
+    if kind == "Service" and pods.has(kind, space, name_of(document)):
+        host = f"{name_of(document)}.{space or 'NAMESPACE'}"
+        return Did.OPEN if space else Did.LEFT_OUT, f"{what} is called by an adopted Pod: elsewhere it is {host}"
+    made, place = MADE.get(kind, (kind, ()))
+    name = (at(document, "spec", *place) if place else None) or name_of(document)
+    if pods.has(made, space, name):
         there = f", and not in {space}" if space else ""
-        return Did.OPEN if space else Did.LEFT_OUT, f"{what} is named by an adopted Pod: {IN_OUR_NAMESPACE}{there}"
+        named = "is named by an adopted Pod" if made == kind else f"makes {made} {name}, which an adopted Pod names"
+        return Did.OPEN if space else Did.LEFT_OUT, f"{what} {named}: {IN_OUR_NAMESPACE}{there}"
     for number, one in enumerate(objects(document.get("subjects"))):
         is_account = one.get("kind") == "ServiceAccount"
         if is_account and pods.has("ServiceAccount", one.get("namespace") or space, one.get("name")):

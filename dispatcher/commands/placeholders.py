@@ -43,12 +43,17 @@ OF_ENV: Final = re.compile(r"-.*|\w+=.*")
 
 def program_of(command: Sequence[object]) -> str:
     """The program that a command runs, without its folder and `.exe`. `env` and `busybox` run another one."""
+    return next(iter(split_command(command)[0]), "")
+
+
+def split_command(command: Sequence[object]) -> tuple[list[str], list[str]]:
+    """The program that a command runs, as `program_of` names it, and the words behind it."""
     words = [re.split(r"[/\\]", str(one))[-1].removesuffix(".exe") for one in command]
     while words[:1] in (["env"], ["busybox"]):
         words = words[1:]
         while words and OF_ENV.fullmatch(words[0]):
             words = words[1:]
-    return words[0] if words else ""
+    return words[:1], [str(one) for one in command[len(command) - len(words) + 1 :]] if words else []
 
 
 def script_flag(program: str) -> str | None:
@@ -122,14 +127,26 @@ def words_of_unfilled(document: Json, task: int) -> Iterator[tuple[Path, str]]:
         is_step = is_argo and "templates" in path and (path[-3:-2], path[-1]) != (("templates",), "name")
         is_step = is_step or (is_argo and path[-4:-2] == ("arguments", "parameters"))
         found = [one for one in signs(document, path, text) if not (is_step and one.startswith("{{"))]
-        if found and path[-1] != LAST_APPLIED:
-            yield path, f"nobody fills in {found[0]!r:.80} here: {next_step(document, path, task)}"
+        if not found or path[-1] == LAST_APPLIED or path[-2:] == ("metadata", "namespace"):
+            continue  # no template has these
+        is_kept = is_of_template(document, path)
+        step = next_step(document, path, task) if is_kept else "write it in the manifest, and adopt that again"
+        yield path, f"nobody fills in {found[0]!r:.80} here: {step}"
     name = at(document, "metadata", "name")
     if isinstance(name, str) and not OBJECT_NAME.fullmatch(name) and not ANY_SIGN.search(name):
         words = (
             f"no object can be called {name!r:.80}. Did nobody fill it in? Its template has a name without such signs"
         )
         yield ("metadata", "name"), words
+
+
+def is_of_template(document: Json, path: Path) -> bool:
+    """Whether the template has what stands here. It has no name, no schedule, no trigger and no count."""
+    kind = document.get("kind")
+    if path[0] == "metadata":
+        return kind in {"Job", "ScaledJob", "Pod"} and path[1] in {"labels", "annotations"}
+    is_whole = kind == "Pod" or str(document.get("apiVersion")).startswith("argoproj.io/")
+    return is_whole or "template" in path or path[:3] == ("spec", "jobTemplate", "metadata")
 
 
 def signs(document: Json, path: Path, text: str) -> list[str]:

@@ -1,10 +1,12 @@
 """Reads a Pod's spec of another system: its containers, their variables, what it selects, and what it names. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dispatcher.commands.adoption import (
     OF_CONTROLLERS,
+    STARTED_TOGETHER,
     AdoptionReport,
     Did,
     Json,
@@ -71,17 +73,25 @@ class PodReader:
             self.report.tell(Did.OPEN, (*self.path, "subdomain"), words)
 
     def _kept(self, pod: Json) -> Iterator[tuple[str, Any]]:
-        for field, value in pod.items():
+        for field, value in self._without_gates(pod).items():
             if value is None or field in {"restartPolicy", "activeDeadlineSeconds"}:
                 continue
-            if field == "nodeName":
-                self.report.tell(
-                    Did.OPEN, (*self.path, field), f"each row would be bound to {value}: give a nodeSelector"
-                )
+            if field in NOT_KEPT:
+                did, words = NOT_KEPT[field]
+                self.report.tell(did, (*self.path, field), words.format(value))
                 continue
             words = "DISPATCHER_SCHEDULER_NAME, where it is set, wins" if field == "schedulerName" else ""
             self.report.tell(Did.KEPT, (*self.path, field), words)
             yield field, value
+
+    def _without_gates(self, pod: Json) -> Json:
+        """The Pod without gates of Kueue, which nobody would remove."""
+        gates = list_at(pod, GATES)
+        others = [one for one in gates if not is_of_kueue(one)]
+        if len(others) == len(gates):
+            return pod
+        self.report.tell(Did.LEFT_OUT, (*self.path, GATES), "Kueue gates Pods alone: it suspends a Job, docs/kueue.md")
+        return {**pod, GATES: others or None}
 
     def _read_containers(self, default: object) -> None:
         """Chooses the task's container, cleans its variables, and finds out whether it can report."""
@@ -163,6 +173,22 @@ class PodReader:
         return {**container, "env": [*([] if is_there else [{"name": INDEX, "value": self.index}]), *found]}
 
 
+NOT_KEPT: Final = {
+    "nodeName": (Did.OPEN, "each row would be bound to {}: give a nodeSelector"),
+    "ephemeralContainers": (Did.LEFT_OUT, "somebody added them to a Pod that ran: no Job may have any"),
+    "schedulingGroup": (Did.OPEN, STARTED_TOGETHER),
+    **dict.fromkeys(("priority", "preemptionPolicy"), (Did.LEFT_OUT, "the cluster has it from priorityClassName")),
+}
+"""Fields that no template gets. `{}`: the value."""
+
+
+GATES: Final = "schedulingGates"
+
+
+def is_of_kueue(gate: object) -> bool:
+    return str(object_at(gate).get("name")).startswith("kueue.x-k8s.io/")
+
+
 def is_index(variable: Json) -> bool:
     """Whether the cluster fills in the index."""
     return INDEX_NOTE in str(object_at(variable, "valueFrom", "fieldRef").get("fieldPath"))
@@ -204,6 +230,36 @@ def unlike_ours(part: object, path: Path) -> Iterator[tuple[Path, str]]:
         yield from unlike_ours(value, at)
 
 
+def of_its_namespace(pod: Json, labels: Json, path: Path, space: object) -> Iterator[tuple[Path, str]]:
+    """Where the Pod means its own namespace. `space`: the one that it had."""
+    for place, term in terms_of(pod):
+        if looks_at_others(term, labels):
+            words = f"it looks at Pods of its own namespace: in another one, give it namespaces: [{space}]"
+            yield (*path, *place), words
+    for kind in sorted(RESTARTS):
+        for number, container in enumerate(objects(pod.get(kind))):
+            for at_env, one in enumerate(objects(container.get("env"))):
+                if object_at(one, "valueFrom", "fieldRef").get("fieldPath") == "metadata.namespace":
+                    words = f"it is the namespace of the dispatcher's Jobs: write {space}, if the program works on that"
+                    yield (*path, kind, number, "env", at_env), words
+
+
+def terms_of(pod: Json) -> Iterator[tuple[Path, Json]]:
+    """The terms by which a Pod is placed beside others or apart from them, with their places."""
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for rule, terms in object_at(pod, "affinity", kind).items():
+            for number, one in enumerate(objects(terms)):
+                inner: Path = ("podAffinityTerm",) if "podAffinityTerm" in one else ()
+                yield ("affinity", kind, rule, number, *inner), object_at(one, *inner)
+
+
+def looks_at_others(term: Json, labels: Json) -> bool:
+    """Whether a term of an affinity means Pods of the own namespace that have other labels."""
+    wanted = object_at(term, "labelSelector", "matchLabels")
+    is_own = bool(wanted) and wanted.items() <= labels.items()
+    return bool(term) and not (is_own or term.get("namespaces") or term.get("namespaceSelector") is not None)
+
+
 def secrets_of(pod: Json) -> Iterator[tuple[Path, str]]:
     """The Secrets that containers have, with their places. The login of the task itself is none of them."""
     for field, each in (("initContainers", secrets_in_env), ("containers", secrets_in_env), ("volumes", secrets_in)):
@@ -230,13 +286,21 @@ OBJECTS_BY_FIELD: Final[Mapping[str, tuple[str, str]]] = {
     "claimName": ("PersistentVolumeClaim", ""), "secretName": ("Secret", ""), "secretKeyRef": ("Secret", "name"),
     "secretRef": ("Secret", "name"), "secret": ("Secret", "name"), "imagePullSecrets": ("Secret", "name"),
     "configMapKeyRef": ("ConfigMap", "name"), "configMapRef": ("ConfigMap", "name"), "configMap": ("ConfigMap", "name"),
+    "nodePublishSecretRef": ("Secret", "name"), "secretProviderClass": ("SecretProviderClass", ""),
+    "resourceClaimName": ("ResourceClaim", ""), "resourceClaimTemplateName": ("ResourceClaimTemplate", ""),
 }  # fmt: skip
 """Fields of a Pod by which it names an object: its kind, and where its name stands in the value."""
 
 
+HOST: Final = re.compile(r"""(?:^|//|[@=,\s"'])([a-z][a-z0-9-]{0,62})(?=:[0-9]|/|[,\s"']|$)""")
+"""A name of a host without dots, with what may stand around it. Much else looks so: only names of Services count."""
+
+
 def named_in(part: object) -> Iterator[tuple[str, str]]:
-    """The objects that a part of a Pod names: kind and name."""
+    """The objects that a part of a Pod names: kind and name. What programs read may have a Service as a host."""
     for key, value in entries(part):
+        for text in texts(value) if key in {"command", "args", "value"} else ():
+            yield from (("Service", name) for name in HOST.findall(text))
         kind, inner = OBJECTS_BY_FIELD.get(str(key), ("", ""))
         for one in (value if isinstance(value, list) else [value]) if kind else ():
             name = object_at(one).get(inner) if inner else one

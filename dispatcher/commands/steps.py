@@ -28,7 +28,7 @@ from dispatcher.commands.adoption import (
 )
 from dispatcher.commands.job_adoption import Adopter
 from dispatcher.commands.manifests import escaped, in_source
-from dispatcher.commands.placeholders import next_step, program_of, script_flag, signs, texts_at
+from dispatcher.commands.placeholders import next_step, program_of, script_flag, signs, split_command, texts_at
 from dispatcher.jobs.env import ENV_NAME, is_closed, is_trusted
 from dispatcher.jobs.fields import dotted, list_at, object_at
 from dispatcher.jobs.template_text import Path
@@ -140,8 +140,10 @@ OF_STEP: Final = frozenset({
 OF_POD: Final = frozenset({
     "nodeSelector", "tolerations", "affinity", "serviceAccountName", "securityContext", "hostAliases",
     "priorityClassName", "schedulerName", "automountServiceAccountToken", "imagePullSecrets", "dnsPolicy", "dnsConfig",
-    "hostNetwork",
+    "hostNetwork", "resourceClaims", "podResources",
 })  # fmt: skip
+OTHER_NAMES: Final = {"podResources": "resources"}
+"""How a Pod calls fields that have another name in a workflow."""
 ON_PLACES: Final = frozenset({"nodeSelector", "tolerations", "affinity"})
 OF_BOTH: Final = {
     "parallelism": (Did.OPEN, "give the rows a queue of their own, with max_jobs"),
@@ -155,6 +157,7 @@ OF_BOTH: Final = {
     ),
     "hooks": (Did.OPEN, "insert their rows when the row has the status that they wait for"),
     "when": (Did.OPEN, "insert its row only if this holds"),
+    "archiveLogs": (Did.OPEN, "`dispatcher logs` shows those of Pods that are there: a collector of logs keeps more"),
     "daemon": (Did.OPEN, "a row waits for its end: make it a sidecar of the others, or a Deployment with a Service"),
     "executor": (Did.LEFT_OUT, "only Argo's own container had this account"),
     "memoize": (Did.OPEN, "look for a row that succeeded before you insert one"),
@@ -163,6 +166,8 @@ OF_BOTH: Final = {
     "plugin": (Did.OPEN, "a plugin of Argo read it: let the container do the same"),
     "failFast": (Did.OPEN, "cancel the other rows of the batch when one has failed: batch_cancel"),
     "podPriority": (Did.OPEN, "make a PriorityClass of this value, and name it in priorityClassName of the template"),
+    "annotations": (Did.LEFT_OUT, "Argo showed them beside the step"),
+    "pendingTimeout": (Did.OPEN, "a row waits for room as long as it must: cancel it by dispatch.task_cancel(id)"),
 }  # fmt: skip
 """Fields that a workflow and a step may have."""
 OF_RETRIES: Final = {
@@ -186,11 +191,33 @@ def container_of(step: Json) -> Json:
     script = object_at(step, "script")
     command = list_at(script, "command")
     flag = script_flag(program_of(command))
-    if flag is None or not isinstance(script.get("source"), str):
+    if flag is None or not isinstance(script.get("source"), str) or other_script(script):
         return {}
     rest = {key: value for key, value in script.items() if key != "source"}
     options = list_at(script, "args")  # Argo gives the program its script behind them
-    return {**rest, "command": [*command, *options, flag], "args": [escaped(script["source"])]}
+    source = f"{OPENINGS_OF_SCRIPTS.get(program_of(command), '')}{script['source']}"
+    return {**rest, "command": [*command, *options, flag], "args": [escaped(source)]}
+
+
+OPENINGS_OF_SCRIPTS: Final = {"php": "?>"}
+"""What a program needs to read an argument as it reads a file: PHP begins in front of `<?php` there."""
+WITH_VALUE: Final = re.compile(
+    r"[-+][A-Za-z]*[oO]|-[WXIr]|--(?:require|import|loader|rcfile|init-file)|-ExecutionPolicy"
+)
+"""Options whose value is the next word, such as `-eo pipefail`."""
+OF_OTHERS: Final = re.compile(r"--|-m|-File")
+"""Options behind which a program runs another script."""
+
+
+def other_script(script: Json) -> str:
+    """What the program runs instead of the source of the script, such as a wrapper or `-m`; empty: nothing."""
+    before = ""
+    for word in (*split_command(list_at(script, "command"))[1], *map(str, list_at(script, "args"))):
+        is_option = word[:1] in {"-", "+"} and not OF_OTHERS.fullmatch(word)
+        if not is_option and not WITH_VALUE.fullmatch(before):
+            return word
+        before = word
+    return ""
 
 
 def as_container(step: Json, variables: Variables) -> dict[str, Any]:
@@ -206,8 +233,11 @@ def as_container(step: Json, variables: Variables) -> dict[str, Any]:
     return container
 
 
-def step_of_workflow(step: Json, whole: Json, path: Path, name: str) -> Adoption:
-    """The template of one step. `whole`: the workflow, whose fields replace missing fields of the step."""
+def step_of_workflow(step: Json, whole: Json, path: Path, name: str, space: object = None) -> Adoption:
+    """The template of one step. `whole`: the workflow, whose fields replace missing fields of the step.
+
+    space: namespace of the workflow; None: it is not said.
+    """
     variables, limits = Variables(container_of(step)), limits_of(step, whole, path)
     container = as_container(step, variables)
     strategy = inherited("retryStrategy", step, whole)
@@ -217,7 +247,7 @@ def step_of_workflow(step: Json, whole: Json, path: Path, name: str) -> Adoption
         "backoffLimit": int(limit) if LIMIT.fullmatch(limit) else 0,
         "template": {"metadata": meta, "spec": pod_of_step(step, whole, container, limits)},
     }
-    found = Adopter(WorkSource(name, spec, {}, path, has_sidecars=True))
+    found = Adopter(WorkSource(name, spec, {}, path, has_sidecars=True, space=space))
     found.given = sorted({name for names in variables.names.values() for name in names})
     made, places = found.adopt(), places_of(step, path, limits)
     above = {dotted((*path, field)) for field in OF_POD if is_above(field, step)}
@@ -268,7 +298,7 @@ def pod_of_step(step: Json, whole: Json, container: Json, limits: Mapping[Path, 
     theirs = [one for one in objects(whole.get("volumes")) if str(one.get("name")) in mounted - named]
     volumes = [*own, *theirs]
     return {
-        **{field: found for field in OF_POD if (found := inherited(field, step, whole)) is not None},
+        **{OTHER_NAMES.get(one, one): found for one in OF_POD if (found := inherited(one, step, whole)) is not None},
         **({"initContainers": with_objects(step["initContainers"], first)} if step.get("initContainers") else {}),
         **({"activeDeadlineSeconds": limits[shortest(limits)]} if limits else {}),
         **({"volumes": volumes} if volumes else {}),
@@ -354,6 +384,7 @@ def places_of(step: Json, path: Path, limits: Mapping[Path, object]) -> list[tup
         (rf"{pod}containers(\[0\]|$)", f"{here}.{what}"),
         *((rf"{pod}containers\[{number + 1}\]", f"{here}.sidecars[{number}]") for number in sidecars),
         (rf"{pod}activeDeadlineSeconds$", dotted(shortest(limits) if limits else (*path, "activeDeadlineSeconds"))),
+        *((rf"{pod}{name}\b", f"{here}.{theirs}") for theirs, name in OTHER_NAMES.items()),
         (rf"^{re.escape(here)}\.template\.(spec\.)?", f"{here}."),
         (rf"^{re.escape(here)}\.backoffLimit$", f"{here}.retryStrategy.limit"),
     ]
@@ -370,11 +401,21 @@ def words_of_step(step: Json, path: Path) -> Iterator[tuple[Did, Path, str]]:
             if MIRRORS in one:
                 words = "it has the mounts of the container" if one[MIRRORS] else "it is so anyway"
                 yield Did.TRANSLATED if one[MIRRORS] else Did.LEFT_OUT, (*path, field, number, MIRRORS), words
-    for field in sorted(object_at(step, "inputs").keys() - {"parameters"}):
-        yield Did.OPEN, (*path, "inputs", field), "let the container fetch them"
+    yield from words_of_files(object_at(step, "inputs"), (*path, "inputs"))
     for field in sorted(step.keys() - OF_STEP - OF_POD):
         did, words = OF_BOTH.get(field, (Did.OPEN, NO_LIKE))
         yield did, (*path, field), words
+
+
+def words_of_files(inputs: Json, path: Path) -> Iterator[tuple[Did, Path, str]]:
+    """What becomes of the files that Argo brings. The data of a raw one stands in the manifest."""
+    raw = [(number, one) for number, one in enumerate(objects(inputs.get("artifacts"))) if "raw" in one]
+    for number, one in raw:
+        words = f"write its data into a ConfigMap, and mount that at {one.get('path')!s:.80}"
+        yield Did.OPEN, (*path, "artifacts", number), words
+    is_all = raw and len(raw) == len(objects(inputs.get("artifacts")))
+    for field in sorted(inputs.keys() - {"parameters", "artifacts" if is_all else ""}):
+        yield Did.OPEN, (*path, field), "let the container fetch them"
 
 
 def words_of_retries(strategy: object, path: Path) -> Iterator[tuple[Did, Path, str]]:

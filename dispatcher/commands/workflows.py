@@ -26,7 +26,7 @@ from dispatcher.commands.manifests import (
     word_of_schedule,
     word_of_time,
 )
-from dispatcher.commands.placeholders import program_of
+from dispatcher.commands.placeholders import program_of, script_flag
 from dispatcher.commands.steps import (
     NO_LIKE,
     OF_BOTH,
@@ -37,6 +37,7 @@ from dispatcher.commands.steps import (
     given_by,
     is_above,
     is_filled_in,
+    other_script,
     step_of_workflow,
     variables_of,
 )
@@ -50,20 +51,21 @@ def of_workflow(document: Json) -> Iterator[Adoption]:
     given = object_at(document, *at)
     whole = {"priorityClassName": given.get("podPriorityClassName"), **given}
     cron = {key: value for key, value in object_at(document, "spec").items() if value is not None and at != ("spec",)}
-    every = list(steps_of(whole, at))
+    times, every = times_of(cron), list(steps_of(whole, at))
     is_alone = sum(bool(container_of(one)) for _, one in every) == 1
+    space = object_at(document, "metadata").get("namespace")
     steps = [
-        step_of_workflow(one, whole, path, step_name(name_of(document), one, is_alone=is_alone))
+        step_of_workflow(one, whole, path, step_name(name_of(document), one, is_alone=is_alone), space)
         if container_of(one) else graph(one, path)
         for path, one in every
     ]  # fmt: skip
     entry = (number for number, (_, one) in enumerate(every) if str(one.get("name")) == str(whole.get("entrypoint")))
     first = next((number for number in entry if steps[number].manifest), None)
-    is_pasted = first is not None and bool(every_time(cron))
+    is_pasted = first is not None and bool(every_time(times))
     if first is not None and is_pasted:
         env = {name: value for name, value in given_by(every[first][1], whole).items() if value is not None}
-        row = row_in_time(cron, steps[first].name, env)
-        steps[first] = in_time(replace(steps[first], statements=[row]), cron, row)
+        row = row_in_time(times, steps[first].name, env)
+        steps[first] = in_time(replace(steps[first], statements=[row]), times, row)
     told = [
         AdoptedField(did, dotted(("spec", field)), words)
         for field in sorted(cron.keys() - {"workflowSpec"})
@@ -73,6 +75,20 @@ def of_workflow(document: Json) -> Iterator[Adoption]:
     head, *others = steps or [Adoption(template_name(name_of(document)), {}, nothing, [])]
     yield replace(head, fields=[*words_of_workflow(document, given, at), *told, *head.fields])
     yield from others
+
+
+LATENESS: Final = "startingDeadlineSeconds"
+SHORTEST_SECONDS: Final = 10
+"""How late a CronJob may be, at least. Its controller looks every 10 s, and with 0 it never makes a Job."""
+
+
+def times_of(cron: Json) -> Json:
+    """The spec of a CronWorkflow as a CronJob may have it. Argo asks how late a run is only after an outage."""
+    return {field: value for field, value in cron.items() if not (field == LATENESS and is_too_short(value))}
+
+
+def is_too_short(value: object) -> bool:
+    return isinstance(value, int) and value < SHORTEST_SECONDS
 
 
 def step_name(workflow: str, step: Json, *, is_alone: bool) -> str:
@@ -127,6 +143,11 @@ def word_of_cron(spec: Json, field: str, *, is_pasted: bool) -> tuple[Did, str]:
     """What becomes of a field of a CronWorkflow. `is_pasted`: whether its first step gets a CronJob."""
     if field == "schedule" and spec.get("schedules"):
         return Did.LEFT_OUT, "its schedules count"
+    if is_pasted and field == LATENESS and is_too_short(spec[field]):
+        return (
+            Did.LEFT_OUT,
+            f"a CronJob with {spec[field]} may never run: after an outage it makes up for a missed time",
+        )
     if field in {"schedule", "schedules"}:
         times = every_time(spec)
         if is_pasted or not times:
@@ -236,6 +257,8 @@ def word_of_script(script: Json) -> str:
         return "it has no source: write what it runs"
     if not command:
         return "it names no program, so the image has it: name it in command"
+    if (other := other_script(script)) and script_flag(program_of(command)):
+        return f"{other!r:.80} stands in front of the source: write a command that runs both, and give it by args"
     return (
         f"the program {program_of(command)!r:.80} is not known here: name it in command, and give it the source by args"
     )
@@ -286,5 +309,6 @@ OF_WORKFLOW: Final = {
     "artifactRepositoryRef": (Did.OPEN, "let the containers read and write their files: they need the login"),
     "artifactGC": (Did.OPEN, "whoever keeps the files removes them"),
     "podDisruptionBudget": (Did.LEFT_OUT, "a disrupted Pod is launched again, and costs no failure"),
+    "volumeClaimGC": (Did.LEFT_OUT, "no claim is made for a run"),
     "volumeClaimTemplates": (Did.OPEN, "no claim is made for a run: make one, and add it to volumes of the templates"),
 }

@@ -65,6 +65,14 @@ def test_work_inside_of_another_object_is_adopted() -> None:
     )  # fmt: skip
 
 
+def test_maker_without_a_kind_is_the_reader_of_the_file() -> None:
+    found = adopt({"extraObjects": [job()]})
+    assert isinstance(found, list)
+    assert found[0].fields[0].words == (
+        "what reads this file made it, and may write values into it: insert its row then"
+    )
+
+
 def printed(*documents: dict[str, Any]) -> list[AdoptedFile]:
     text = "---\n".join(map(write_document, documents))
     return list(adopt_documents(list(read_text(Path("a.yaml"), text)), Path("none"), check=True))
@@ -182,6 +190,11 @@ OF_A_SECRET = {"name": "A", "valueFrom": {"secretKeyRef": {"name": SIGN}}}
         (job(pod(container(livenessProbe={"exec": {"command": [SIGN]}}))), "write it in the template"),
         (job(pod(beside=({"name": "task", "image": "a"},), main=container(args=[SIGN]))), "write it in the template"),
         (job(pod(beside=({"name": "task", "image": "a", "args": [SIGN]},))), "row-may-set: args"),
+        (job(meta={"labels": {"a": SIGN}}), "write it in the template"),
+        (job(name=SIGN), "write it in the manifest, and adopt that again"),
+        (job(backoffLimit=SIGN), "write it in the manifest, and adopt that again"),
+        (cron_job(schedule=SIGN), "write it in the manifest, and adopt that again"),
+        (scaled_job(triggers=[{"type": "x", "metadata": {"queue": SIGN}}]), "write it in the manifest, and adopt that"),
         (workflow(step(container={"image": "a", "args": [SIGN]})), "row-may-set: args"),
         (workflow(step(sidecars=[container(args=[SIGN])])), "write it in the template"),
         (workflow(step(nodeSelector={"a": SIGN})), "write it in the template"),
@@ -191,6 +204,10 @@ def test_rows_are_named_only_where_they_reach(document: dict[str, Any], words: s
     (one,) = unfilled(document)
     assert words in one.words
     assert ("row-may-set" in one.words) is ("row-may-set" in words)
+
+
+def test_namespace_that_no_template_has_is_not_to_fill_in() -> None:
+    assert unfilled(job(meta={"namespace": SIGN})) == []
 
 
 def test_name_that_no_object_can_have_is_told() -> None:
@@ -248,9 +265,14 @@ def test_document_without_a_template_gives_nothing_to_paste(tmp_path: Path, docu
 
 SPACE = {"namespace": "app"}
 OF_A_POD = pod(
-    container(envFrom=[{"secretRef": {"name": "s"}}, {"secretRef": {}}]), serviceAccountName="sa",
+    container(envFrom=[{"secretRef": {"name": "s"}}, {"secretRef": {}}],
+              args=["--broker=broker:9092", "nc -z db 5432", "/var/data/x", "http://store/a"],
+              env=[{"name": "CACHE", "value": "cache"}, {"name": "U", "value": "x.data:80"}]), serviceAccountName="sa",
     imagePullSecrets=[{"name": "pull"}],
-    volumes=[{"name": "c", "configMap": {"name": "c"}}, {"name": "d", "persistentVolumeClaim": {"claimName": "d"}}],
+    volumes=[{"name": "c", "configMap": {"name": "c"}}, {"name": "d", "persistentVolumeClaim": {"claimName": "d"}},
+             {"name": "e", "csi": {"driver": "x", "nodePublishSecretRef": {"name": "csi"},
+                                   "volumeAttributes": {"secretProviderClass": "vault"}}}],
+    resourceClaims=[{"name": "a", "resourceClaimTemplateName": "gpu"}, {"name": "b", "resourceClaimName": "gpu"}],
 )  # fmt: skip
 BINDING: dict[str, Any] = {
     "subjects": [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "sa", "namespace": "app"}]
@@ -266,7 +288,18 @@ def beside(kind: str, name: str, spec: dict[str, Any] | None = None, **more: Any
     [
         *((beside(kind, name), Did.OPEN, f"{kind} {name} is named by an adopted Pod: kubectl apply it")
           for kind, name in (("Secret", "s"), ("Secret", "pull"), ("ConfigMap", "c"), ("ServiceAccount", "sa"),
-                             ("PersistentVolumeClaim", "d"))),
+                             ("PersistentVolumeClaim", "d"), ("Secret", "csi"), ("SecretProviderClass", "vault"),
+                             ("ResourceClaimTemplate", "gpu"), ("ResourceClaim", "gpu"))),
+        *((beside(kind, name, spec), Did.OPEN, f"{kind} {name} makes Secret s, which an adopted Pod names: kubectl ap")
+          for kind, name, spec in (("ExternalSecret", "x", {"target": {"name": "s"}}), ("ExternalSecret", "s", {}),
+                                   ("SealedSecret", "s", {}), ("Certificate", "x", {"secretName": "s"}),
+                                   ("VaultStaticSecret", "x", {"destination": {"name": "s"}}))),
+        (beside("ExternalSecret", "s", {"target": {"name": "x"}}), Did.LEFT_OUT, "leave it as it is"),
+        *((beside("Service", name), Did.OPEN, f"Service {name} is called by an adopted Pod: elsewhere it is {name}.app")
+          for name in ("broker", "store", "db", "cache")),
+        (beside("Service", "data"), Did.LEFT_OUT, "leave it as it is"),
+        ({"kind": "Service", "metadata": {"name": "db"}}, Did.LEFT_OUT, "elsewhere it is db.NAMESPACE"),
+        (beside("IngressClass", "x"), Did.LEFT_OUT, "leave it as it is"),
         (beside("Secret", "s"), Did.OPEN, "in the namespace of the dispatcher's Jobs, and not in app"),
         ({"kind": "Secret", "metadata": {"name": "s"}}, Did.LEFT_OUT, "in the namespace of the dispatcher's Jobs"),
         ({"kind": "Secret", "metadata": {"name": "s", "namespace": "other"}}, Did.LEFT_OUT, "leave it as it is"),

@@ -16,6 +16,7 @@ from tests.rig.corpus import (
     CORPUS,
     MOUNT,
     PROXY,
+    SPACE,
     alone,
     container,
     cron_job,
@@ -297,6 +298,16 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
          "spec.template.spec.topologySpreadConstraints[0].labelSelector", Did.OPEN, "a label of your own"),
         (job(pod(affinity={"podAntiAffinity": {"required": [{"matchLabelKeys": ["controller-uid"]}]}})),
          "spec.template.spec.affinity.podAntiAffinity.required[0].matchLabelKeys", Did.OPEN, "a label of your own"),
+        (alone(pod(ephemeralContainers=[{"name": "debugger", "image": "a"}])), "spec.ephemeralContainers", Did.LEFT_OUT,
+         "to a Pod that ran"),
+        (alone(pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])), "spec.schedulingGates", Did.LEFT_OUT,
+         "docs/kueue.md"),
+        (job(backOffLimit=2), "spec.backOffLimit", Did.OPEN, "it is not known here: is it backoffLimit?"),
+        (alone(pod(priority=0)), "spec.priority", Did.LEFT_OUT, "from priorityClassName"),
+        (job(pod(preemptionPolicy="Never")), "spec.template.spec.preemptionPolicy", Did.LEFT_OUT, "from priorityClass"),
+        (job(pod(schedulingGroup={"podGroupName": "g"})), "spec.template.spec.schedulingGroup", Did.OPEN, "one by one"),
+        *((alone(pod(container(name="base", image=image))), "spec.containers[0].image", Did.OPEN, "Airflow gives the")
+          for image in ("dummy_image", "dummy-image", "dummy_image:latest")),
         (job(pod(subdomain="all"), completions=3, completionMode="Indexed"),
          "spec.template.spec.subdomain", Did.OPEN, "find each other"),
         *((job(pod(container(image=image))), "spec.template.spec.containers[0].image", Did.OPEN, "nobody fills in")
@@ -305,6 +316,49 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
 )  # fmt: skip
 def test_what_is_left_to_a_person_or_kept_is_told(document: dict[str, Any], field: str, did: Did, words: str) -> None:
     assert [one for one in told(document, field) if one[0] is did and words in one[1]], adopted(document).fields
+
+
+NEAR = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}
+
+
+@pytest.mark.parametrize(
+    ("term", "meta", "is_told"),
+    [
+        (NEAR, {"namespace": "app"}, True),
+        (NEAR, {}, False),
+        ({**NEAR, "namespaces": ["app"]}, {"namespace": "app"}, False),
+        ({**NEAR, "namespaceSelector": {}}, {"namespace": "app"}, False),
+        (NEAR, {"namespace": "app", "labels": {"app": "db"}}, False),
+    ],
+)
+def test_pod_that_looks_at_others_of_its_namespace_is_told(
+    term: dict[str, Any], meta: dict[str, Any], is_told: bool
+) -> None:
+    affinity = {
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]
+        },
+    }
+    found = [one.field for one in adopted(alone(pod(affinity=affinity), **meta)).fields if "[app]" in one.words]
+    assert found == is_told * [
+        "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]",
+        "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm",
+    ]
+
+
+def test_program_that_reads_its_namespace_is_told_of_another_one() -> None:
+    place = "spec.initContainers[0].env[0]"
+    spec = pod(initContainers=[container(name="first", env=[SPACE])])
+    assert [one.did for one in adopted(alone(spec)).fields if one.field == place] == []
+    words = "it is the namespace of the dispatcher's Jobs: write app, if the program works on that"
+    assert told(alone(spec, namespace="app"), place) == [(Did.OPEN, words)]
+
+
+def test_gate_of_another_controller_stays() -> None:
+    gates = [{"name": "kueue.x-k8s.io/admission"}, {"name": "example.com/quota"}]
+    made = adopted(alone(pod(schedulingGates=gates, ephemeralContainers=[{"name": "d"}]))).manifest["spec"]["template"]
+    assert (made["spec"]["schedulingGates"], "ephemeralContainers" in made["spec"]) == (gates[1:], False)
 
 
 @pytest.mark.parametrize(
@@ -427,6 +481,7 @@ def test_whole_job_keeps_its_pod() -> None:
     document = whole_job()
     made = adopted(document)
     kept = made.manifest["spec"]["template"]["spec"]
-    theirs = {key: value for key, value in document["spec"]["template"]["spec"].items() if key != "restartPolicy"}
+    ours = {"restartPolicy", "preemptionPolicy"}
+    theirs = {key: value for key, value in document["spec"]["template"]["spec"].items() if key not in ours}
     assert kept == theirs
     assert AdoptedField(Did.KEPT, "spec.template.spec.volumes") in made.fields

@@ -9,7 +9,7 @@ from dispatcher.commands.adoption import Did
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
 from dispatcher.model.launches import DOMAIN
-from tests.rig.corpus import PROXY, SECRET, manifest, step, workflow
+from tests.rig.corpus import PROXY, SECRET, SPACE, manifest, step, workflow
 from tests.unit.adopting import adopted, told
 
 
@@ -31,6 +31,17 @@ def test_first_step_of_a_cron_workflow_has_its_schedule(
     (first,) = (one for one in found if one.schedule)
     assert (first.name, first.schedule) == (f"flow{named}", {"schedule": "5 4 * * *", **kept})
     assert [one.file for one in first.statements] == [statement]
+
+
+def test_cron_job_of_a_cron_workflow_is_never_too_late_to_run() -> None:
+    """With 0 the controller of CronJobs makes no Job. Argo asks for a delay only after an outage."""
+    soon = workflow(step(), kind="CronWorkflow", entrypoint="one", more={"startingDeadlineSeconds": 0})
+    found = adopted(soon)
+    assert found.schedule == {"schedule": "@daily"}
+    (word,) = told(soon, "spec.startingDeadlineSeconds")
+    assert (word[0], "with 0 may never run" in word[1]) == (Did.LEFT_OUT, True)
+    later = workflow(step(), kind="CronWorkflow", entrypoint="one", more={"startingDeadlineSeconds": 10})
+    assert adopted(later).schedule == {"schedule": "@daily", "startingDeadlineSeconds": 10}
 
 
 def test_schedule_whose_first_step_is_a_graph_is_left_to_a_person() -> None:
@@ -166,6 +177,33 @@ def test_script_is_an_argument_of_its_program() -> None:
 
 
 @pytest.mark.parametrize(
+    ("script", "made"),
+    [
+        ({"command": ["bash", "-euo", "pipefail"]}, ["bash", "-euo", "pipefail", "-c"]),
+        ({"command": ["env", "-i", "python", "-W", "ignore"], "args": ["-u"]},
+         ["env", "-i", "python", "-W", "ignore", "-u", "-c"]),
+        ({"command": ["python", "-m", "coverage", "run"]}, None),
+        ({"command": ["bash", "/opt/wrapper.sh"]}, None),
+        ({"command": ["bash"], "args": ["/opt/wrapper.sh", "-x"]}, None),
+        ({"command": ["pwsh", "-File"]}, None),
+    ],
+)  # fmt: skip
+def test_program_that_runs_another_script_gets_no_source(script: dict[str, Any], made: list[str] | None) -> None:
+    found = adopted(workflow({"name": "one", "script": {"image": "a", "source": "x", **script}}))
+    if made is not None:
+        assert found.manifest["spec"]["template"]["spec"]["containers"][0]["command"] == made
+    else:
+        (word,) = (one.words for one in found.fields if one.field == "spec.templates[0]")
+        assert (found.manifest, "in front of the source" in word) == ({}, True)
+
+
+def test_source_of_php_begins_as_in_a_file() -> None:
+    script = {"image": "a", "command": ["php"], "source": "<?php echo 1;"}
+    found = adopted(workflow({"name": "one", "script": script}))
+    assert found.manifest["spec"]["template"]["spec"]["containers"][0]["args"] == ["?><?php echo 1;"]
+
+
+@pytest.mark.parametrize(
     ("parts", "words"),
     [
         ({"script": {"command": ["/bin/magic"], "source": "x"}}, "script one: the program 'magic' is not known here"),
@@ -248,6 +286,25 @@ def test_fields_of_both_are_those_that_argo_takes() -> None:
     )
 
 
+def test_claims_and_resources_of_a_pod_are_those_of_the_step_or_its_workflow() -> None:
+    claims, amounts = [{"name": "gpu", "resourceClaimTemplateName": "t"}], {"limits": {"cpu": "2"}}
+    document = workflow(step(), step(name="two", podResources={}), resourceClaims=claims, podResources=amounts)
+    found = adopt(document)
+    assert isinstance(found, list)
+    one, two = (each.manifest["spec"]["template"]["spec"] for each in found)
+    assert (one["resourceClaims"], one["resources"], two["resources"]) == (claims, amounts, {})
+    assert told(document, "spec.podResources") == [(Did.KEPT, "in each step that has none of its own")]
+    assert told(document, "spec.templates[1].podResources") == [(Did.KEPT, "")]
+    assert not [each.field for one in found for each in one.fields if each.field.endswith(".resources")]
+
+
+def test_step_that_reads_its_namespace_is_told_of_another_one() -> None:
+    document = workflow(step(container={"image": "a", "env": [SPACE]}))
+    document["metadata"]["namespace"] = "team"
+    ((did, words),) = told(document, "spec.templates[0].container.env[0]")
+    assert (did, "write team" in words) == (Did.OPEN, True)
+
+
 def test_blank_field_of_a_step_is_that_of_the_workflow() -> None:
     one = step(container={"name": "", "image": "a"}, nodeSelector=None)
     made = adopted(workflow(one, nodeSelector={"pool": "gpu"})).manifest["spec"]["template"]["spec"]
@@ -307,6 +364,10 @@ def test_steps_inside_a_graph_are_steps() -> None:
         (workflow(step(), priority=5), "spec.priority", Did.OPEN, "priority"),
         (workflow(step(), volumeClaimTemplates=[{}]), "spec.volumeClaimTemplates", Did.OPEN, "no claim is made"),
         (manifest("workflow of steps elsewhere"), "spec.workflowTemplateRef", Did.OPEN, "adopt the file"),
+        (workflow(step(inputs={"artifacts": [{"name": "a", "path": "/in", "raw": {"data": "x"}}]})),
+         "spec.templates[0].inputs.artifacts[0]", Did.OPEN, "into a ConfigMap, and mount that at /in"),
+        (workflow(step(inputs={"artifacts": [{"name": "a", "raw": {}}, {"name": "b"}]})),
+         "spec.templates[0].inputs.artifacts", Did.OPEN, "fetch"),
         (workflow(step(outputs={})), "spec.templates[0].outputs", Did.OPEN, "its result"),
         (workflow(step(hooks={})), "spec.templates[0].hooks", Did.OPEN, "insert their rows"),
         (workflow(step(daemon=True)), "spec.templates[0].daemon", Did.OPEN, "a Deployment"),

@@ -317,7 +317,7 @@ def as_told(fields: Sequence[AdoptedField]) -> list[tuple[str, str, str]]:
 
 def without_cron_job(fields: Sequence[AdoptedField]) -> list[tuple[str, str, str]]:
     """The words of a document that gets no template, and so no CronJob that inserts its rows."""
-    words = "who inserts the rows? A CronJob for it comes with the template, and there is none yet"
+    words = "who inserts the rows? The CronJob for it is printed when the template is written"
     return as_told([replace(one, did=Did.OPEN, words=words) if BELOW.search(one.words) else one for one in fields])
 
 

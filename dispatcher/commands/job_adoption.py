@@ -26,6 +26,7 @@ from dispatcher.commands.pod_adoption import (
     INDEX_OF_ROW,
     ONLY_INDEX,
     PodReader,
+    closed_names,
     of_its_namespace,
     secrets_of,
     unlike_ours,
@@ -98,7 +99,8 @@ class Adopter(AdoptionReport):
             self.tell_untold(spec, at)
         space = self.source.space or (self.source.owner or self.source.meta).get("namespace")
         elsewhere = of_its_namespace(pod, object_at(pod_meta, "labels"), pod_path, space) if space else ()
-        for path, words in (*unlike_ours(made, pod_path), *elsewhere, *unfilled(made, pod_path, reader.task)):
+        closed, blanks = closed_names(made, pod_path), unfilled(made, pod_path, reader.task)
+        for path, words in (*unlike_ours(made, pod_path), *closed, *elsewhere, *blanks):
             self.tell(Did.OPEN, path, words)
         has_work = bool(objects(made.get("containers")))
         return Adoption(

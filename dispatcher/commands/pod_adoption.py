@@ -309,6 +309,21 @@ def named_in(part: object) -> Iterator[tuple[str, str]]:
         yield from named_in(value)
 
 
+CLOSED: Final = {"ServiceAccount": "serviceAccounts", "Secret": "secrets", "ConfigMap": "configMaps"}
+"""Kinds of which a Pod may name only what a list in the value `policy` of the chart has."""
+
+
+def closed_names(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    """What an operator opens before the rows of the template can run."""
+    found: dict[str, set[str]] = {}
+    for kind, name in named_in(pod):
+        if kind in CLOSED and (kind, name) != ("ServiceAccount", "default"):
+            found.setdefault(CLOSED[kind], set()).add(name)
+    if found:
+        lists = ", ".join(f"{one}: [{', '.join(sorted(names))}]" for one, names in sorted(found.items()))
+        yield path, f"an operator lists what the Pod names in the value policy of the chart: {lists}"
+
+
 def can_report(container: Json) -> bool:
     """Whether the container has a login, or begins with `exec`."""
     words = [*list_at(container, "command"), *list_at(container, "args")]

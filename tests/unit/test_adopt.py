@@ -84,7 +84,7 @@ def test_without_a_template_there_is_nothing_to_paste() -> None:
     (one,) = printed(scaled_job(pod(container(image="")), triggers=crons))
     assert (one.to, one.sql, one.cron_job) == ("", (), "")
     triggers = [(did, words) for did, field, words in one.fields if field.startswith("spec.triggers")]
-    words = "who inserts the rows? A CronJob for it comes with the template, and there is none yet"
+    words = "who inserts the rows? The CronJob for it is printed when the template is written"
     assert triggers == [(Did.OPEN, words)] * 2
 
 

@@ -225,7 +225,7 @@ class App:
         self.lease.on_winning(self.begin_term)
         job_api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)
         self.wake, ask_again, self.memory, self.deciding = Wake(), Wake(), Memory(kube.writes_per_second), Precedence()
-        remover = Remover(job_api, ask_again)
+        self.remover = Remover(job_api, ask_again)
         newest = NewestServer()
         self.session = Session(database_url, newest=newest)
         self.listener = Listener(database_url, self.when_leading(self.wake), newest)
@@ -242,32 +242,32 @@ class App:
         self.usage = RealUseLookup(settings.placement.prometheus_url, Session(database_url, newest=newest), namespace)
         replica = LeasedReplica(self.lease, named, partial(missing_in, self))
         self.telling = ReplicaSurfaces(settings, client, newest, replica, pace.surfaces)
-        self.dispatch = Dispatch(self._ports(remover, namespace), self.launcher, settings.admission, bucket)
+        self.dispatch = Dispatch(self._ports(namespace), self.launcher, settings.admission, bucket)
         self.dispatching = Rounds("dispatch", self.dispatch.run_once, self.wake)
-        self.sweeping = Rounds("sweep", Sweep(self._sweep_ports(remover), settings.sweep, bucket).run_once, Wake())
+        self.sweeping = Rounds("sweep", Sweep(self._sweep_ports(), settings.sweep, bucket).run_once, Wake())
         self.leading = Rounds("lease", self.lease.run_once, Wake())
         self.asking = Rounds("access", self.ask_access, ask_again)
         self.asking_events = Rounds("events", self.read_events, Wake())
 
-    def _sweep_ports(self, remover: Remover) -> SweepPorts:
+    def _sweep_ports(self) -> SweepPorts:
         return SweepPorts(
             self.mirror.view,
             self.rows,
             self.may_sweep,
             self.memory.creates.unanswered,
-            remover.remove,
+            self.remover.remove,
             quotas=self.watching.quotas,
             apart=self._pace.apart,
         )
 
-    def _ports(self, remover: Remover, namespace: str) -> DispatchPorts:
+    def _ports(self, namespace: str) -> DispatchPorts:
         return DispatchPorts(
             view=self.view,
             rows=self.rows,
             not_allowed=lambda: self.access.fault,
             is_listening=lambda: self.listener.is_listening,
             lead=self.lease,
-            remove=remover.remove,
+            remove=self.remover.remove,
             planner=planner_of(self.settings, self.usage.of, self.watching.warmth.nodes),
             room=self.watching.room,
             quotas=self.watching.quotas,
@@ -398,9 +398,9 @@ class App:
 
 
 def missing_in(app: App) -> Mapping[str, str]:
-    """What /readyz misses, and which rights are missing without which launches go on."""
-    missing = health.missing(checks_of(app))
-    return {"rights": app.access.missing, **missing} if app.access.missing else missing
+    """What /readyz misses, and what is missing without which launches go on: rights, and removals that are refused."""
+    beside = {"rights": app.access.missing, "removals": app.remover.fault}
+    return {name: words for name, words in beside.items() if words} | health.missing(checks_of(app))
 
 
 def checks_of(app: App) -> Mapping[str, health.Check]:

@@ -124,8 +124,12 @@ class JobDeletion(Protocol):
     async def end(self, end: ObjectWrite) -> ApiAnswer: ...
 
 
+REFUSED_SECONDS: Final = 60
+"""Seconds for which a refusal is told. A refused object is ended again within that time."""
+
+
 class Remover:
-    """Ends objects."""
+    """Ends objects, and remembers the newest refusal."""
 
     def __init__(self, cluster: JobDeletion, refused: Callable[[], None], clock: Clock = elapsed) -> None:
         """`refused` is called when our identity may not end objects any more."""
@@ -134,6 +138,16 @@ class Remover:
         self._clock = clock
         self._places = asyncio.Semaphore(AT_A_TIME)
         self._sent: dict[str, float] = {}
+        self._refusal = "", 0.0
+
+    @property
+    def fault(self) -> str:
+        """Which object could not be ended, and why; empty: none lately.
+
+        It keeps its place in the caps, and a launch whose end cannot be noted counts as a failure.
+        """
+        words, at = self._refusal
+        return words if words and self._clock() - at < REFUSED_SECONDS else ""
 
     async def remove(self, ends: Sequence[ObjectWrite]) -> int:
         """Ends each object unless it was tried within AGAIN_SECONDS. Returns the number of tries."""
@@ -155,6 +169,9 @@ class Remover:
             TAKEN_BACK.inc()
         if outcome == "forbidden":
             self._refused()
+        if outcome in {"forbidden", "failed"}:
+            what = f"{end.kind} {end.name} ({end.cause})" if end.cause else f"{end.kind} {end.name}"
+            self._refusal = f"{what}: {answer.status} {answer.message}", self._clock()
         say = log.info if outcome in {"deleted", "gone"} else log.warning
         say("removed", outcome=outcome, kind=end.kind, job=end.name, cause=end.cause, message=answer.message)
 

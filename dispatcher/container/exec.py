@@ -55,6 +55,7 @@ from dispatcher.container.row import (
     TaskRow,
     WrongOption,
     ask_until,
+    open_written,
     read_options,
     read_progress,
     say,
@@ -99,6 +100,7 @@ class CommandRun:
         self._reader = StderrReader()
         self._loop = asyncio.get_running_loop()
         self._child: subprocess.Popen[bytes] | None = None
+        self._is_refused = False  # a process of CMD could not be signalled
         self._ended: asyncio.Future[int] = self._loop.create_future()
 
     def start(self) -> None:
@@ -152,9 +154,19 @@ class CommandRun:
         """Sends a signal to all processes of CMD's session, in any process group. True: there was one."""
         pids = members(self._child.pid) if self._child is not None else []
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or has another user now
+            try:
                 os.kill(pid, number)
+            except ProcessLookupError:
+                continue  # it ended
+            except PermissionError:
+                self._tell_refusal(pid)
         return bool(pids)
+
+    def _tell_refusal(self, pid: int) -> None:
+        """Says once that a process has another user, and cannot be signalled by us."""
+        if not self._is_refused:
+            self._is_refused = True
+            say(f"process {pid} of CMD cannot be signalled, and works on: it has another user, and exec lacks CAP_KILL")
 
     def stop(self, grace_seconds: float) -> None:
         """Sends SIGTERM, and SIGKILL after the grace period."""
@@ -351,7 +363,7 @@ class LaunchRun:
             if answer != "continue" and not self._row_answer:
                 self._row_answer = answer
                 command.stop(GRACE_SECONDS)
-                say(f"the row says {answer}: CMD is stopped")
+                say(f"the row says {answer}: CMD must stop")
 
     async def _pass_on(self, command: CommandRun) -> None:
         await self.stopped.wait()
@@ -395,12 +407,12 @@ class LaunchRun:
 
 
 def read_result(path: Path) -> ExecReport:
-    """The report of success, with the content of the result file. A pipe is not waited for.
+    """The report of success, with the content of the result file.
 
     The database checks that the content is JSON.
     """
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with os.fdopen(open_written(path), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return ExecReport("failed", 1, "TASK_RESULT_FILE is no file")
             written = file.read(RESULT_BYTES + 1)

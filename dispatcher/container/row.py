@@ -87,10 +87,28 @@ class Progress(NamedTuple):
 NOTHING: Final = Progress()
 
 
-def read_progress(path: Path) -> Progress:
-    """CMD's last progress. A file that cannot be read has none. A pipe is not waited for."""
+def open_written(path: Path) -> int:
+    """A descriptor of a file that CMD wrote. A pipe is not waited for.
+
+    Root without CAP_DAC_OVERRIDE cannot read the file of a CMD with another user and umask 077, so its owner opens it.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        return os.open(path, flags)
+    except PermissionError:
+        if os.geteuid() != 0:
+            raise
+    os.seteuid(path.lstat().st_uid)
+    try:
+        return os.open(path, flags)
+    finally:
+        os.seteuid(0)
+
+
+def read_progress(path: Path) -> Progress:
+    """CMD's last progress. A file that cannot be read has none."""
+    try:
+        with os.fdopen(open_written(path), "rb") as file:
             if not stat.S_ISREG((told := os.fstat(file.fileno())).st_mode):
                 return NOTHING
             file.seek(max(told.st_size - FILE_BYTES, 0))

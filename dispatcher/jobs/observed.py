@@ -116,7 +116,7 @@ SCHEDULER_SILENT: Final = timedelta(seconds=30)
 """A scheduler that has looked at none of its Pods for this time does not work, or is not there."""
 
 
-def ignored_by_schedulers(pods: Iterable[Pod], now: datetime) -> tuple[frozenset[str], datetime]:
+def overlooked_jobs(pods: Iterable[Pod], now: datetime) -> tuple[frozenset[str], datetime]:
     """UIDs of Jobs whose Pods no scheduler looks at, and the earliest time at which there may be more of them.
 
     now: the API server's clock. Of a scheduler that is only slow, some Pods have just got a node or a word.

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.memory import OPEN, KnownCreates, UnobservedCreate, plan_create
-from dispatcher.jobs.observed import ObservedCluster, Rules, by_job, ignored_by_schedulers, observe
+from dispatcher.jobs.observed import ObservedCluster, Rules, by_job, observe, overlooked_jobs
 from dispatcher.jobs.outcome import judge, waits_since
 from dispatcher.model.cluster import CRASHES, DEADLINE, ENDED, Pod
 from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
@@ -102,7 +102,7 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
     pods, refused = cluster.pods, cluster.refusals
     every_pod = list(chain.from_iterable(pods.values()))
     alive = {pod.job_uid for pod in every_pod if pod.phase not in ENDED}
-    ignored, _ = ignored_by_schedulers(every_pod, cluster.cluster_now)
+    ignored, _ = overlooked_jobs(every_pod, cluster.cluster_now)
     gated = ignored.union(pod.job_uid for pod in every_pod if pod.is_gated)
     idle = {pod.job_uid for pod in every_pod if has_node(pod) or pod.deleting}.union(refused, gated)
     for job in jobs:
@@ -496,5 +496,5 @@ class KnownJobs(Struct, frozen=True):
 def know_jobs(view: ClusterView, now: datetime) -> KnownJobs:
     jobs, pods = list(view.jobs.values()), by_job(view.pods.values())
     cluster = observe(view, pods, now, Rules(), {})
-    until = min(cluster.next_over(jobs), ignored_by_schedulers(view.pods.values(), view.now)[1])
+    until = min(cluster.next_over(jobs), overlooked_jobs(view.pods.values(), view.now)[1])
     return KnownJobs(view, jobs, by_task(jobs), pods, count_jobs(jobs, cluster), until)

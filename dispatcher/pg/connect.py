@@ -148,7 +148,10 @@ async def open_connection(
     """
     wanted = {**SESSION, **settings}
     with translated():
-        connection = await dial(url, wanted, newest or NewestServer(), answer_seconds=ANSWER_SECONDS)
+        try:
+            connection = await dial(url, wanted, newest or NewestServer(), answer_seconds=ANSWER_SECONDS)
+        except asyncpg.FeatureNotSupportedError as fault:  # RDS Proxy
+            raise DatabaseUnfit(f"the server takes no session of ours: {fault}. {DIRECTLY}") from fault
         try:
             await connection.set_type_codec(
                 "timestamptz", schema="pg_catalog", encoder=write_time, decoder=read_time, format="tuple"

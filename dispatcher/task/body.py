@@ -102,11 +102,11 @@ def as_progress(done: float) -> float:
 
 
 def as_result(result: object) -> str:
-    """The result as JSON. Raises TypeError or WrongResult if Postgres does not store it."""
+    """The result as JSON. Raises WrongResult if Postgres does not store it."""
     try:
         text = json.dumps(result, ensure_ascii=False, allow_nan=False)
         size = len(text.encode())
-    except ValueError as fault:  # NaN, half a character
+    except (TypeError, ValueError, RecursionError) as fault:  # a set, NaN or half a character, 1,000 levels
         raise WrongResult(f"the result is no JSON that Postgres stores: {fault}") from fault
     if size > RESULT_BYTES:
         raise WrongResult(f"the result has {size} bytes, 65536 at most: leave the address of large results in it")

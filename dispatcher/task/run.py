@@ -2,8 +2,9 @@
 
 Failure story: if the process is killed, at any moment, the row stays `processing`, and the next launch takes it over.
 
-`StopSignals`: after SIGTERM from outside, such as the drain of a node, the body unwinds, as after an exception. An
-image may name another signal to stop it (STOPSIGNAL). The body gets that signal as always.
+`StopSignals`: after SIGTERM from outside, such as the drain of a node, the body unwinds, as after an exception. It gets
+SIGINT and SIGQUIT as always, and is not done if it ends after them: some images name one to be stopped (STOPSIGNAL).
+Programs use the other signals for purposes of their own, such as a reload, and go on. So these tell of no stop.
 """
 
 import _signal  # type: ignore[import-not-found]  # typeshed has only what stands above it

@@ -179,6 +179,9 @@ LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     own CONSTANT text := dispatch_private.own_name(who);
 BEGIN
+    IF most IS NULL THEN -- the answer 0 would say that no row is left
+        RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'most is NULL', HINT = 'A number of rows; without it, the call cancels the whole batch.';
+    END IF;
     RETURN (SELECT count(*) FROM dispatch_private.cancel_rows(ARRAY(
         SELECT t.id FROM dispatch_private.tasks AS t
         WHERE (t.submitted_by, t.queue, t.batch) >= (own, in_queue, named) AND (t.submitted_by, t.queue, t.batch) <= (own, in_queue, named)

@@ -110,6 +110,14 @@ async def test_batch_is_cancelled_in_slices(database: Database) -> None:
     assert await rows[0].status() == "cancelled"
 
 
+async def test_slice_of_unknown_size_is_refused(database: Database) -> None:
+    """The answer 0 says that no row is left."""
+    (row,) = await batch(database, "sizeless", 1)
+    with pytest.raises(asyncpg.NullValueNotAllowedError, match="most is NULL"):
+        await call(database, "team_a", "batch_cancel", "default", "sizeless", None)
+    assert await row.status() == "waiting"
+
+
 async def test_batch_retry_returns_what_failed_or_was_cancelled(database: Database) -> None:
     failed, cancelled, good, live = await batch(database, "again", 4)
     await failed.finish(await failed.started(), "failed")

@@ -381,13 +381,27 @@ async def test_login_that_may_not_insert_finds_no_door_of_one_that_may(database:
         await admin.execute("DROP SCHEMA doors CASCADE")
 
 
-async def test_login_that_takes_its_right_by_set_role_alone_inserts(database: Database, role: MakeRole) -> None:
+async def test_login_that_takes_its_right_by_set_role_alone_inserts_and_does_not_read(
+    database: Database, role: MakeRole
+) -> None:
     """PostgREST's authenticator is NOINHERIT, and sets the role of each request."""
-    session, login = await database.connect("admin"), await role()
-    web = await role(login)
-    await session.execute(f"GRANT dispatch_submitter TO {web}; ALTER ROLE {login} NOINHERIT")
-    await session.execute(f"SET SESSION AUTHORIZATION {login}; SET ROLE {web}")
+    session, login, web = await database.connect("admin"), await role(), await role()
+    grant = (
+        f"REVOKE {web} FROM {login}; ALTER ROLE {login} %s; GRANT {web} TO {login}; SET SESSION AUTHORIZATION {login}"
+    )
+    count = "SELECT count(*) FROM dispatch.tasks"
+    await session.execute(f"GRANT dispatch_submitter TO {web}; {grant % 'NOINHERIT'}; SET ROLE {web}")
     await session.execute("INSERT INTO dispatch.tasks (queue) VALUES ('default')")
     await session.execute("""SELECT dispatch.submit('[{"queue": "default"}]')""")
+    assert await session.fetchval(count) == 0
+    await session.execute("RESET ROLE")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await session.fetchval(count)
     await session.execute("RESET SESSION AUTHORIZATION")
     assert await submitters(session) == [login]
+    await session.execute(grant % "INHERIT")
+    assert await session.fetchval(count) == 2
+    await session.execute(f"RESET SESSION AUTHORIZATION; UPDATE dispatch.queues SET owner_role = '{web}'")
+    await session.execute(f"{grant % 'NOINHERIT'}; SET ROLE {web}")
+    assert await session.fetchval(count) == 2
+    await session.execute("RESET SESSION AUTHORIZATION")

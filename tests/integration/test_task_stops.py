@@ -309,6 +309,22 @@ async def test_body_that_ends_by_the_stop_signal_of_its_image_is_not_done(
     assert (ended.status, await row.status()) == (TERMINATED, "processing"), ended
 
 
+async def test_signal_that_a_program_uses_for_itself_is_no_stop(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    body = """
+        import signal
+        with quick() as t:
+            told = []
+            signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+            say("begun"); waits(lambda: told)
+    """
+    async with library.runs(row, body) as wrapper:
+        await wrapper.says("begun")
+        wrapper.process.send_signal(signal.SIGUSR1)
+        ended = await wrapper.has_ended()
+    assert (ended.status, await row.status()) == (DONE, "succeeded"), ended
+
+
 async def test_task_that_was_made_before_a_fork_belongs_to_the_child(library: Library, database: Database) -> None:
     row = await insert_row(database)
     program = """

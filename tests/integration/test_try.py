@@ -11,7 +11,7 @@ import pytest
 
 from dispatcher.jobs.env import CONTRACT
 from tests.rig.execing import DONE, FOR_EVER, PYTHON, TERMINATED, WRONG, Wrapper, sh, started
-from tests.rig.trying import run_try, says, tried, try_json
+from tests.rig.trying import TRY, run_try, says, tried, try_json
 
 KILLED = 137
 MOST_PAYLOAD_BYTES = 1 << 20
@@ -50,12 +50,28 @@ async def test_words_say_what_becomes_of_the_row(script: str, status: int, words
     assert (ended.status, words in ended.said) == (status, True), ended
 
 
-async def test_command_may_go_on_as_another_user() -> None:
-    """Entrypoints that start as root do (gosu, su-exec, setpriv). As nobody else we cannot try it."""
-    as_nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups") if os.geteuid() == 0 else ()
-    script = 'cat "$TASK_PAYLOAD_FILE"; echo 50 >"$TASK_PROGRESS_FILE"; umask 077; echo "{}" >"$TASK_RESULT_FILE"'
-    ended = await run_try("--payload", "7", "--", *as_nobody, *sh(f"umask 022; {script}"))
+IS_ROOT = os.geteuid() == 0
+AS_NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups") if IS_ROOT else ()
+"""Entrypoints that start as root go on so (gosu, su-exec). As nobody else we cannot try it."""
+HARDENED = ("setpriv", "--bounding-set", "-all,+setuid,+setgid", "--inh-caps", "-all") if IS_ROOT else ()
+"""The capabilities of `drop: [ALL]`, and those that another user needs."""
+
+
+@pytest.mark.parametrize("program", [TRY, (*HARDENED, *TRY)], ids=["root", "without capabilities"])
+async def test_command_may_go_on_as_another_user(program: tuple[str, ...]) -> None:
+    script = 'cat "$TASK_PAYLOAD_FILE"; umask 077; echo 50 >"$TASK_PROGRESS_FILE"; echo "{}" >"$TASK_RESULT_FILE"'
+    words = ("--payload", "7", "--", *AS_NOBODY, *sh(f"umask 022; {script}"))
+    async with started((*program, *words), {"PATH": os.environ["PATH"]}) as wrapper:
+        ended = await wrapper.has_ended()
     assert (ended.status, ended.out, "with the result {}" in ended.said) == (DONE, b"7", True), ended
+
+
+async def test_command_that_cannot_be_signalled_is_named_once_and_not_said_to_be_stopped() -> None:
+    words = ("--cancel-after", "0.1", "--", *AS_NOBODY, *sh("read -r go"))
+    async with started((*HARDENED, *TRY, *words), {"PATH": os.environ["PATH"]}) as wrapper:
+        await says(wrapper, "the row says cancel")
+        ended = await wrapper.has_ended()
+    assert (ended.said.count("exec lacks CAP_KILL"), "is stopped" in ended.said) == (int(IS_ROOT), False), ended
 
 
 @pytest.mark.parametrize("script", ["exit 0", "echo no >&2; exit 65", "sleep 600 & exit 3", "exec /no/such"])

@@ -18,6 +18,7 @@ from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
 from tests.integration.installing import psql
 from tests.integration.looking import ids, opened
 from tests.rig.execing import DONE, execute
+from tests.rig.poolers import REFUSALS, pooler
 from tests.rig.postgres import Database, PostgresServer, url_with
 from tests.rig.postgres_fixtures import one_database
 from tests.rig.rows import insert_row
@@ -47,6 +48,13 @@ async def frozen_first(database: Database) -> AsyncIterator[str]:
         listening.close()
         for writer in accepted:
             writer.close()
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+async def test_pooler_that_refuses_our_settings_is_told_with_the_next_step(database: Database, kind: str) -> None:
+    async with pooler(database.url("reader"), kind) as (url, _), opened(url) as session:
+        with pytest.raises(DatabaseUnfit, match="Connect directly"):
+            await ids(session)
 
 
 async def test_certificate_that_does_not_verify_is_a_fault_of_the_server(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from dispatcher.commands.adopt import adopt
 from dispatcher.commands.adoption import AdoptedField, Did, Statement, template_name
 from dispatcher.commands.manifests import inserting_cron_job, inserting_name
-from dispatcher.commands.pod_adoption import closed_names
 from dispatcher.jobs.fields import dotted
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
@@ -486,16 +485,3 @@ def test_whole_job_keeps_its_pod() -> None:
     theirs = {key: value for key, value in document["spec"]["template"]["spec"].items() if key not in ours}
     assert kept == theirs
     assert AdoptedField(Did.KEPT, "spec.template.spec.volumes") in made.fields
-
-
-def test_names_that_the_chart_closes_are_told() -> None:
-    """Rows of an adopted template would be refused by the admission policy, where nobody looks for the cause."""
-    pod = {
-        "serviceAccountName": "vacuum", "imagePullSecrets": [{"name": "registry"}],
-        "containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "pg"}}]}],
-        "volumes": [{"name": "v", "configMap": {"name": "vac"}}],
-    }  # fmt: skip
-    ((path, words),) = closed_names(pod, ("spec",))
-    assert path == ("spec",)
-    assert words.endswith("configMaps: [vac], secrets: [pg, registry], serviceAccounts: [vacuum]")
-    assert list(closed_names({"serviceAccountName": "default"}, ("spec",))) == []

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dispatcher.commands.adoption import Did, Statement
+from dispatcher.commands.pod_adoption import closed_names
 from dispatcher.jobs.fields import KINDS
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
@@ -237,3 +238,16 @@ def test_cron_job_of_an_indexed_job_inserts_all_its_rows() -> None:
     rows = Statement("indexed_rows", {"template": "nightly", "count": 5}, has_own_queue=True)
     assert (found.in_time, found.statements[-1]) == (rows, rows)
     assert adopted(cron_job(schedule=None)).in_time is None
+
+
+def test_names_that_the_chart_closes_are_told() -> None:
+    """Rows of an adopted template would be refused by the admission policy, where nobody looks for the cause."""
+    pod = {
+        "serviceAccountName": "vacuum", "imagePullSecrets": [{"name": "registry"}],
+        "containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "pg"}}]}],
+        "volumes": [{"name": "v", "configMap": {"name": "vac"}}],
+    }  # fmt: skip
+    ((path, words),) = closed_names(pod, ("spec",))
+    assert path == ("spec",)
+    assert words.endswith("configMaps: [vac], secrets: [pg, registry], serviceAccounts: [vacuum]")
+    assert list(closed_names({"serviceAccountName": "default"}, ("spec",))) == []

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,16 @@ import pytest
 from dispatcher.container.contract import LAST_STATUS, LaunchContract, WrongEnvironment, read_contract
 from dispatcher.container.row import FILE_BYTES, Codes, Progress, parse_progress, read_progress
 from dispatcher.task import run as here
-from dispatcher.task.body import DatabaseFault, Failed, TaskReport, as_note, as_progress, as_result, judge
+from dispatcher.task.body import (
+    DatabaseFault,
+    Failed,
+    TaskReport,
+    WrongResult,
+    as_note,
+    as_progress,
+    as_result,
+    judge,
+)
 from dispatcher.task.run import ContainerTask
 
 RESULT = TaskReport("succeeded", result="17")
@@ -165,10 +175,17 @@ def test_result_that_postgres_does_not_store_is_refused(result: Any) -> None:
         as_result(result)
 
 
-@pytest.mark.parametrize("result", [object(), {1}, b"bytes", {(1, 2): 3}])
-def test_result_that_is_no_json_is_refused(result: Any) -> None:
-    with pytest.raises(TypeError, match=r"JSON|keys"):
+NESTED: list[Any] = []
+for _ in range(100_000):
+    NESTED = [NESTED]
+
+
+@pytest.mark.parametrize("result", [object(), {1}, b"bytes", {(1, 2): 3}, datetime.now(UTC), math.nan, NESTED])
+def test_result_that_is_no_json_ends_the_row(result: Any) -> None:
+    """A second try would end the same way."""
+    with pytest.raises(WrongResult, match="the result is no JSON") as caught:
         as_result(result)
+    assert outcome(judged(caught.value)) == "failed"
 
 
 KEY = "0b5c7a3e-0000-4000-8000-00000000000A"
@@ -234,12 +251,16 @@ PASSES = ["", "08006", "53300", "53100", "57P03", "40001", "25006", "28P01", "42
 """No server, no login, no lock or no room: faults that pass or that a person mends."""
 
 
-@pytest.mark.parametrize("state", [None, *PASSES, "54000", "P0001", "XX000"])
+OF_A_TRIGGER = ["22001", "22004", "22012", "22026"]
+"""Faults of values that no call of ours passes."""
+
+
+@pytest.mark.parametrize("state", [None, *PASSES, *OF_A_TRIGGER, "54000", "P0001", "XX000"])
 def test_fault_that_may_pass_is_asked_again(state: str | None) -> None:
     assert not DatabaseFault(OSError(), state).is_of_values
 
 
-@pytest.mark.parametrize("state", ["22P05", "22023", "54001", "DI007"])
+@pytest.mark.parametrize("state", ["22000", "22P02", "22P05", "22003", "22021", "22023", "54001", "DI007"])
 def test_fault_of_the_values_is_final(state: str) -> None:
     assert DatabaseFault(OSError(), state).is_of_values
 

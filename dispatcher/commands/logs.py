@@ -114,9 +114,9 @@ async def by_labels(wanted: LogSelection, namespace: str, installation: str, cli
     return 1
 
 
-async def pods_of(client: KubeClient, namespace: str, selector: str, fields: str = "") -> Sequence[WirePod]:
+async def pods_of(client: KubeClient, namespace: str, selector: str) -> Sequence[WirePod]:
     """Pods, the newest last. Raises ClusterError."""
-    found = await list_all(client, Resource("pods", pods_path(namespace), read_pod, selector, fields))
+    found = await list_all(client, Resource("pods", pods_path(namespace), read_pod, selector))
     return sorted(found.items, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
 
 
@@ -128,6 +128,10 @@ def read_pod(raw: msgspec.Raw) -> WirePod:
     return msgspec.json.decode(raw, type=WirePod)
 
 
+def read_container(raw: msgspec.Raw) -> str:
+    return task_container_of(read_pod(raw), raw)
+
+
 def has_begun(pod: WirePod) -> bool:
     return pod.status.phase not in {"", "Pending"}
 
@@ -135,8 +139,8 @@ def has_begun(pod: WirePod) -> bool:
 async def has_shown(wanted: LogSelection, client: KubeClient, namespace: str, pod: str) -> bool:
     """Prints the log of the Pod. False: it has none, or it cannot be read; the cause is printed."""
     try:
-        found = await pods_of(client, namespace, "", f"metadata.name={pod}")
-        container = next(map(task_container_of, found), "")
+        of_pod = Resource("pods", pods_path(namespace), read_container, "", f"metadata.name={pod}")
+        container = next(iter((await list_all(client, of_pod)).items), "")
         asked = {"container": container, "follow": str(wanted.follow).lower()}
         tail = {} if wanted.tail is None else {"tailLines": str(wanted.tail)}
         path = f"{pods_path(namespace)}/{quote(pod, safe='')}/log"

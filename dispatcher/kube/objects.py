@@ -22,6 +22,7 @@ from dispatcher.kube.wire import (
     ContainerStatus,
     JobMeta,
     Meta,
+    NamedPod,
     NodeSpec,
     TextJob,
     WholePod,
@@ -263,7 +264,7 @@ def count(written: str | None) -> int:
 
 
 def read_pod(raw: bytes | msgspec.Raw) -> Pod:
-    return own_pod_of(msgspec.json.decode(raw, type=WirePod))
+    return own_pod_of(msgspec.json.decode(raw, type=WirePod), raw)
 
 
 class ReadLately:
@@ -304,11 +305,11 @@ def made_needs(raw: bytes | msgspec.Raw) -> PodNeeds:
     return needs_of(msgspec.structs.replace(spec, node_name="", scheduling_gates=None))
 
 
-def own_pod_of(wire: WirePod) -> Pod:
+def own_pod_of(wire: WirePod, raw: bytes | msgspec.Raw) -> Pod:
     """A Pod of this installation."""
     meta, status = wire.metadata, wire.status
     statuses = status.container_statuses or []
-    task = task_container_of(wire)
+    task = task_container_of(wire, raw)
     own = [s for s in statuses if s.name == task]
     begun = [*(status.init_container_statuses or ()), *statuses]
     sidecars = {one.name for one in wire.spec.init_containers or () if one.restart_policy == "Always"}
@@ -340,11 +341,26 @@ def own_pod_of(wire: WirePod) -> Pod:
     )
 
 
-def task_container_of(wire: WirePod) -> str:
-    """Name of the template's container. Its annotation is missing in Pods that others made, and in old ones."""
-    noted = (wire.metadata.annotations or {}).get(ids.CONTAINER)
-    names = [container.name for container in wire.spec.containers]
-    return noted or ("task" if "task" in names or not names else names[0])
+def task_container_of(wire: WirePod, raw: bytes | msgspec.Raw) -> str:
+    """Name of the template's container, by the annotation.
+
+    A policy may take annotations from Pods, and a webhook may put its container first. Then the container with the
+    variables of the contract is ours.
+    """
+    if noted := (wire.metadata.annotations or {}).get(ids.CONTAINER):
+        return noted
+    names = [one.name for one in wire.spec.containers]
+    ours = with_contract(raw) if len(names) > 1 else []
+    return ours[0] if ours else "task" if "task" in names or not names else names[0]
+
+
+def with_contract(raw: bytes | msgspec.Raw) -> list[str]:
+    """Names of the containers that have the variables of the contract."""
+    try:
+        containers = msgspec.json.decode(raw, type=NamedPod).spec.containers
+    except UNREADABLE:
+        return []
+    return [one.name for one in containers if any(variable.name == "TASK_ID" for variable in one.env)]
 
 
 GATED: Final = "SchedulingGated"
@@ -410,7 +426,7 @@ def pod_reader(
         uses_room = (wire.spec.node_name or is_nominated) and wire.status.phase not in ENDED
         if not is_own:
             return bound_pod_of(wire) if uses_room else None
-        own = own_pod_of(wire) if lately is None else with_needs(own_pod_of(wire), raw, lately)
+        own = own_pod_of(wire, raw) if lately is None else with_needs(own_pod_of(wire, raw), raw, lately)
         return bound_pod_of(wire, own) if uses_room else BoundPod(full_name(wire.metadata), "", NOTHING, own=own)
 
     return read

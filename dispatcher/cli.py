@@ -15,6 +15,7 @@ import msgspec
 
 from dispatcher import __version__
 from dispatcher.commands.options import (
+    RowId,
     as_document,
     begin,
     coloured,
@@ -34,7 +35,7 @@ from dispatcher.model.tasks import printable
 if TYPE_CHECKING:
     from dispatcher.commands.reaching import DispatcherApi, Where
 
-AN_ID = click.IntRange(1, 2**63 - 1)
+AN_ID = RowId()
 A_FILE = click.Path(path_type=Path, dir_okay=False)
 T = TypeVar("T")
 
@@ -81,7 +82,7 @@ def run(with_extender: bool) -> None:
     turn(app.run(loaded.settings, extender.ExtenderProgram if with_extender else None, loaded.sources))
 
 
-@commands.command("janitor")
+@commands.command("janitor", short_help="End rows that cannot go on, and delete old ones.")
 @click.option("--dry-run", is_flag=True, help="Run one round, print what it would do, change nothing.")
 def janitor_command(dry_run: bool) -> None:
     """End parked rows, return runs whose container is gone, delete old rows. Until SIGTERM."""
@@ -90,7 +91,7 @@ def janitor_command(dry_run: bool) -> None:
     turn(janitor.run(load_settings().settings, dry_run=dry_run))
 
 
-@commands.command("extender")
+@commands.command("extender", short_help="Tell kube-scheduler which nodes a Pod may use.")
 @click.option("--print-scheduler-config", is_flag=True, help="Print the KubeSchedulerConfiguration that it needs.")
 def extender_command(print_scheduler_config: bool) -> None:
     """Tell kube-scheduler which nodes a Pod may use, and which of them have its cache. Until SIGTERM."""
@@ -105,7 +106,7 @@ def extender_command(print_scheduler_config: bool) -> None:
         turn(extender.run(settings))
 
 
-@commands.command("cache-keeper")
+@commands.command("cache-keeper", short_help="Keep this node's cache directories below the disk's marks.")
 @click.option("--dry-run", is_flag=True, help="Print what a round would remove, and change nothing.")
 def cache_keeper_command(dry_run: bool) -> None:
     """Keep the cache directories of this node below the marks of its disk. Until SIGTERM."""
@@ -131,7 +132,11 @@ def cache_drop(queue: str, key: str, node: str | None, namespace: str | None) ->
     click.echo(turn(drop(load_settings().settings, (queue, key), node, namespace)))
 
 
-@commands.command("demo", context_settings={"allow_interspersed_args": False})
+@commands.command(
+    "demo",
+    short_help="Run the whole system on this machine, for a first look.",
+    context_settings={"allow_interspersed_args": False},
+)
 @click.option("--tasks", default=20, show_default=True, type=click.IntRange(1, 5000), help="How many sample tasks.")
 @click.option("--keep", is_flag=True, help="Run until Ctrl-C, so that you can insert rows of your own.")
 @click.option("--grows", is_flag=True, help="Nodes come while Pods wait, as in a cluster with an autoscaler.")
@@ -160,7 +165,11 @@ def find_demo() -> ModuleType:
         raise DispatcherError("the demo is a package of its own: pip install pg-job-dispatcher-demo") from fault
 
 
-@commands.command("exec", context_settings={"ignore_unknown_options": True})
+@commands.command(
+    "exec",
+    short_help="Run a task's command in its container, and report its end.",
+    context_settings={"ignore_unknown_options": True},
+)
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
 def exec_command(cmd: tuple[str, ...]) -> None:
     """Run a task's command in its container and report its outcome: `dispatcher exec [OPTIONS] -- CMD…`."""
@@ -169,7 +178,11 @@ def exec_command(cmd: tuple[str, ...]) -> None:
     sys.exit(run_command(cmd))  # only for calls of this module: `__main__` runs `exec` before these imports
 
 
-@commands.command("try", context_settings={"allow_interspersed_args": False})
+@commands.command(
+    "try",
+    short_help="Run a task's command as `exec` does, on this machine.",
+    context_settings={"allow_interspersed_args": False},
+)
 @how_to_try
 @click.argument("cmd", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 def try_command(cmd: tuple[str, ...], **asked: Any) -> None:
@@ -211,7 +224,7 @@ def migrate(check: bool, queues: Path | None) -> None:
 
 
 @commands.command()
-@click.argument("task_id", metavar="[ID]", type=int, required=False)
+@click.argument("task_id", metavar="[ID]", type=AN_ID, required=False)
 @click.option("--template", metavar="NAME", help="Use a row that names this template and sets nothing else.")
 @how_to_render_a_file
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of YAML.")
@@ -233,7 +246,7 @@ def render(task_id: int | None, template: str | None, file: Path | None, row: st
 A_SOURCE: Final = click.Path(path_type=Path, exists=True, allow_dash=True)
 
 
-@commands.command("adopt")
+@commands.command("adopt", short_help="Make templates of Jobs, CronJobs, Pods and workflows.")
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=A_SOURCE)
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Folder of the templates.")
 @click.option("--check", is_flag=True, help="Write nothing.")
@@ -248,7 +261,7 @@ def adopt_command(files: tuple[Path, ...], out: Path | None, check: bool, as_jso
     sys.exit(adopt_files(files, out, check=check, as_json=as_json))
 
 
-@commands.command("wait")
+@commands.command("wait", short_help="Wait until rows have ended.")
 @click.argument("ids", metavar="[ID…]", nargs=-1, type=AN_ID)
 @click.option("--batch", metavar="NAME", help="Wait for all rows of a batch.")
 @click.option("--queue", metavar="NAME", help="With --batch: of this queue alone.")
@@ -268,7 +281,7 @@ def wait_command(
     sys.exit(turn(wait(ids, batch, queue, options)))
 
 
-@commands.command("submit")
+@commands.command("submit", short_help="Insert one row, and print its id.")
 @how_to_write_a_row
 @click.option(
     "--wait", "waits", is_flag=True, help="Wait until the row has ended; the exit status tells how, as for wait."
@@ -291,7 +304,7 @@ def database_url() -> Callable[[], str | None]:
     return lambda: load_settings("error").settings.database.url
 
 
-@commands.command("explain")
+@commands.command("explain", short_help="Tell why rows wait, and what would change it.")
 @click.argument("ids", metavar="ID…", nargs=-1, required=True, type=AN_ID)
 @click.option("--watch", "is_watching", is_flag=True, help="Go on, and print what changes, until the rows are over.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -324,7 +337,7 @@ def status_command(parked: bool, is_watching: bool, as_json: bool, **where: str 
         click.echo(tell(ask(place(**where), status.ask_status)))
 
 
-@commands.command("logs")
+@commands.command("logs", short_help="Show the output of a row's container.")
 @click.argument("task", metavar="ID", type=AN_ID)
 @click.option("--attempt", type=click.IntRange(1), help="Of this attempt; otherwise of the newest.")
 @click.option("--launch", type=click.IntRange(1), help="Of this launch; otherwise of the newest.")
@@ -338,7 +351,7 @@ def logs_command(task: int, url: str | None, namespace: str | None, **which: Any
     sys.exit(turn(logs(LogSelection(task, **which), place(url, namespace), load_settings().settings)))
 
 
-@commands.command("doctor")
+@commands.command("doctor", short_help="Ask whether this installation is right. Changes nothing.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @click.option("--namespace", metavar="NAME", help="Namespace of our programs; default: that of the account.")
 def doctor_command(as_json: bool, namespace: str | None) -> None:

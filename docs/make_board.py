@@ -63,7 +63,7 @@ PANELS: Final = (
     ),
     Panel(
         "Waiting rows by reason",
-        "Every waiting row once. docs/operator.md explains the reasons.",
+        "Every waiting row once. docs/reasons.md explains the reasons.",
         [("{{reason}}", f"sum by (reason) ({of('dispatcher_waiting_tasks')})")],
         stacked=True,
     ),

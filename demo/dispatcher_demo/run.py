@@ -11,6 +11,7 @@ import io
 import json
 import math
 import os
+import shlex
 import signal
 import sys
 import termios
@@ -436,6 +437,7 @@ class DemoRun:
     def _demo(self) -> Demo:
         return Demo(
             command=own_command(sys.argv[0], sys.executable),
+            again=shlex.join(["demo", *self._options.words]),
             database_url=self._environment.url(SUBMITTER),
             templates=str(self._environment.templates),
             kubeconfig=str(self._environment.kubeconfig),

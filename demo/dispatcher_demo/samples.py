@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 from msgspec import Struct
+from msgspec.structs import fields
 
 from dispatcher.jobs.templates import parse_template
 from dispatcher.model.errors import DispatcherError, TemplateError
@@ -160,6 +161,16 @@ class Options(Struct, frozen=True):
     def has_samples(self) -> bool:
         """Whether the rows are the samples for the cluster in memory."""
         return not (self.sql or self.template or self.kubeconfig)
+
+    @property
+    def words(self) -> list[str]:
+        """The options that were given, but for `--keep`, as words of a command line."""
+        found = list[str]()
+        for field in (one for one in fields(self) if one.name != "keep"):
+            value = getattr(self, field.name)
+            if value != field.default:
+                found += [f"--{field.name}"] if value is True else [f"--{field.name}", str(value)]
+        return found
 
 
 def read_templates(options: Options) -> dict[str, str]:

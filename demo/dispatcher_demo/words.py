@@ -123,6 +123,7 @@ class Demo(Struct, frozen=True):
     """Facts about a demo for its next steps.
 
     command: the command line that starts `dispatcher` again.
+    again: its words for the same demo, `demo` with the options that were given.
     database_url: the URL for a submitter.
     templates: the folder of the templates.
     kubeconfig: the file for the cluster.
@@ -132,6 +133,7 @@ class Demo(Struct, frozen=True):
     """
 
     command: str
+    again: str
     database_url: str
     templates: str
     kubeconfig: str
@@ -179,7 +181,7 @@ def ending(view: DemoView, demo: Demo) -> str:
     if not parked:
         return f"{view.ended:,} ended, nothing waits for you"
     needs = f"{len(parked):,} needs you" if len(parked) == 1 else f"{len(parked):,} need you"
-    ask = f'demo psql -c "SELECT dispatch.task_cancel({parked[0].id})"' if demo.is_kept else "demo --keep"
+    ask = f'demo psql -c "SELECT dispatch.task_cancel({parked[0].id})"' if demo.is_kept else f"{demo.again} --keep"
     return f"{view.ended:,} ended, {needs}: type {demo.command} {ask}"
 
 
@@ -193,14 +195,14 @@ def next_steps(demo: Demo, example: int) -> list[str]:
             "Ask why a row waits, and what became of it:",
             f"  {demo.command} explain --url {demo.api_url} {example}",
             f"The same for all rows, in a browser: {demo.api_url}/",
-            "Look at its Jobs:",
+            "Look at its Jobs (a Job is kept only briefly: insert a row first):",
             f"  kubectl --kubeconfig {demo.kubeconfig} get jobs,pods",
             f"The database, for any other client: {demo.database_url}",
             f"Templates, read again when they change: {demo.templates}",
         ]
     else:
         lines = [
-            f"To stay and try it yourself:   {demo.command} demo --keep",
+            f"To stay and try it yourself:   {demo.command} {demo.again} --keep",
             f"All options, as your own rows: {demo.command} demo --help",
         ]
     return [

@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from datetime import datetime
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from dispatcher.commands.options import at, span
 from dispatcher.commands.reaching import DispatcherApi, Unknown
-from dispatcher.model.reasons import ADVICE
+from dispatcher.model.reasons import ADVICE, Turn
 from dispatcher.model.tasks import TERMINAL, one_line
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views import launches
@@ -64,10 +66,19 @@ def what_matters(found: Explanation) -> tuple[Any, ...]:
 
 async def ask_row(api: DispatcherApi, task_id: int) -> Explanation:
     """The explanation. Raises Unknown, and DispatcherError if there is no answer."""
-    try:
-        return await api.ask(f"tasks/{task_id}/explain", Explanation)
-    except Unknown as fault:
-        raise Unknown(f"task {task_id}: {fault}") from fault
+    found = await api.ask(f"tasks/{task_id}/explain", Explanation)
+    return with_own_logs(found) if api.is_demo else found
+
+
+def with_own_logs(found: Explanation) -> Explanation:
+    """The explanation with our own command for each log: kubectl does not know the cluster of a demo."""
+    shown = [
+        replace(one, logs=f"dispatcher logs {found.task} --attempt {one.attempt} --launch {one.launch}")
+        if one.logs
+        else one
+        for one in found.launches
+    ]
+    return replace(found, launches=shown)
 
 
 def in_words(found: Explanation) -> str:
@@ -88,10 +99,14 @@ def wait_in_words(found: Explanation) -> Iterator[str]:
         yield f"starts {between(found.estimate, found.as_of)}, as the starts of the last hour tell"
     if found.cache:
         yield f"cache: {found.cache.message}"
-    yield f"{found.whose_turn}'s turn: {found.next_step}"
+    yield turn_in_words(found.whose_turn, found.next_step)
     if found.reason in ABOUT_NODES:
         yield from map(nodes_in_words, found.nodes)
     yield from (f"then {cause.reason}: {cause.message}" for cause in found.also)
+
+
+def turn_in_words(turn: Turn, step: str) -> str:
+    return f"{turn}'s turn: {step.removeprefix('nothing: ')}"
 
 
 def nodes_in_words(group: NodeGroup) -> str:
@@ -206,4 +221,4 @@ def of_parked(one: ParkedRow) -> Iterator[str]:
     advice = ADVICE[one.reason]
     yield f"  task {one.task} ({one.queue}), attempt {one.attempt}: {one.reason} since {at(one.since)}"
     yield f"    {one.message}"
-    yield f"    {advice.whose_turn}'s turn: {advice.next_step}"
+    yield f"    {turn_in_words(advice.whose_turn, advice.next_step)}"

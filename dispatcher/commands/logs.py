@@ -179,12 +179,19 @@ def tell_end(wanted: LogSelection, found: Explanation) -> int:
     """Prints what database and Job know of a launch whose Pod is gone, or why there was no launch."""
     known = [one for one in found.launches if wanted.means(one)]
     if not known:
-        click.echo(one_line(f"task {wanted.task} has no such launch; {found.reason or found.status}: {found.message}"))
+        what = none_in_words(wanted, found)
+        click.echo(one_line(f"task {wanted.task} has {what}; {found.reason or found.status}: {found.message}"))
         return 1
     for line in launches.launch_in_words(known[-1], launches.ALL_LINES):
         click.echo(one_line(line))
     click.echo(f"task {wanted.task}: {what_is_left(known[-1])}", err=True)
     return 0 if known[-1].error else 1
+
+
+def none_in_words(wanted: LogSelection, found: Explanation) -> str:
+    if wanted.attempt or wanted.launch:
+        return "no such launch"
+    return "no launch" if found.status in TERMINAL else "no launch yet"
 
 
 def what_is_left(one: LaunchFacts) -> str:

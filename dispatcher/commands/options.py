@@ -17,7 +17,7 @@ import msgspec
 from dispatcher.jobs.env import check_env_names
 from dispatcher.model.reasons import Turn
 from dispatcher.model.stored_json import NotStoredJson, stored_json
-from dispatcher.model.tasks import printable
+from dispatcher.model.tasks import LARGEST_ID, printable
 from dispatcher.settings.loading import LoadedSettings, load
 
 if TYPE_CHECKING:
@@ -101,6 +101,21 @@ class Seconds(click.FloatRange):
         if not math.isfinite(seconds):
             self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return seconds
+
+
+class RowId(click.IntRange):
+    """The id of a row. Faults have words of ours: click would write `1<=x<=9223372036854775807`."""
+
+    def __init__(self) -> None:
+        super().__init__(1, LARGEST_ID)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ARG002  # as click calls it
+        written = str(value)
+        if not (written.isascii() and written.isdecimal() and written.strip("0")):
+            raise click.UsageError(f"{printable(written)[:40]!r} is no id: give a whole number from 1 on", ctx)
+        if len(written) > len(str(LARGEST_ID)) or int(written) > LARGEST_ID:
+            raise click.UsageError(f"{written[:40]!r} is no id: the largest one is {LARGEST_ID}", ctx)
+        return int(written)
 
 
 TRY_OPTIONS: Final = (

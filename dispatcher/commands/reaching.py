@@ -134,11 +134,12 @@ class NoAnswer(DispatcherError):
 
 
 class DispatcherApi:
-    """The API of one dispatcher. `name`: its name in faults."""
+    """The API of one dispatcher. `name`: its name in faults. `is_demo`: it is the one demo of this account."""
 
-    def __init__(self, session: aiohttp.ClientSession, name: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, name: str, *, is_demo: bool = False) -> None:
         self._session = session
         self.name = name
+        self.is_demo = is_demo
 
     async def ask(self, path: str, what: type[T]) -> T:
         """The answer of GET /api/v1/`path`. Raises Unknown, NoAnswer, or DispatcherError if another program answers."""
@@ -179,7 +180,9 @@ class DispatcherApi:
 
 
 @asynccontextmanager
-async def opened(url: str, name: str = "", socket: Path | None = None) -> AsyncIterator[DispatcherApi]:
+async def opened(
+    url: str, name: str = "", socket: Path | None = None, *, is_demo: bool = False
+) -> AsyncIterator[DispatcherApi]:
     """The API at `url`, which may have a path. `socket`: a Unix socket that leads there."""
     async with aiohttp.ClientSession(
         base_url=url.rstrip("/") + "/",
@@ -187,7 +190,7 @@ async def opened(url: str, name: str = "", socket: Path | None = None) -> AsyncI
         timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
         trust_env=False,
     ) as session:
-        yield DispatcherApi(session, name or url)
+        yield DispatcherApi(session, name or url, is_demo=is_demo)
 
 
 async def whole(reply: aiohttp.ClientResponse) -> bytes:
@@ -253,10 +256,10 @@ async def reached(where: Where, settings: Settings) -> AsyncIterator[DispatcherA
     check_url(url, "--url" if where.url else "DISPATCHER_API_URL")
     if (demo := demo_of(where, settings)) is not None:
         url = (demo / API_FILE).read_text(encoding="utf-8")
-        click.echo(f"of the demo in {demo}; --namespace or --url name another dispatcher", err=True)
+        click.echo(f"This asks the demo in {demo}; --namespace or --url choose another dispatcher", err=True)
     try:
         if url or not is_a_cluster_asked(where, settings):
-            async with opened(url or own_address(port_of(settings))) as api:
+            async with opened(url or own_address(port_of(settings)), is_demo=demo is not None) as api:
                 yield api
         else:
             async with forwarded(where, settings) as api:
@@ -305,13 +308,18 @@ def is_a_cluster_asked(where: Where, settings: Settings) -> bool:
 
 
 def demo_of(where: Where, settings: Settings) -> Path | None:
-    """The folder of the demo of this account. None: none runs, or several, or something names another dispatcher."""
+    """The folder of the demo of this account. None: none runs, or something names another dispatcher.
+
+    Raises DispatcherError if several run.
+    """
     kube = settings.kube
     named = (where.is_said, settings.service.api_url, kube.kubeconfig, kube.namespace, os.environ.get("KUBECONFIG"))
     if any(named) or in_cluster() is not None:
         return None
     found = [folder for folder in living_folders() if (folder / API_FILE).exists()]
-    return found[0] if len(found) == 1 else None
+    if len(found) > 1:
+        raise DispatcherError(f"{len(found)} demos run: add --url URL, which each of them prints")
+    return found[0] if found else None
 
 
 def port_of(settings: Settings) -> int:

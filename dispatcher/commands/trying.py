@@ -167,6 +167,12 @@ def shortened(text: str, most: int = 1000) -> str:
     return words if len(words) <= most else f"… {words[-most:]}"
 
 
+def last_line(error: str) -> str:
+    """The end of CMD's stderr, which was printed already. An error about a file of CMD stays whole."""
+    lines = [line for line in error.splitlines() if line.strip()]
+    return f"… {lines[-1]}" if len(lines) > 1 and not error.startswith("TASK_") else error
+
+
 AGAIN: Final = "while max_failures lasts"
 
 
@@ -240,7 +246,7 @@ def runs_again_later(ended: Ended) -> bool:
 
 def in_words(ended: Ended) -> str:
     row, report = ended.row, ended.row.report
-    error = "without an error" if row.error is None else f"the row's error would be: {shortened(row.error)}"
+    error = "without an error" if row.error is None else f"the row's error would be: {shortened(last_line(row.error))}"
     again = f"the row runs again after {span(pause_seconds(ended.attempt))} {AGAIN}"
     if report is None:
         return f"nothing: {ended.stop}, {again if ended.stop.is_limit else 'the next launch takes over'}"

@@ -1,4 +1,7 @@
-"""What is known of the installation, for words in commands and for what was chosen; judges the settings. Pure."""
+"""Facts about the installation: the names in suggested commands, and what its owner has chosen. Judges the settings.
+
+Pure.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final

@@ -157,6 +157,10 @@ def pass_env(environ: Mapping[str, str], globs: Iterable[str]) -> dict[str, str]
     }
 
 
+NOT_OPENED: Final = "the template"
+"""Beginning of a denial if the template does not open the name. Callers that know the template put its name there."""
+
+
 def check_env_names(names: Iterable[str], opened: frozenset[str], taken: frozenset[str]) -> str:
     """The first reason why a row may not set these names; empty: it may. `taken`: names of PASS_ENV or the template."""
     return next(env_denials(names, opened, taken), "")
@@ -174,7 +178,7 @@ def env_denials(names: Iterable[str], opened: frozenset[str], taken: frozenset[s
         elif is_trusted(name):
             yield f"env.{name} changes what programs run or trust: the template has to open it by name"
         elif EVERY_NAME not in opened:
-            yield f"the template does not open env.{name}"
+            yield f"{NOT_OPENED} does not open env.{name}"
         elif name in taken:
             yield f"env.{name} is set by the template or PASS_ENV, and not opened"
 

@@ -18,11 +18,12 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from dispatcher.jobs.env import env_denials
+from dispatcher.jobs.env import NOT_OPENED, env_denials
 from dispatcher.jobs.manifest import NOT_PLACED, PlacedBy, plan_needs
 from dispatcher.jobs.templates import Template
 from dispatcher.model.launches import Offer
 from dispatcher.model.resources import parse_quantity
+from dispatcher.model.resources import written as in_words
 from dispatcher.model.tasks import Kind
 from dispatcher.model.verdicts import Hold, HoldReason
 
@@ -44,13 +45,16 @@ PLACED_BY: Final = (
 )
 
 
+NO_TEMPLATE: Final = "set DISPATCHER_IMAGE, or put default.yaml into DISPATCHER_TEMPLATES_DIR"
+
+
 def judge_kind(
     kind: Kind, templates: Mapping[str, Template | str], passed: frozenset[str], placed_by: PlacedBy = NOT_PLACED
 ) -> Offer | Hold:
     """The offer for rows of this kind, or their hold. A template that is a string is the fault of its file."""
     template = templates.get(kind.template)
     if template is None:
-        known = ", ".join(sorted(templates)) or "none"
+        known = ", ".join(sorted(templates)) or f"none: {NO_TEMPLATE}"
         return Hold(HoldReason.UNKNOWN_TEMPLATE, f'template "{kind.template}" is not known; known: {known}')
     if isinstance(template, str):
         return Hold(HoldReason.INVALID_TEMPLATE, template)
@@ -69,10 +73,11 @@ def why_denied(kind: Kind, template: Template, passed: frozenset[str]) -> str:
 
 def denials(kind: Kind, template: Template, passed: frozenset[str]) -> Iterator[str]:
     """The bounds that the kind breaks."""
+    whose, may_set = f'template "{template.name}"', ", ".join(sorted(template.opened))[:300] or "nothing"
     for closed in sorted(kind.spec_names - template.opened):
-        yield f'template "{template.name}" does not open spec.{closed}'
+        yield f"{whose} does not open spec.{closed}; rows of it may set: {may_set}"
     if kind.timeout_seconds is not None and kind.timeout_seconds > template.max_seconds:
-        yield f"timeout_seconds {kind.timeout_seconds} is over the template's {template.max_seconds}"
+        yield f"timeout_seconds {kind.timeout_seconds} is over the {template.max_seconds} of {whose}"
     opened = {name: value for name, value in kind.spec.items() if name in template.opened}
     yield from filter(None, (
         check_image(opened.get("image"), template),
@@ -81,7 +86,9 @@ def denials(kind: Kind, template: Template, passed: frozenset[str]) -> Iterator[
         check_machine("private_machine", opened, template),
         check_machine("special_machine", opened, template),
     ))  # fmt: skip
-    yield from env_denials(kind.env_names, template.opened, template.taken | passed)
+    for told in env_denials(kind.env_names, template.opened, template.taken | passed):
+        is_closed = told.startswith(NOT_OPENED)
+        yield f"{whose}{told.removeprefix(NOT_OPENED)}; rows of it may set: {may_set}" if is_closed else told
 
 
 def check_image(image: str | None, template: Template) -> str:
@@ -109,7 +116,10 @@ def check_amount(resource: str, written: str | None, template: Template) -> str:
         return f"spec.{resource}: {fault}"
     if amount <= 0:
         return f"spec.{resource} must be above 0"
-    return f"spec.{resource} {written[:40]} is over the template's bound" if most is None or amount > most else ""
+    if most is None:
+        return f'template "{template.name}" has no bound of {resource}, so rows may not set it'
+    bound = in_words(resource, int(most * 1000))
+    return f'spec.{resource} {written[:40]} is over the {bound} of template "{template.name}"' if amount > most else ""
 
 
 def plan_shape(template: Template, spec: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ found at once, so that an author corrects a file in one go.
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any, Final
 
@@ -150,9 +151,13 @@ class Checks:
             for key in object_at(self._manifest, *part):
                 words = is_but("a label or Pod annotation", key, "the dispatcher sets these: leave it out")
                 self.must(not key.startswith(f"{DOMAIN}/"), (*part, key), words)
+        names = [one.removeprefix(f"{DOMAIN}/") for one in OPENINGS]
         for key, value in self._annotations.items():
             known = key in OPENINGS or not key.startswith(f"{DOMAIN}/")
-            words = is_but("an annotation", key, f"known are {', '.join(sorted(OPENINGS))}")
+            near = "".join(
+                f"is it {DOMAIN}/{one}? " for one in get_close_matches(key.removeprefix(f"{DOMAIN}/"), names, 1)
+            )
+            words = is_but("an annotation", key, f"{near}known are {', '.join(sorted(OPENINGS))}")
             self.must(known, (*ANNOTATIONS, key), words)
             words = is_but(key, value, "annotations are strings: quote it")
             self.must(isinstance(value, str), (*ANNOTATIONS, key), words)

@@ -6,8 +6,9 @@ A directory is renamed before its removal. The Pods that are listed after the re
 begun to use it. So a directory that a Pod uses comes back whole, and a Pod that comes later gets a new, empty one.
 
 The free space of the disk is read after each removal, and directories that need not go any more come back. While a
-removal still frees the disk, no other directory goes for the disk. So a directory that hides its size, or takes long,
-costs no other one its place. A round waits for no measurement, and for each removal a limited time.
+removal still frees the disk, no other directory goes for the disk, for half an hour at most. So a directory whose size
+cannot be read, or whose removal takes long, does not make the keeper remove others meanwhile. A round waits for no
+measurement, and for each removal a limited time.
 
 Failure story: a kill at any moment leaves a directory whole, set aside, or condemned. The next round puts back what is
 set aside, and goes on to remove what is condemned. If the Pods cannot be listed, what was set aside is put back. A disk

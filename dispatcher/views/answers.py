@@ -183,8 +183,9 @@ def id_of(written: str) -> int | Refusal:
 
 
 def no_row(id_: int) -> Refusal:
-    why = f"there is no row {id_}: it never was, or it was deleted after its retention"
-    return Refusal(404, f"{why}; find the row by its queue or submitter in the list of rows")
+    why = f"there is no row {id_}: no row ever had this id, or it was deleted after its retention"
+    newest = "these are the newest: SELECT id, queue FROM dispatch.tasks ORDER BY id DESC LIMIT 20"
+    return Refusal(404, f"{why}; {newest}")
 
 
 def filters(asked: ApiRequest, kind: type[Any]) -> Any:

@@ -128,7 +128,7 @@ def launch_in_words(one: LaunchFacts, most: int = LAST_LINES) -> Iterator[str]:
     """The launch as lines for people. `most`: number of the last lines of its error."""
     where = (f" on {one.node}" if one.node else "") + (f" ({one.cache})" if one.cache else "")
     state = one.outcome or ("ended" if one.ended_at else "under way")
-    yield f"attempt {one.attempt}, launch {one.launch}{where}: {state}" + (f": {one.reason}" if one.reason else "")
+    yield f"attempt {one.attempt}, launch {one.launch}{where}: {state}" + (f", {one.reason}" if one.reason else "")
     if one.error:
         yield from (f"  | {line}" for line in one.error.splitlines()[-most:])
     if one.logs:

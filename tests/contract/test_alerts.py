@@ -61,7 +61,7 @@ async def work(watched: Watched, rows: int) -> None:
 @pytest.mark.slow
 async def test_no_alert_fires_while_an_installation_works(watched: Watched) -> None:
     async def is_silent() -> bool:
-        return not await watched.prometheus.alerts()
+        return not await watched.alerts()
 
     await watched.prometheus.wait_for(is_silent, "the start and other tests are over", 60)
     began = asyncio.get_running_loop().time()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.house.tree import ROOT, python_files
 from tests.rig.seconds import fixtures_of, known_seconds, written
-from tests.rig.touched import TESTS_OF, paths_for, table
+from tests.rig.touched import TESTS_OF, main_branch, paths_for, table
 from tests.rig.unsteady import MOST
 
 MOST_SECONDS, MOST_OF_FILE = 3.0, 10.0
@@ -164,3 +164,24 @@ def test_each_folder_of_the_product_has_tests_and_each_pattern_finds_some() -> N
 )
 def test_changed_file_leads_to_its_tests(changed: str, tests: tuple[str, ...]) -> None:
     assert paths_for([changed]) == tests
+
+
+def test_change_is_compared_with_main_or_with_that_of_the_origin(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=work")
+        subprocess.run(["git", *names, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    with pytest.raises(SystemExit, match="no branch main or origin/main: git branch main COMMIT"):
+        main_branch(tmp_path)
+    git("commit", "--allow-empty", "--message", "first")
+    git("update-ref", "refs/remotes/origin/main", "HEAD")
+    assert main_branch(tmp_path) == "origin/main"
+    git("branch", "main")
+    assert main_branch(tmp_path) == "main"
+
+
+def test_list_of_targets_fits_a_terminal_of_80_columns() -> None:
+    told = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(told) > 20
+    assert [line for line in told if len(line) > 80] == []

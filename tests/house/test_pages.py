@@ -158,3 +158,8 @@ def test_command_for_a_cluster_names_examples_and_has_its_arguments(line: str) -
 
 def commands_of(block: str) -> list[str]:
     return [line for line in map(without_comment, block.splitlines()) if line]
+
+
+def test_help_says_what_each_command_does_in_a_line_of_80_columns() -> None:
+    told = {name: command.get_short_help_str(1000) for name, command in commands.commands.items()}
+    assert {name: words for name, words in told.items() if not 0 < len(words) <= 60} == {}

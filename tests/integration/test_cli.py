@@ -31,7 +31,11 @@ async def test_help_and_version_need_no_settings(arguments: list[str]) -> None:
         (["migrate", "--check", "--queues", "x"], "--check or --queues"),
         (["render"], "--template NAME"),
         (["render", "1", "--template", "default"], "--template NAME"),
-        (["render", "first"], "not a valid integer"),
+        (["render", "first"], "'first' is no id: give a whole number from 1 on"),
+        (["explain", "abc"], "'abc' is no id: give a whole number from 1 on"),
+        (["explain", "7", "0"], "'0' is no id: give a whole number from 1 on"),
+        (["wait", "9223372036854775808"], "is no id: the largest one is 9223372036854775807"),
+        (["logs", "9" * 5000], "is no id: the largest one is 9223372036854775807"),
     ],
 )
 async def test_wrong_usage_names_the_right_one(arguments: list[str], said: str) -> None:

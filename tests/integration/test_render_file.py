@@ -56,7 +56,7 @@ FAULTS = {
     "kind: Job\n\tx: 1\n": (2, "a tab: YAML indents by spaces"),
     "kind: [\n": (2, "not one YAML document, line 2, column 1"),
     "a: &a [*a]\n": (1, "an alias leads to a part that contains it"),
-    GOOD.replace("max-cpu:", "max-mem:"): (6, "known are"),
+    GOOD.replace("max-cpu:", "max-mem:"): (6, "is it dispatcher.internal/max-memory? known are"),
     GOOD + "x" * (256 << 10): (1, "more than 256 KiB"),
 }
 
@@ -185,13 +185,16 @@ async def test_open_variables_beside_a_secret_are_a_warning(
     assert (told.status, "next to Secret keys" in told.err) == (DONE, is_told), told.err
 
 
+MAY_SET = "rows of it may set: args, cpu, env.MODE"
+
+
 def test_row_is_judged_by_the_bounds_of_the_template(tmp_path: Path) -> None:
     row = {"env": {"PATH": "/x", "B": "1"}, "spec": {"cpu": "9", "image": "x"}, "timeout_seconds": 601}
     assert [str(one) for one in faults(written(tmp_path, GOOD), row)] == [
-        '--row: template "team-a" does not open spec.image',
-        "--row: timeout_seconds 601 is over the template's 600",
-        "--row: spec.cpu 9 is over the template's bound",
-        "--row: the template does not open env.B",
+        f'--row: template "team-a" does not open spec.image; {MAY_SET}',
+        '--row: timeout_seconds 601 is over the 600 of template "team-a"',
+        '--row: spec.cpu 9 is over the 4 of template "team-a"',
+        f'--row: template "team-a" does not open env.B; {MAY_SET}',
         "--row: env.PATH changes what programs run or trust: the template has to open it by name",
     ]
 

@@ -188,9 +188,10 @@ async def test_commands_for_people_find_the_demo_that_runs_and_its_output(tmp_pa
         await shown.says(ITS_LAST_WORDS)
         folder = shown.remains.folder
         status, said = await call(f"{dispatcher} status", folder)
-        assert (status, said.startswith("of the demo in "), "demo 0" in said) == (0, True, True), said
+        assert (status, said.startswith("This asks the demo in "), "demo 0" in said) == (0, True, True), said
         status, said = await call(f"{dispatcher} explain 9", folder)
         assert (status, "it has succeeded" in said) == (0, True), said
+        assert "kubectl logs" not in said, "kubectl does not know this cluster"
         status, said = await call(f"{dispatcher} logs 9", folder)
         assert (status, " primes up to " in said) == (0, True), said
         status, said = await call(f"{dispatcher} logs --tail 0 9 2>/dev/null", folder)
@@ -209,6 +210,10 @@ async def test_psql_says_what_is_missing(tmp_path: Path) -> None:
     locks.append(locked(tmp_path / "dispatcher-demo-two", 0o700))
     status, said = await call(psql(), tmp_path)
     assert (status, said.split(" in ")[0]) == (1, "2 demos run")
+    for name in ("one", "two"):
+        (tmp_path / f"dispatcher-demo-{name}" / "api").symlink_to("/dev/null")
+    status, said = await call(f"env -u KUBECONFIG HOME={tmp_path} {sys.executable} -m dispatcher status", tmp_path)
+    assert (status, said) == (1, "2 demos run: add --url URL, which each of them prints\n")
     for one in locks:
         os.close(one)
     assert (await call(psql(), tmp_path))[1].startswith("no demo"), "their processes have ended"

@@ -81,7 +81,7 @@ async def test_command_says_what_is_wrong(place: Place) -> None:
         (row,) = await insert(place, 1, run_at=datetime(2100, 1, 1, tzinfo=UTC))
         status, said = await command(dispatcher, "explain", 999, row)
         assert status == 1
-        assert "task 999: there is no row 999" in said
+        assert "there is no row 999" in said
         assert "NotDue: it is not due yet: runs at 2100-01-01" in said
     status, said = await command(dispatcher, "explain", row)
     assert (status, "no dispatcher answers at http://127.0.0.1:" in said) == (1, True)
@@ -118,5 +118,5 @@ async def test_row_that_is_deleted_while_it_is_watched_ends_the_command(place: P
         admin = await place.database.session("admin")
         await admin.execute("DELETE FROM dispatch_private.tasks WHERE id = $1", row)
         said += (await watching.communicate())[0].decode()
-        assert f"task {row}: there is no row {row}" in said
+        assert f"there is no row {row}" in said
         assert watching.returncode == 1

@@ -142,7 +142,7 @@ async def test_output_is_followed_from_before_the_start(place: Place) -> None:
             await says(child, f"task {task}: Paused: ")
         await admin.execute("SELECT dispatch.task_cancel($1)", second)
         said = (await children[1].communicate())[0].decode()
-        assert (children[1].returncode, "has no such launch; cancelled" in said) == (1, True), said
+        assert (children[1].returncode, "has no launch; cancelled" in said) == (1, True), said
         await admin.execute("UPDATE dispatch.queues SET paused_until = NULL")
         await says(children[0], "hello")
         await reaches(place, replicas[0], first, "processing", 60)

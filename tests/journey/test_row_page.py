@@ -124,7 +124,7 @@ async def test_row_that_is_not_there_is_answered_with_what_to_do(place: Place) -
         await dispatcher.ready()
         await looks_again(dispatcher, 1)
         for path, status, words in (
-            ("77", 404, "there is no row 77: it never was, or it was deleted after its retention; find the row by"),
+            ("77", 404, "there is no row 77: no row ever had this id, or it was deleted after its retention; these"),
             ("nonsense", 400, "'nonsense' is no id of a row"),
             ("9" * 19, 400, "is no id of a row"),
             ("%3Cscript%3E", 400, "'<script>' is no id of a row"),

@@ -120,6 +120,15 @@ def changed_since(commit: str) -> Iterator[str]:
     yield from git("ls-files", "--others", "--exclude-standard").splitlines()
 
 
+def main_branch(root: Path = ROOT) -> str:
+    """`main`, or `origin/main`: a plain clone may have no branch of its own. Exits with 1 without either."""
+    for name in ("main", "origin/main"):
+        known = ["git", "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"]
+        if subprocess.run(known, cwd=root, capture_output=True, check=False).returncode == 0:
+            return name
+    sys.exit("there is no branch main or origin/main: git branch main COMMIT")
+
+
 def git(*words: str) -> str:
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
@@ -140,4 +149,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--table"]:
         sys.stdout.write(table())
     else:
-        print(*existing(paths_for(changed_since(*sys.argv[1:] or ["main"]))))  # noqa: T201  # the output is the purpose
+        print(*existing(paths_for(changed_since(*sys.argv[1:] or [main_branch()]))))  # noqa: T201  # the output is the purpose

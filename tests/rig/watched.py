@@ -69,8 +69,12 @@ class Watched(NamedTuple):
     odd: OwnExtender
     prometheus: PrometheusServer
 
+    async def alerts(self) -> list[Any]:
+        """The alerts of this installation that fire now."""
+        return [one for one in await self.prometheus.alerts() if one["labels"]["namespace"] == self.place.namespace]
+
     async def firing(self, alert: str) -> list[Any]:
-        return [one for one in await self.prometheus.alerts() if one["labels"]["alertname"] == f"Dispatcher{alert}"]
+        return [one for one in await self.alerts() if one["labels"]["alertname"] == f"Dispatcher{alert}"]
 
     async def fires(self, alert: str, seconds: float = 30, **labels: str) -> None:
         """Waits until the alert fires with these labels. Checks that it names the installation and its runbook."""
@@ -93,10 +97,11 @@ class Watched(NamedTuple):
         await program.ready()
 
     async def fired_since(self, began: float) -> list[Any]:
-        """The alerts that have fired since then, in seconds of the loop's clock, even if only for a moment."""
+        """This installation's alerts that have fired since then, in seconds of the loop's clock, even for a moment."""
         seconds = math.floor(asyncio.get_running_loop().time() - began)  # none of those before `began`
         assert seconds
-        return await self.prometheus.query(f'max_over_time(ALERTS{{alertstate="firing"}}[{seconds}s])')
+        fired = f'ALERTS{{alertstate="firing",namespace="{self.place.namespace}"}}'
+        return await self.prometheus.query(f"max_over_time({fired}[{seconds}s])")
 
     async def ends(self, alert: str, seconds: float = 30) -> None:
         async def is_silent() -> bool:

@@ -72,8 +72,8 @@ CASES: Final[dict[str, list[tuple[Task, Job | None, list[Pod], str]]]] = {
         (a_running_task(**ONCE), EVICTED, [], "FailuresExhausted"),
         (a_task(**ONCE), EVICTED, [], DISRUPTION),
         (a_task(**ONCE), DELETED, [], DISRUPTION),
-        (STARTED, FAILED, OWN_STORAGE, FAILURE),
     ],
+    "its Pod is evicted for more storage than its own limit": [(STARTED, FAILED, OWN_STORAGE, FAILURE)],
     "the run limit": [(STARTED, FAILED, at_limit(FAILED), FAILURE), (WAITS, FAILED, at_limit(FAILED), LAUNCH)],
     "the kubelet of its node rejects the Pod, or starts the container again in its Pod": [
         (WAITS, FAILED, REJECTED, NOTHING),

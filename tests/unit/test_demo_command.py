@@ -34,7 +34,7 @@ from dispatcher_demo.observe import (
     load_of,
     with_cause,
 )
-from dispatcher_demo.samples import own_command
+from dispatcher_demo.samples import Options, own_command
 from tests.rig import remains
 from tests.rig.remains import Remains
 
@@ -86,6 +86,12 @@ def test_own_command_from_elsewhere_is_an_absolute_path(
 def test_own_command_without_an_installed_program_runs_the_module(program: Path) -> None:
     program.unlink()
     assert own_command(*module_run(program)) == f"{program.with_name('python')} -m dispatcher"
+
+
+def test_next_demo_has_the_options_of_this_one() -> None:
+    assert Options().words == Options(keep=True).words == []
+    given = Options(tasks=5, plain=True, template=Path("a b.yaml"), kubeconfig="k")
+    assert given.words == ["--tasks", "5", "--plain", "--template", "a b.yaml", "--kubeconfig", "k"]
 
 
 async def status(outcome: bool | BaseException, signals: Sequence[int]) -> int:

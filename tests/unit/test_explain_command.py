@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.admission.room import Room
-from dispatcher.commands.explain import in_words
+from dispatcher.commands.explain import in_words, with_own_logs
 from dispatcher.commands.options import COLOURS, coloured
 from dispatcher.model.cluster import PodEnd
 from dispatcher.model.history import BatchCount, LaunchFacts, Start
@@ -83,7 +83,7 @@ def test_nodes_are_told_where_they_are_the_reason() -> None:
 def test_row_that_does_not_wait_has_its_launches_alone() -> None:
     found = an_explanation(reason=None, message="it has failed", position=None, launches=[CRASH])
     assert in_words(found).splitlines()[1:4] == [
-        "  it has failed", "  attempt 1, launch 1: lost: exit code 1", "    | \N{REPLACEMENT CHARACTER}[2Jgone",
+        "  it has failed", "  attempt 1, launch 1: lost, exit code 1", "    | \N{REPLACEMENT CHARACTER}[2Jgone",
     ]  # fmt: skip
 
 
@@ -98,6 +98,25 @@ def test_texts_of_others_cannot_look_like_a_line_of_ours() -> None:
     told = in_words(an_explanation(message=forged, launches=[replace(CRASH, reason=forged)]))
     assert told.count("\n  operator's turn") == 0
     assert coloured(told).count("\x1b[") == 3
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("nothing: the row starts at its run_at", "nobody's turn: the row starts at its run_at"),
+        ("nothing, or wait", "nobody's turn: nothing, or wait"),
+    ],
+)
+def test_turn_of_nobody_says_once_that_nobody_acts(step: str, told: str) -> None:
+    assert f"  {told}\n" in in_words(an_explanation(whose_turn=Turn.NOBODY, next_step=step))
+
+
+def test_log_in_a_demo_is_shown_by_our_own_command() -> None:
+    """kubectl does not know the cluster in memory."""
+    seen = replace(CRASH, attempt=2, launch=3, logs="kubectl logs -n default pod")
+    assert [one.logs for one in with_own_logs(an_explanation(launches=[CRASH, seen])).launches] == [
+        None, "dispatcher logs 42 --attempt 2 --launch 3",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("turn", Turn)
@@ -267,7 +286,7 @@ def test_a_launch_in_words_names_its_place_its_end_and_its_log() -> None:
     job = a_failed_job()
     (one,) = launches_of([], [(job, [a_pod(job, phase="Failed", node_name="n", end=CRASH_END)])], "jobs")
     assert list(launch_in_words(one)) == [
-        "attempt 1, launch 1 on n: ended: exit code 1",
+        "attempt 1, launch 1 on n: ended, exit code 1",
         "  | no disk",
         f"  kubectl logs -n jobs pod-of-{job.uid}",
     ]

@@ -42,7 +42,11 @@ def denied(**asked: Any) -> str:
 def test_unknown_template_is_held_with_the_known_names() -> None:
     held = judge_kind(a_kind(template="gone"), {"b": OPEN, "a": "broken"}, frozenset())
     assert held == Hold(HoldReason.UNKNOWN_TEMPLATE, 'template "gone" is not known; known: a, b')
-    assert judge(None) == Hold(HoldReason.UNKNOWN_TEMPLATE, 'template "default" is not known; known: none')
+    assert judge(None) == Hold(
+        HoldReason.UNKNOWN_TEMPLATE,
+        'template "default" is not known; known: none: set DISPATCHER_IMAGE, or put default.yaml into '
+        "DISPATCHER_TEMPLATES_DIR",
+    )
 
 
 def test_broken_template_holds_its_rows_with_its_fault() -> None:
@@ -82,16 +86,18 @@ def test_template_without_an_image_offers_an_empty_one() -> None:
 @pytest.mark.parametrize("name", ["image", "command", "args", "cpu", "memory", "private_machine", "special_machine"])
 def test_spec_field_is_closed_unless_the_template_opens_it(name: str) -> None:
     held = judge(a_template(opens="env"), spec_names=frozenset({name}))
-    assert held == Hold(HoldReason.POLICY_DENIED, f'template "default" does not open spec.{name}')
+    assert held == Hold(
+        HoldReason.POLICY_DENIED, f'template "default" does not open spec.{name}; rows of it may set: env'
+    )
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"timeout_seconds": 601}, "timeout_seconds 601 is over the template's 600"),
+        ({"timeout_seconds": 601}, 'timeout_seconds 601 is over the 600 of template "default"'),
         ({"spec": {"image": "registry/team-b/app"}}, "spec.image is none of the template's registry/team-a/*, exact:1"),
-        ({"spec": {"cpu": "2001m"}}, "spec.cpu 2001m is over the template's bound"),
-        ({"spec": {"memory": "4.1Gi"}}, "spec.memory 4.1Gi is over the template's bound"),
+        ({"spec": {"cpu": "2001m"}}, 'spec.cpu 2001m is over the 2 of template "default"'),
+        ({"spec": {"memory": "4.1Gi"}}, 'spec.memory 4.1Gi is over the 4Gi of template "default"'),
         ({"env_names": frozenset({"OWN"})}, "env.OWN is set by the template or PASS_ENV, and not opened"),
         ({"env_names": frozenset({"S3"}), "passed": frozenset({"S3"})}, "env.S3 is set by the template or PASS_ENV"),
         ({"env_names": frozenset({"LD_PRELOAD"})}, "env.LD_PRELOAD is closed to rows"),
@@ -127,7 +133,7 @@ def test_amount_up_to_the_bound_is_allowed(resource: str, written: str) -> None:
         ("cpu", "0", "spec.cpu must be above 0"),
         ("cpu", "-1", "spec.cpu must be above 0"),
         ("memory", "lots", 'spec.memory: "lots" is not a Kubernetes quantity'),
-        ("cpu", "2.0000000001", "over the template's bound"),
+        ("cpu", "2.0000000001", 'over the 2 of template "default"'),
         ("memory", "4Gi1", "is not a Kubernetes quantity"),
     ],
 )
@@ -136,7 +142,7 @@ def test_invalid_or_too_large_amount_is_denied(resource: str, written: str, said
 
 
 def test_amount_without_a_bound_is_denied() -> None:
-    assert check_amount("cpu", "1m", a_template()) == "spec.cpu 1m is over the template's bound"
+    assert check_amount("cpu", "1m", a_template()) == 'template "default" has no bound of cpu, so rows may not set it'
 
 
 def test_absent_image_and_amount_are_allowed() -> None:

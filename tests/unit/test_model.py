@@ -1,8 +1,13 @@
 """Nouns of the model: rows, Jobs, backoff, needs of Pods and ResourceQuotas."""
 
+import re
+from collections.abc import Collection, Mapping
+
 import msgspec
 import pytest
+import yaml
 
+from dispatcher.admission.dispatch import COMES_AGAIN
 from dispatcher.model.cluster import JOBS, Quota, Quotas, Scope, is_full_of_objects
 from dispatcher.model.errors import doubled
 from dispatcher.model.jobs import LaunchGroup, Phase
@@ -19,6 +24,8 @@ from dispatcher.model.needs import (
 )
 from dispatcher.model.tasks import TERMINAL, Status
 from dispatcher.model.verdicts import PARKED, HoldReason
+from dispatcher.views import explanation
+from tests.prometheus.promtool import RULES
 from tests.rig.builders import IMAGE, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod, a_snapshot, a_task
 from tests.unit.rooms import amounts_of, needs
 
@@ -36,6 +43,61 @@ ORDER_OF_THE_GATES = [
 def test_hold_reasons_are_declared_in_the_order_of_the_gates() -> None:
     told_by_no_gate = {"Launched", "NodeLost", "Unjudged"}
     assert [reason for reason in HoldReason if reason not in told_by_no_gate] == ORDER_OF_THE_GATES
+
+
+EXPRESSIONS = {
+    rule["alert"]: rule["expr"]
+    for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    for rule in group["rules"]
+}
+SETS: Mapping[str, Collection[str]] = {
+    "parked": PARKED,
+    "later": explanation.LATER,
+    "priority": explanation.BY_PRIORITY,
+    "ending": explanation.ENDING,
+    "room": explanation.OF_ROOM,
+    "time": explanation.OF_TIME,
+    "turn": explanation.IN_TURN,
+    "jobs": explanation.FROM_JOBS,
+    "again": COMES_AGAIN,
+    "nothing launched": {"DispatcherNotReady", "NextCycle", "RateLimited", "InLine"},
+    "not launched for a cause": {
+        "JobCap", "NeverFits", "NoRoomNow", "PendingPods", "QueueCap", "QuotaExceeded", "SubmitterCap",
+        "TemplateFailing",
+    },
+}  # fmt: skip
+"""The sets of reasons that the code asks. The last two are those of the alert DispatcherNothingLaunched."""
+CLASSES = {
+    "ending, parked": {"UnknownTemplate", "InvalidTemplate", "PolicyDenied"},
+    "ending, jobs, parked": {
+        "NameCollision", "Poison", "ExitedWithoutReport", "LaunchesExhausted", "DisruptedTooOften", "FailuresExhausted",
+    },
+    "ending, jobs": {"Finishing", "NodeLost"},
+    "jobs": {"Backoff", "Launched"},
+    "not launched for a cause": {"TemplateFailing", "NeverFits"},
+    "nothing launched": {"DispatcherNotReady"},
+    "not launched for a cause, priority, time": {"SubmitterCap", "QueueCap", "JobCap"},
+    "not launched for a cause, time": {"QuotaExceeded"},
+    "not launched for a cause, room": {"PendingPods"},
+    "not launched for a cause, priority, room": {"NoRoomNow"},
+    "again, later, nothing launched, priority, time, turn": {"RateLimited", "NextCycle"},
+    "nothing launched, priority, time, turn": {"InLine"},
+    "": {"NotDue", "Paused", "JobChanged", "Unjudged"},
+}  # fmt: skip
+"""The reasons by the sets that they stand in. For a new reason, ask each set whether it belongs there."""
+
+
+def test_each_reason_stands_in_the_sets_of_its_class() -> None:
+    found = dict[str, set[str]]()
+    for reason in HoldReason:
+        found.setdefault(", ".join(sorted(name for name in SETS if reason in SETS[name])), set()).add(str(reason))
+    assert found == CLASSES
+
+
+def test_alert_of_nothing_launched_asks_for_its_two_sets_of_reasons() -> None:
+    asked = re.findall(r'reason=~?"([^"]*)"', EXPRESSIONS["DispatcherNothingLaunched"])
+    counted, in_line, held = (set(names.split("|")) for names in asked)
+    assert (counted | in_line, held) == (SETS["nothing launched"], SETS["not launched for a cause"])
 
 
 def test_parked_reasons_are_those_that_the_janitor_may_end() -> None:

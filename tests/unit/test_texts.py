@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.commands.logs import LONGEST_PIECE, LogSelection, is_to_come, texts_of, what_is_left
+from dispatcher.commands.logs import LONGEST_PIECE, LogSelection, is_to_come, none_in_words, texts_of, what_is_left
 from dispatcher.model.history import LaunchFacts
 from dispatcher.model.tasks import for_terminal, one_line, printable
 from dispatcher.views.row_page import HIDDEN, masked
@@ -143,6 +143,19 @@ def test_container_that_may_still_start_is_waited_for(
 ) -> None:
     found = an_explanation(status=status, attempt=2, launches=launches)
     assert is_to_come(found, LogSelection(7, follow=True, **wanted)) is waits
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "words"),
+    [
+        ({}, "waiting", "no launch yet"),
+        ({}, "cancelled", "no launch"),
+        ({"attempt": 3}, "waiting", "no such launch"),
+        ({"launch": 3}, "succeeded", "no such launch"),
+    ],
+)
+def test_row_without_a_launch_is_told_from_a_wrong_number(wanted: dict[str, Any], status: str, words: str) -> None:
+    assert none_in_words(LogSelection(7, **wanted), an_explanation(status=status)) == words
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,13 @@ def test_long_texts_are_shortened_for_a_terminal() -> None:
     assert shortened("x" * 2000 + "end") == f"… {'x' * 997}end"
 
 
+async def test_error_of_many_lines_is_told_by_its_last_one() -> None:
+    """CMD has printed the traceback already."""
+    end = await ended(ExecReport("retry", 1, "Traceback:\n  line 1\nValueError: no month\n\n"))
+    assert in_words(end).endswith("the row's error would be: … ValueError: no month")
+    assert as_told(end).error == "Traceback:\n  line 1\nValueError: no month\n\n"
+
+
 async def test_long_result_is_cut_with_its_size() -> None:
     assert in_words(await ended(ExecReport("succeeded", 0, result=f'"{"x" * 2000}"'))).endswith("x … (2002 bytes)")
 

@@ -335,9 +335,14 @@ def launch_end(job: Job, pods: Sequence[Pod]) -> LaunchEnd | None:
 
 
 def of_pod(end: PodEnd, pod: Pod, limit_seconds: int) -> str:
+    """`limit_seconds`: the run limit that its Job gave it. A policy may have given the Pod another one."""
     if end.reason == DEADLINE:
-        limit = f"its limit of {span(limit_seconds)}" if limit_seconds else "its limit"
-        return f"{doing(pod, end, limit_seconds)} over {limit}"
+        own = pod.limit_seconds or limit_seconds
+        limit = f"its limit of {span(own)}" if own else "its limit"
+        changed = (
+            f", which somebody changed from {span(limit_seconds)}" if limit_seconds and own != limit_seconds else ""
+        )
+        return f"{doing(pod, end, own)} over {limit}{changed}"
     if end.reason or end.disruption:
         return with_words(end.reason or end.disruption, end.message)
     if end.exit_code is None:

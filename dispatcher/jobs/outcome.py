@@ -432,13 +432,24 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
         return park(HoldReason.DISRUPTED_TOO_OFTEN, what)
     left = max(pause_after(row, launches), backoff(max(0, len(row.rejected) - 1), rules)) - waited
     if left > timedelta(0):
-        return JobsVerdict(Hold(HoldReason.BACKOFF, f"launch {row.last + 1} in {left.total_seconds():.0f} s"))
+        why = f", because {of_rejections(row.rejected)}" if row.rejected else ""
+        return JobsVerdict(Hold(HoldReason.BACKOFF, f"launch {row.last + 1} in {left.total_seconds():.0f} s{why}"))
     ask = Ask.THAT_JOB if row.job is None else Ask.NOTHING
     launch = Launch(
         row.last + 1, earlier.unstarted, earlier.disrupted, ask,
         unplaced=earlier.unplaced, disrupted_at=earlier.disrupted_at, avoid=row.rejecting,
     )  # fmt: skip
     return JobsVerdict(launch)
+
+
+def of_rejections(pods: Sequence[Pod]) -> str:
+    """Why launches end without a start: some Pods are rejected by every kubelet, and cost no budget."""
+    newest = max(pods, key=lambda pod: pod.created_at)
+    nodes = len({pod.node_name for pod in pods})
+    said = newest.end.reason if newest.end is not None else ""
+    return (
+        f"kubelets of {nodes} nodes rejected its Pods: {said}" if nodes > 1 else f"a kubelet rejected its Pod: {said}"
+    )
 
 
 def pause_after(row: TaskWithJobs, launches: int) -> timedelta:

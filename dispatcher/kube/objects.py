@@ -338,6 +338,7 @@ def own_pod_of(wire: WirePod, raw: bytes | msgspec.Raw) -> Pod:
         is_disrupted=any(map(is_disruption, status.conditions)),
         scheduler=wire.spec.scheduler_name,
         is_gated=any(c.type == "PodScheduled" and c.reason == GATED for c in status.conditions),
+        limit_seconds=wire.spec.active_deadline_seconds or 0,
     )
 
 

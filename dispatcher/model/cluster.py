@@ -88,6 +88,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     is_disrupted: whether it has the condition DisruptionTarget.
     scheduler: name of its scheduler.
     is_gated: whether scheduling gates keep kube-scheduler from it.
+    limit_seconds: its own run limit, which a policy may have changed; 0: none.
     needs: what it needs of a node, as admitted; None if another Pod of its shape was read lately.
     """
 
@@ -114,6 +115,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     is_disrupted: bool = False
     scheduler: str = "default-scheduler"
     is_gated: bool = False
+    limit_seconds: int = 0
     needs: PodNeeds | None = None
 
     @property

@@ -74,6 +74,14 @@ def test_a_run_over_its_limit_names_the_limit(seconds: int, words: str) -> None:
         assert found.reason == f"{what} over {words}"
 
 
+def test_run_limit_that_a_policy_gave_the_pod_is_told() -> None:
+    """The row asked for an hour, and its container was told so."""
+    job, end = a_failed_job(limit_seconds=3600), PodEnd(reason="DeadlineExceeded")
+    found = launch_end(job, [a_pod(job, end=end, had_run=True, limit_seconds=15)])
+    assert found is not None
+    assert found.reason == "ran over its limit of 15 s, which somebody changed from 1 h"
+
+
 def test_end_by_exit_code_is_that_of_the_tasks_container() -> None:
     """A sidecar that is killed later says nothing about the task."""
     job = a_failed_job(report="exit-code")

@@ -259,6 +259,13 @@ def test_rejection_by_a_kubelet_costs_nothing_and_its_node_is_avoided() -> None:
         assert isinstance(again.verdict, Launch) is is_over
 
 
+def test_backoff_after_rejections_says_who_rejects_the_pods() -> None:
+    """No budget counts them, so the row would wait for ever and name nobody."""
+    first, second = a_failed_job(1, 1, ended_by="node"), a_failed_job(1, 2, ended_at=ago(5), ended_by="node")
+    hold = hold_of(a_task(), first, second, pods=[a_rejected_pod(first), a_rejected_pod(second)])
+    assert hold == Hold(HoldReason.BACKOFF, "launch 3 in 5 s, because kubelets of 2 nodes rejected its Pods: OutOfcpu")
+
+
 def test_run_whose_kubelet_rejects_its_pod_after_a_restart_is_disrupted() -> None:
     """A kubelet that starts again admits its Pods anew, and forgets the containers of those that it rejects."""
     job = a_failed_job(1, 1)

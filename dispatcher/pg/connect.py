@@ -19,6 +19,7 @@ LISTEN does not work, `is_listening` is false and the caller polls faster.
 import asyncio
 import contextlib
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -118,19 +119,28 @@ def translated() -> Iterator[None]:
     try:
         yield
     except UnreadableUrl as fault:
-        raise DatabaseUnfit(f"DATABASE_URL cannot be used: {fault}") from fault
+        raise DatabaseUnfit(f"DISPATCHER_DATABASE_URL cannot be used: {fault}") from fault
     except OldPrimary as fault:
         raise DatabaseNotPrimary(str(fault)) from fault
     except asyncpg.exceptions.ProtocolViolationError as fault:
         raise DatabaseUnfit(f"the server takes no session of ours: {fault}. {DIRECTLY}") from fault
     except asyncpg.TargetServerAttributeNotMatched as fault:
-        raise DatabaseNotPrimary("no server of DATABASE_URL is the primary: all are in recovery (standbys)") from fault
+        raise DatabaseNotPrimary(
+            "no server of DISPATCHER_DATABASE_URL is the primary: all are in recovery (standbys)"
+        ) from fault
     except NETWORK_FAULTS as fault:
         raise DatabaseAway(f"the database does not answer: {described(fault)}") from fault
     except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as fault:
         raise DatabaseUnfit(f"the database refuses the login: {fault}") from fault
     except asyncpg.PostgresError as fault:
         raise DatabaseUnfit(f"the database is not as this version needs it: {fault} ({fault.sqlstate})") from fault
+
+
+NAMED_BY: Final = ("PGHOST", "PGHOSTADDR", "PGSERVICE")
+UNNAMED: Final = (
+    "set DISPATCHER_DATABASE_URL to postgresql://USER:PASSWORD@HOST:PORT/DATABASE: nothing names a database, "
+    "and no server answers on this machine"
+)
 
 
 Url = Callable[[], str | None]
@@ -150,6 +160,10 @@ async def open_connection(
     with translated():
         try:
             connection = await dial(url, wanted, newest or NewestServer(), answer_seconds=ANSWER_SECONDS)
+        except NETWORK_FAULTS as fault:
+            if url is None and not any(map(os.environ.get, NAMED_BY)):
+                raise DatabaseAway(f"{UNNAMED}: {described(fault)}") from fault
+            raise
         except asyncpg.FeatureNotSupportedError as fault:  # RDS Proxy
             raise DatabaseUnfit(f"the server takes no session of ours: {fault}. {DIRECTLY}") from fault
         try:

@@ -15,6 +15,7 @@ import pytest_asyncio
 from dispatcher.container.contract import NewestServer, OldPrimary
 from dispatcher.container.dial import ways_of
 from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
+from dispatcher.pg.connect import open_connection
 from tests.integration.installing import psql
 from tests.integration.looking import ids, opened
 from tests.rig.execing import DONE, execute
@@ -55,6 +56,18 @@ async def test_pooler_that_refuses_our_settings_is_told_with_the_next_step(datab
     async with pooler(database.url("reader"), kind) as (url, _), opened(url) as session:
         with pytest.raises(DatabaseUnfit, match="Connect directly"):
             await ids(session)
+
+
+async def test_command_without_a_url_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the variable, libpq would ask the socket of this machine, which says nothing of the cause."""
+    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PGPORT", "1")
+    with pytest.raises(DatabaseAway, match=r"^set DISPATCHER_DATABASE_URL to postgresql://"):
+        await open_connection(None)
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+    with pytest.raises(DatabaseAway, match=r"^the database does not answer"):
+        await open_connection(None)
 
 
 async def test_certificate_that_does_not_verify_is_a_fault_of_the_server(tmp_path: Path) -> None:

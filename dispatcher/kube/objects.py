@@ -84,11 +84,11 @@ def suspender_of(wire: WireJob) -> str:
 def changed_labels(meta: JobMeta, ours: Mapping[str, str]) -> str:
     """Labels of ours that somebody has changed or removed, and who. Nothing shows who has removed one.
 
-    ours: the labels that a Job of this name had; empty: the name is not ours. The identity is an annotation.
+    ours: the labels that a Job of this name had. The identity is an annotation.
     """
     told, labels = list[str](), meta.labels or {}
     noted = (meta.annotations or {}).get(IDENTITY, "")
-    if ours and not noted.startswith(identity_in(meta.name)):
+    if not noted.startswith(identity_in(meta.name)):
         told.append(f"{IDENTITY} is {'another' if noted else 'gone'}")
     for key, value in ours.items():
         if key not in labels:
@@ -129,23 +129,29 @@ LARGEST_LEARNT: Final = 256 * 1024
 
 
 def read_job(raw: bytes | msgspec.Raw) -> Job | None:
-    """Reads a Job of ours. Returns None without our identity: such a Job is never touched, whatever its labels say."""
+    """Reads a Job of ours. Returns None without our identity: such a Job is never touched, whatever its labels say.
+
+    Nor is a Job under a name that we give to none: it is a copy that somebody else has made, with all annotations.
+    """
     wire = msgspec.json.decode(raw, type=WireJob)
-    numbers, identity = numbers_of(wire.metadata.name, wire.metadata.labels or {}), identity_of(wire.metadata)
-    return job_of(wire, numbers, identity, text_of(raw)) if numbers and identity else None
+    named = ids.numbers_in(wire.metadata.name)
+    if named is None or not 0 < named[1] <= LARGEST_ID:  # no row has another id, and a query with it would fail
+        return None
+    identity = identity_of(wire.metadata, named[0])
+    return job_of(wire, named, identity, text_of(raw)) if identity else None
 
 
-def job_of(wire: WireJob, numbers: tuple[int, ...], identity: str, size: int) -> Job:
-    """The Job. `numbers`: id of its task, attempt and launch."""
+def job_of(wire: WireJob, named: tuple[str, int, int, int], identity: str, size: int) -> Job:
+    """The Job. `named`: installation, id of its task, attempt and launch, by its name."""
     labels, notes = wire.metadata.labels or {}, wire.metadata.annotations or {}
     phase, condition = read_phase(wire.status.conditions)
     return Job(
         name=wire.metadata.name,
         uid=wire.metadata.uid,
         resource_version=wire.metadata.resource_version,
-        task_id=numbers[0],
-        attempt=numbers[1],
-        launch=numbers[2],
+        task_id=named[1],
+        attempt=named[2],
+        launch=named[3],
         queue=labels.get(ids.LABEL_QUEUE, ""),
         template=labels.get(ids.LABEL_TEMPLATE, ""),
         image=notes.get(ids.IMAGE) or image_of(wire.spec.template.spec.containers),
@@ -172,7 +178,7 @@ def job_of(wire: WireJob, numbers: tuple[int, ...], identity: str, size: int) ->
         shape=(wire.spec.template.metadata.annotations or {}).get(ids.SHAPE, ""),
         needs=needs_of(wire.spec.template.spec),
         cache=cache_of(wire.spec.template.metadata.annotations or {}),
-        lacks=changed_labels(wire.metadata, ours_of(wire.metadata.name)),
+        lacks=changed_labels(wire.metadata, ours_of(named)),
         size=size,
     )
 
@@ -194,33 +200,18 @@ def text_of(raw: bytes | msgspec.Raw) -> int:
     return size if size >= MUCH_TEXT else 0
 
 
-def numbers_of(name: str, labels: Mapping[str, str]) -> tuple[int, ...] | None:
-    """Id, attempt and launch. None: the Job is not ours."""
-    named = ids.numbers_in(name)
-    try:
-        numbers = named[1:] if named else tuple(int(labels[key]) for key in NUMBERS)
-    except (KeyError, ValueError):
-        return None
-    return numbers if 0 < numbers[0] <= LARGEST_ID else None  # no row has another id, and a query with it would fail
-
-
-def identity_of(meta: Meta) -> str:
+def identity_of(meta: Meta, installation: str) -> str:
     """The identity of its row, by the annotation; or its beginning in the name, if somebody has changed the annotation.
 
-    A Job under a name that we give to none is a copy that somebody else has made, with all annotations. The name counts
-    only with our label: a Job that has neither is somebody else's.
+    The name counts only with our label: a Job that has neither is somebody else's.
     """
-    noted, named = (meta.annotations or {}).get(ids.IDENTITY, ""), ids.identity_in(meta.name)
-    if not named:
-        return ""
-    is_labelled = (meta.labels or {}).get(ids.LABEL_INSTALLATION) == ours_of(meta.name).get(ids.LABEL_INSTALLATION, "")
-    return named if is_labelled and named and not ids.WHOLE.fullmatch(noted) else noted
+    noted = (meta.annotations or {}).get(ids.IDENTITY, "")
+    is_labelled = (meta.labels or {}).get(ids.LABEL_INSTALLATION) == installation
+    return ids.identity_in(meta.name) if is_labelled and not ids.WHOLE.fullmatch(noted) else noted
 
 
-def ours_of(name: str) -> dict[str, str]:
-    """The labels that a Job of this name had when we made it, and by which it is found. Empty: the name is not ours."""
-    if (named := ids.numbers_in(name)) is None:
-        return {}
+def ours_of(named: tuple[str, int, int, int]) -> dict[str, str]:
+    """The labels that a Job of this name had when we made it, and by which it is found."""
     installation, *numbers = named
     found = dict(zip(NUMBERS, map(str, numbers), strict=True))
     return {ids.MANAGED_BY: ids.MANAGER, ids.LABEL_INSTALLATION: installation} | found

@@ -6,6 +6,7 @@ import pytest
 
 from dispatcher.commands.adopt import adopt, pasted_cron_jobs
 from dispatcher.commands.adoption import Did
+from dispatcher.commands.placeholders import next_step
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
 from dispatcher.model.launches import DOMAIN
@@ -407,3 +408,11 @@ def test_template_of_a_step_has_the_name_of_its_workflow() -> None:
     assert isinstance(found, list)
     assert [one.name for one in found] == ["flow-main", f"flow-{'x' * 58}"]
     assert adopted(workflow(step(name="main"), {"name": "all", "dag": {}})).name == "flow"
+
+
+@pytest.mark.parametrize("what", ["container", "script"])
+def test_text_of_a_step_that_nobody_fills_in_is_told_with_who_may_give_it(what: str) -> None:
+    """A step of Argo has one container, under a name of its own."""
+    step = next_step({}, ("spec", "templates", 0, what, "args", 0), 0)
+    assert "row-may-set: args" in step
+    assert "row-may-set" not in next_step({}, ("spec", "templates", 0, "sidecars", 0, "args", 0), 0)

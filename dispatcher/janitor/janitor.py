@@ -40,7 +40,7 @@ from dispatcher.jobs.picture import JobsPicture, by_task, with_jobs
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import JobApi, jobs_path, pods_path
-from dispatcher.kube.objects import read_job, read_pod
+from dispatcher.kube.objects import own_pod_reader, read_job
 from dispatcher.kube.reflector import Reflectors, Resource, list_all
 from dispatcher.model.errors import DatabaseUnfit, DispatcherError
 from dispatcher.model.jobs import Job
@@ -308,7 +308,7 @@ class Janitor:
         site, url = site_of(settings, namespace), database_of(settings.database)
         ours = job_selector(kube.installation)
         self._jobs = Resource("jobs", jobs_path(namespace), read_job, ours)
-        self._pods = Resource("pods", pods_path(namespace), read_pod, ours)
+        self._pods = Resource("pods", pods_path(namespace), own_pod_reader(kube.installation))
         self._client = client
         self._api = JobApi(client, namespace, kube.installation)
         self._installation = kube.installation

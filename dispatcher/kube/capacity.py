@@ -127,7 +127,8 @@ class Mirror:
         self._jobs = reflectors.of(Resource[Job]("jobs", jobs_path(namespace), read_job, ours))
         self._pods: Reflector[Pod] | Reflector[BoundPod]
         if all_pods is None:
-            self._pods = reflectors.of(Resource[Pod]("pods", pods_path(namespace), own_pod_reader(elapsed), ours))
+            own = own_pod_reader(installation, elapsed)  # by owner, too: a policy may take labels from Pods
+            self._pods = reflectors.of(Resource[Pod]("pods", pods_path(namespace), own))
             self._pods.store.on_each(self._hear_own_pod)
         else:
             self._pods = reflectors.of(all_pods)

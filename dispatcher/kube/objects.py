@@ -277,10 +277,25 @@ class ReadLately:
         return True
 
 
-def own_pod_reader(clock: Callable[[], float]) -> Callable[[bytes | msgspec.Raw], Pod]:
-    """A reader of Pods of this installation, which also reads the needs of each shape."""
-    lately = ReadLately(clock)
-    return lambda raw: with_needs(read_pod(raw), raw, lately)
+def is_own(wire: WirePod, installation: str) -> bool:
+    """Whether the Pod has our label, or its Job has a name of ours: a policy may take labels from Pods."""
+    jobs = (one.name for one in wire.metadata.owner_references or () if one.controller and one.kind == "Job")
+    by_name = (named[0] for one in jobs if (named := ids.numbers_in(one)) is not None)
+    return (wire.metadata.labels or {}).get(ids.LABEL_INSTALLATION) == installation or installation in by_name
+
+
+def own_pod_reader(
+    installation: str, clock: Callable[[], float] | None = None
+) -> Callable[[bytes | msgspec.Raw], Pod | None]:
+    """A reader of Pods of this installation. With a `clock`, the needs of each shape are read, too."""
+    lately = ReadLately(clock) if clock is not None else None
+
+    def read(raw: bytes | msgspec.Raw) -> Pod | None:
+        wire = msgspec.json.decode(raw, type=WirePod)
+        pod = own_pod_of(wire, raw) if is_own(wire, installation) else None
+        return with_needs(pod, raw, lately) if pod is not None and lately is not None else pod
+
+    return read
 
 
 def with_needs(pod: Pod, raw: bytes | msgspec.Raw, lately: ReadLately) -> Pod:
@@ -408,15 +423,14 @@ def pod_reader(
     A Pod that preempts others uses room of its nominated node, but only for Pods of the same `scheduler`. With a
     `clock`, the needs of each shape of ours are read, too.
     """
-    ours = {ids.LABEL_INSTALLATION: installation}
     lately = ReadLately(clock) if clock is not None else None
 
     def read(raw: bytes | msgspec.Raw) -> BoundPod | None:
         wire = msgspec.json.decode(raw, type=WirePod)
-        is_own = wire.metadata.namespace == namespace and ours.items() <= (wire.metadata.labels or {}).items()
+        is_ours = wire.metadata.namespace == namespace and is_own(wire, installation)
         is_nominated = wire.status.nominated_node_name and wire.spec.scheduler_name == scheduler
         uses_room = (wire.spec.node_name or is_nominated) and wire.status.phase not in ENDED
-        if not is_own:
+        if not is_ours:
             return bound_pod_of(wire) if uses_room else None
         own = own_pod_of(wire, raw) if lately is None else with_needs(own_pod_of(wire, raw), raw, lately)
         return bound_pod_of(wire, own) if uses_room else BoundPod(full_name(wire.metadata), "", NOTHING, own=own)

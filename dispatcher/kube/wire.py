@@ -72,6 +72,7 @@ class Wire(Struct, rename="camel", frozen=True):
 class OwnerReference(Wire, frozen=True):
     api_version: str = ""
     kind: str = ""
+    name: str = ""
     uid: str = ""
     controller: bool | None = None
 

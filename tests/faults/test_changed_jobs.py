@@ -31,7 +31,10 @@ from tests.rig.steps import (
 TTL = "Object{spec: Object.spec{ttlSecondsAfterFinished: 2}}"
 NO_NOTES = '[JSONPatch{op: "remove", path: "/metadata/annotations"}]'
 TWO_RUNS = {"spec": {"backoffLimit": 3}}
-A_POD = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "x", "image": "registry.example/x:1"}]}}
+A_POD: dict[str, Any] = {
+    "metadata": {"name": "probe"},
+    "spec": {"containers": [{"name": "x", "image": "registry.example/x:1"}]},
+}
 PROXY = 'Object.spec.containers{name: "proxy", image: "registry.example/proxy:1"}'
 PROXY_FIRST = f'[JSONPatch{{op: "add", path: "/spec/containers/0", value: {PROXY}}}]'
 
@@ -367,3 +370,21 @@ async def test_start_deadline_ends_a_launch_whose_injected_sidecar_alone_runs(pl
         (task_id,) = await insert(place, 1, template="mainly")
         await stuck_behind_a_proxy(place, dispatcher, {"reason": "ContainerCreating"})
         await ends_unstarted(place, janitor, task_id, "LaunchesExhausted")
+
+
+LABEL = "dispatcher.internal/installation"
+NO_LABEL = f'[JSONPatch{{op: "remove", path: "/metadata/labels/{LABEL.replace("/", "~1")}"}}]'
+
+
+@pytest.mark.slow
+@pytest.mark.fault(39)
+async def test_work_whose_pods_lose_our_label_is_done_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their Jobs prove whose they are. Without them, each Complete Job looked as if its container was told to stop."""
+    monkeypatch.setitem(A_POD["metadata"], "labels", {LABEL: "x", "of": "house"})
+    place.template("code", steer={"run-seconds": "1"}, report="exit-code")
+    async with both(place) as (janitor, dispatcher):
+        await dispatcher.ready()
+        async with changing_pods(place, NO_LABEL, lambda pod: LABEL not in pod["metadata"]["labels"]):
+            (task_id,) = await insert(place, 1, template="code")
+            await becomes(place, task_id, "succeeded", janitor)
+    assert len(creates(place)) == 1

@@ -175,8 +175,31 @@ def a_raw_pod(cpu: str = "3", shape: str = "small", owners: Sequence[Any] = (OWN
 
 
 def read_all(*raws: bytes) -> list[PodNeeds | None]:
-    read = own_pod_reader(still)
-    return [read(raw).needs for raw in raws]
+    read = own_pod_reader("dispatcher", still)
+    return [pod.needs for pod in map(read, raws) if pod is not None]
+
+
+@pytest.mark.parametrize(
+    ("labels", "owner", "is_ours"),
+    [
+        ({ids.LABEL_INSTALLATION: "dispatcher"}, {}, True),
+        ({}, {"kind": "Job", "name": "dispatcher-42-acb5fbef-1r2", "controller": True}, True),
+        (None, {"kind": "Job", "name": "dispatcher-42-acb5fbef-1r2", "controller": True}, True),
+        ({}, {"kind": "Job", "name": "dispatcher-42-acb5fbef-1r2"}, False),
+        ({}, {"kind": "ReplicaSet", "name": "dispatcher-42-acb5fbef-1", "controller": True}, False),
+        ({}, {"kind": "Job", "name": "another-42-acb5fbef-1", "controller": True}, False),
+        ({}, {"kind": "Job", "name": "migrate", "controller": True}, False),
+    ],
+)
+def test_pod_without_our_label_is_known_by_its_job(
+    labels: dict[str, str] | None, owner: dict[str, Any], is_ours: bool
+) -> None:
+    """A policy that takes labels from Pods hid the ends of runs, and each of them was done again."""
+    meta = {"name": "p", "namespace": "jobs", "labels": labels, "ownerReferences": [{"uid": "u", **owner}]}
+    raw = written({"metadata": meta})
+    assert (own_pod_reader("dispatcher")(raw) is not None) is is_ours
+    found = pod_reader("jobs", "dispatcher")(raw)
+    assert (found is not None and found.own is not None) is is_ours
 
 
 def test_pod_tells_what_the_api_server_made_of_it() -> None:

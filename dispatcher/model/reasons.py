@@ -122,7 +122,7 @@ ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
             "nothing: the row is tried again after a pause",
         ),
         HoldReason.JOB_CHANGED: Advice(
-            "somebody changes the Jobs of its template when they are made",
+            "somebody changes the Jobs of its template and submitter when they are made",
             Turn.OPERATOR,
             "exempt the namespace from the policy or webhook that changes this field; a dry run every 30 s tells when",
         ),

@@ -70,7 +70,7 @@ async def change_something(api: ScriptedApi, chance: random.Random, *, is_told: 
     elif names and chance.random() < 0.5:
         await api.put(chance.choice(names), is_told=is_told)
     else:
-        await api.put(f"job-{chance.randrange(10**6)}", is_told=is_told)
+        await api.put(f"job-{chance.randrange(1, 10**6)}-0123abcd-1", is_told=is_told)
 
 
 def relists(name: str, cause: str) -> float:

@@ -218,8 +218,7 @@ async def served(api: Server) -> AsyncIterator[Server]:
 
 def made(name: str, version: int, labels: Mapping[str, str]) -> Json:
     """An object that the dispatcher takes for its own Job, or for a Pod or a Node."""
-    number = "".join(letter for letter in name if letter.isdigit()) or "1"
-    own = {ids.LABEL_TASK_ID: number, ids.LABEL_ATTEMPT: "1", ids.LABEL_LAUNCH: "1"}
+    own = {ids.LABEL_INSTALLATION: "dispatcher", ids.LABEL_ATTEMPT: "1", ids.LABEL_LAUNCH: "1"}
     notes = {ids.IDENTITY: "0" * 64, ids.DATABASE_ID: "test"}
     meta = {"name": name, "uid": f"uid-of-{name}", "resourceVersion": str(version)}
     return {"metadata": meta | {"labels": own | dict(labels), "annotations": notes}}

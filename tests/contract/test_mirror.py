@@ -30,7 +30,7 @@ HURRIED = ReflectorPace(watch=1, relist=1.5, first_pause=0.01, longest_pause=0.1
 async def api() -> AsyncIterator[ScriptedApi]:
     async with serving() as served:
         for path in (JOBS, PODS, NODES):
-            await served.put("thing-1", path)
+            await served.put("thing-1-0123abcd-1", path)
         yield served
 
 
@@ -63,7 +63,7 @@ class TestStale:
             api.until_cured.clear()
             await fresh(mirror)
             view = mirror.view()
-        assert (set(view.jobs), set(view.pods), set(view.nodes)) == ({"thing-1"},) * 3
+        assert (set(view.jobs), set(view.pods), set(view.nodes)) == ({"thing-1-0123abcd-1"},) * 3
         assert view.stale == ""
 
     @pytest.mark.museum("unknown count = 0")
@@ -78,11 +78,11 @@ class TestStale:
             api.until_cured |= {"list": how, "watch": how}
             await api.cut()
             await wait_for(lambda: mirror.stale().count("; ") == 2, "jobs, pods and nodes are stale")
-            await api.put("thing-2")
-            assert set(mirror.view().jobs) == {"thing-1"}
+            await api.put("thing-2-0123abcd-1")
+            assert set(mirror.view().jobs) == {"thing-1-0123abcd-1"}
             api.until_cured.clear()
             await fresh(mirror)
-            assert set(mirror.view().jobs) == {"thing-1", "thing-2"}
+            assert set(mirror.view().jobs) == {"thing-1-0123abcd-1", "thing-2-0123abcd-1"}
 
     @pytest.mark.fault(24)
     async def test_one_stale_resource_makes_the_mirror_stale(self, api: ScriptedApi) -> None:
@@ -90,7 +90,7 @@ class TestStale:
             await fresh(mirror)
             mirror._pods.store.proven_at = time.monotonic() - MOST_SECONDS - 1
             assert mirror.stale() == f"pods: no sign of life for {MOST_SECONDS + 1} s"
-            await api.put("thing-2", PODS)
+            await api.put("thing-2-0123abcd-1", PODS)
             await fresh(mirror)
 
     async def test_nodes_that_may_not_be_watched_are_not_asked_for(self, api: ScriptedApi) -> None:
@@ -102,23 +102,26 @@ class TestStale:
         async with mirroring(api) as mirror:
             await fresh(mirror)
             mirror._hear_own_pod(None, a_pod(node_name="made-up"))
-            assert (mirror.has_shown("thing-1"), mirror.has_shown("made-up")) == (True, False)
+            assert (mirror.has_shown("thing-1-0123abcd-1"), mirror.has_shown("made-up")) == (True, False)
 
     async def test_nodes_that_may_not_be_watched_are_known_by_our_pods(self, api: ScriptedApi) -> None:
         async with mirroring(api, with_nodes=False) as mirror:
             await fresh(mirror)
             mirror._hear_own_pod(None, a_pod(node_name="node-1"))
             mirror._hear_own_pod(a_pod(node_name="node-1"), None)
-            assert (mirror.has_shown("node-1"), mirror.has_shown("thing-1")) == (True, False)
+            assert (mirror.has_shown("node-1"), mirror.has_shown("thing-1-0123abcd-1")) == (True, False)
 
     async def test_view_does_not_change(self, api: ScriptedApi) -> None:
         async with mirroring(api) as mirror:
             await fresh(mirror)
             before, told = mirror.view(), asyncio.Event()
             mirror.on_change(told.set)
-            await api.put("thing-2")
+            await api.put("thing-2-0123abcd-1")
             await asyncio.wait_for(told.wait(), 5)
-            assert (set(before.jobs), set(mirror.view().jobs)) == ({"thing-1"}, {"thing-1", "thing-2"})
+            assert (set(before.jobs), set(mirror.view().jobs)) == (
+                {"thing-1-0123abcd-1"},
+                {"thing-1-0123abcd-1", "thing-2-0123abcd-1"},
+            )
             assert int(mirror.view().jobs_version) > int(before.jobs_version)
 
 

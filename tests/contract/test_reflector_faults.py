@@ -23,10 +23,10 @@ OF_A_WATCH: dict[str, Fault] = {
     "403": refuses(403, "Forbidden"),
     "401": refuses(401, "Unauthorized"),
     "an error of another kind": streams(event("ERROR", {"code": 504, "message": "Too large resource version"})),
-    "half a line": streams(event("ADDED", made("job-1", 200, {}))[:40]),
+    "half a line": streams(event("ADDED", made("job-1-0123abcd-1", 200, {}))[:40]),
     "not JSON": streams(b"<html>who are you?</html>\n"),
     "an event of nothing": streams(b'{"type":"ADDED"}\n'),
-    "an event of an unknown type": streams(event("NEWS", made("job-1", 200, {}))),
+    "an event of an unknown type": streams(event("NEWS", made("job-1-0123abcd-1", 200, {}))),
     "the end at once": streams(),
     "the end after one event": streams(SIGN),
     "a broken connection": reset,
@@ -48,7 +48,7 @@ OF_A_LIST: dict[str, Fault] = {
 async def api() -> AsyncIterator[ScriptedApi]:
     async with serving() as served:
         for number in (1, 2, 3):
-            await served.put(f"job-{number}")
+            await served.put(f"job-{number}-0123abcd-1")
         yield served
 
 
@@ -67,14 +67,14 @@ class TestWithoutFaults:
 
     async def test_long_list_comes_in_pages(self, api: ScriptedApi) -> None:
         for number in range(4, 2 * PAGE + 10):
-            await api.put(f"job-{number}")
+            await api.put(f"job-{number}-0123abcd-1")
         async with reflecting_script(api) as reflector:
             await settled(api, reflector)
         assert len(api.requests("list")) == 3
 
     async def test_page_of_large_objects_comes_in_smaller_parts(self, api: ScriptedApi) -> None:
         for number in range(4, 30):
-            await api.put(f"job-{number}", words="x" * 2**20)
+            await api.put(f"job-{number}-0123abcd-1", words="x" * 2**20)
         async with reflecting_script(api) as reflector:
             await settled(api, reflector)
         limits = [int(asked.query["limit"]) for asked in api.requests("list")]
@@ -84,13 +84,13 @@ class TestWithoutFaults:
         """Go writes six bytes for each `<`, and etcd takes 1.5 MiB."""
         async with reflecting_script(api) as reflector:
             await settled(api, reflector)
-            await api.put("job-4", words="\\u003c" * 1_500_000)
+            await api.put("job-4-0123abcd-1", words="\\u003c" * 1_500_000)
             await settled(api, reflector)
         assert len(api.requests("list")) == 1
 
     async def test_expired_page_begins_the_list_anew(self, api: ScriptedApi) -> None:
         for number in range(4, PAGE + 10):
-            await api.put(f"job-{number}")
+            await api.put(f"job-{number}-0123abcd-1")
         api.lists.extend([as_usual, refuses(410, "Expired")])
         async with reflecting_script(api) as reflector:
             await settled(api, reflector)
@@ -99,9 +99,9 @@ class TestWithoutFaults:
     async def test_changes_arrive_and_bookmarks_move_the_version(self, api: ScriptedApi) -> None:
         async with reflecting_script(api) as reflector:
             await settled(api, reflector)
-            await api.put("job-4")
-            await api.put("job-1")
-            await api.remove("job-2")
+            await api.put("job-4-0123abcd-1")
+            await api.put("job-1-0123abcd-1")
+            await api.remove("job-2-0123abcd-1")
             await settled(api, reflector)
             await api.put("somebody-elses", "/another/path")
             await api.bookmark()
@@ -111,9 +111,9 @@ class TestWithoutFaults:
     async def test_watch_that_ends_in_time_continues_from_its_version(self, api: ScriptedApi) -> None:
         async with reflecting_script(api, ReflectorPace(watch=1)) as reflector:
             await settled(api, reflector)
-            await api.put("job-4")
+            await api.put("job-4-0123abcd-1")
             await wait_for(lambda: len(api.requests("watch")) > 1, "the next watch")
-            await api.put("job-5")
+            await api.put("job-5-0123abcd-1")
             await settled(api, reflector)
         assert len(api.requests("list")) == 1
         assert api.requests("watch")[1].query["resourceVersion"] == "104"
@@ -127,12 +127,12 @@ async def test_interrupted_watch_loses_nothing(api: ScriptedApi, fault: Fault) -
     async with reflecting_script(api) as reflector:
         await settled(api, reflector)
         api.watches.append(fault)
-        await api.put("job-1")
+        await api.put("job-1-0123abcd-1")
         await api.cut()
         await wait_for(lambda: not api.watches, "the fault")
-        assert "job-1" in content(reflector)
-        await api.put("job-4")
-        await api.remove("job-2")
+        assert "job-1-0123abcd-1" in content(reflector)
+        await api.put("job-4-0123abcd-1")
+        await api.remove("job-2-0123abcd-1")
         await settled(api, reflector)
 
 
@@ -177,7 +177,7 @@ async def test_silent_stream_is_replaced_by_a_list(api: ScriptedApi) -> None:
     api.watches.append(silent)
     async with reflecting_script(api, silence=1.1, name="silent") as reflector:
         await wait_for(lambda: bool(api.requests("watch")), "the silent watch")
-        await api.put("job-4")
+        await api.put("job-4-0123abcd-1")
         await settled(api, reflector)
     assert (relists("silent", "quiet"), relists("silent", "fault")) == (1, 0)
 
@@ -188,7 +188,7 @@ async def test_events_out_of_order_are_repaired(api: ScriptedApi) -> None:
     async with reflecting_script(api) as reflector:
         await wait_for(lambda: bool(api.requests("watch")), "the watch")
         for _ in range(3):
-            await api.put("job-1")
+            await api.put("job-1-0123abcd-1")
         await settled(api, reflector)
 
 
@@ -197,8 +197,8 @@ class TestDrift:
     async def test_missing_event_is_repaired_and_counted(self, api: ScriptedApi) -> None:
         async with reflecting_script(api, ReflectorPace(relist=1), name="lied to") as reflector:
             await settled(api, reflector)
-            await api.remove("job-1", is_told=False)
-            await api.put("job-4", is_told=False)
+            await api.remove("job-1-0123abcd-1", is_told=False)
+            await api.put("job-4-0123abcd-1", is_told=False)
             await api.bookmark()
             await wait_for(lambda: relists("lied to", "drift") > 0, "the drift")
             await settled(api, reflector)

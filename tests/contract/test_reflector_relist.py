@@ -27,7 +27,7 @@ from tests.rig.builders import SITE
 async def api() -> AsyncIterator[ScriptedApi]:
     async with serving() as served:
         for number in (1, 2, 3):
-            await served.put(f"job-{number}")
+            await served.put(f"job-{number}-0123abcd-1")
         yield served
 
 
@@ -70,8 +70,8 @@ class TestWhileWatching:
         async with reflecting_script(api) as reflector:
             await settled(api, reflector)
             await watches(api, 1)
-            await api.put("job-4", is_told=False)  # a watch that lags
-            await api.remove("job-1", is_told=False)
+            await api.put("job-4-0123abcd-1", is_told=False)  # a watch that lags
+            await api.remove("job-1-0123abcd-1", is_told=False)
             reflector.relist()
             await settled(api, reflector)
         assert [set(asked.query) for asked in api.requests("list")] == [{"limit", "labelSelector"}] * 2
@@ -82,7 +82,7 @@ class TestWhileWatching:
             await watches(api, 1)
             reflector.relist()
             await settled(api, reflector, 5)
-            await api.put("job-4")
+            await api.put("job-4-0123abcd-1")
             await settled(api, reflector, 5)
         assert len(api.requests("list")) == 2
 
@@ -91,7 +91,7 @@ class TestWhileWatching:
         api.watches.append(opening)
         async with reflecting_script(api) as reflector:
             await watches(api, 1)
-            await api.put("job-4")
+            await api.put("job-4-0123abcd-1")
             reflector.relist()
             await settled(api, reflector, 5)
 
@@ -102,7 +102,7 @@ class TestWhileWatching:
             reflector.relist()
             reflector.relist()
             await settled(api, reflector)
-            await api.put("job-4")
+            await api.put("job-4-0123abcd-1")
             await settled(api, reflector)
         assert relists("twice", "asked") == 1
 
@@ -123,19 +123,19 @@ class TestWhileListing:
         api.lists.extend([held(first), held(second)])
         async with reflecting_script(api) as reflector:
             await lists(api, 1)
-            await api.put("job-4")
+            await api.put("job-4-0123abcd-1")
             reflector.relist()
             first.set()
             await lists(api, 2)
             assert reflector.store.is_synced
-            assert "job-4" not in content(reflector)
+            assert "job-4-0123abcd-1" not in content(reflector)
             assert reflector.fault
             second.set()
             await settled(api, reflector)
 
     async def test_later_pages_of_a_list_in_progress_do_not_count(self, api: ScriptedApi) -> None:
         for number in range(4, PAGE + 10):
-            await api.put(f"job-{number}")
+            await api.put(f"job-{number}-0123abcd-1")
         first, second = asyncio.Event(), asyncio.Event()
         api.lists.extend([as_usual, held(first), held(second)])
         async with reflecting_script(api) as reflector:
@@ -173,12 +173,12 @@ async def test_request_next_to_a_due_list_makes_that_list_consistent(api: Script
     async def late_event(api_: ScriptedApi, request: web.Request) -> web.StreamResponse:
         stream, opened = await accepted(request), elapsed()
         await wait_for(lambda: elapsed() > opened + 1.3, "the next list is due")
-        await api.put("job-4", is_told=False)
-        await stream.write(event("ADDED", made("job-9", api.version - 1, {})))
+        await api.put("job-4-0123abcd-1", is_told=False)
+        await stream.write(event("ADDED", made("job-9-0123abcd-1", api.version - 1, {})))
         return stream
 
     def ask() -> None:
-        if "job-9" in reflector.store.view() and not asked:
+        if "job-9-0123abcd-1" in reflector.store.view() and not asked:
             asked.append(len(api.requests("list")))
             reflector.relist()
 
@@ -228,7 +228,7 @@ async def test_many_requests_lose_nothing(api: ScriptedApi) -> None:
         await wait_for(lambda: not reflector.fault, "a list that counts")
         reflector.relist()
         await settled(api, reflector)
-        await api.put("job-4")
+        await api.put("job-4-0123abcd-1")
         await settled(api, reflector)
 
 

@@ -2,10 +2,13 @@
 
 Invariant: a Job is deleted only if its row is past the Job's attempt, or is terminal in that attempt. The row is read
 after the Job was seen finished. A Job of a higher attempt than its row's stays: it shows a restore of the database.
+
+Exception: a row may wait for weeks, while its launches are taken back, or while kubelets reject its Pods. Its Jobs
+would fill etcd. So a Job of a living attempt goes, too, long after its end, if a later Job has its counts.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final
@@ -13,6 +16,7 @@ from typing import Final
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, ObjectWrite, Phase
 from dispatcher.model.launches import is_same, task_identity
+from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import TERMINAL, Task
 
 MOST_TOMBSTONES: Final = 1000
@@ -23,6 +27,10 @@ LARGE_BYTES: Final = 16 * 2**10
 """Unit by which Jobs with much text are ordered, in bytes of env, command and args."""
 CONFIRMATIONS: Final = 3
 """Looks without a row, before a Job counts as an orphan."""
+UNCOUNTED: Final = timedelta(hours=1)
+"""Time for which a finished Job of a living attempt stays although nothing rests on it. No create is so late."""
+UNCOUNTED_CROWDED: Final = timedelta(minutes=5)
+"""The same while a ResourceQuota is full: Jobs that count for nothing must not keep the place of others."""
 MOST_FINALIZERS: Final = 10
 """Finalizers that are counted apart, at most."""
 CONFIRM_EVERY: Final = timedelta(seconds=10)
@@ -108,6 +116,46 @@ def why_swept(job: Job, task: Task | None, database_id: str, now: datetime, abse
     if task.attempt > job.attempt:
         return "its attempt is past"
     return "its row is over" if task.attempt == job.attempt and task.status in TERMINAL else ""
+
+
+def plan_uncounted(
+    due: Sequence[Job], tasks: Mapping[int, Task], database_id: str, view: ClusterView, *, is_crowded: bool = False
+) -> list[ObjectWrite]:
+    """The deletes of due Jobs of living attempts on which nothing rests. `tasks`, `is_crowded`: as above."""
+    kept = UNCOUNTED_CROWDED if is_crowded else UNCOUNTED
+    old = [job for job in due if job.database_id == database_id and view.now - ended_at(job) >= kept]
+    newest = newest_launches(view.jobs.values(), {job.identity for job in old})
+    return [
+        ObjectWrite("jobs", job.name, job.uid, cause, resource_version=job.resource_version)
+        for job in old
+        if (task := tasks.get(job.task_id)) is not None
+        and (cause := why_uncounted(job, task, newest[job.identity, job.attempt], database_id))
+    ]
+
+
+def newest_launches(jobs: Iterable[Job], identities: Set[str]) -> Mapping[tuple[str, int], int]:
+    """The highest launch that has a Job, by (identity, attempt). Labels count for nothing: any client can set them."""
+    newest: dict[tuple[str, int], int] = {}
+    for job in jobs:
+        if job.identity in identities:
+            key = job.identity, job.attempt
+            newest[key] = max(job.launch, newest.get(key, 0))
+    return newest
+
+
+def why_uncounted(job: Job, task: Task, newest: int, database_id: str) -> str:
+    """Why nothing rests on a finished Job of the row's own attempt; empty: it is needed. `newest`: the highest launch.
+
+    A later Job has the number and the counts of those before it. A Job that was taken back had no container, so its
+    number may be given again if nothing else was counted before it.
+    """
+    is_its = is_same(job.identity, task_identity(database_id, task.id, task.created_at))
+    if not is_its or task.attempt != job.attempt or task.status in TERMINAL or task.launch == job.launch:
+        return ""
+    if job.launch < newest:
+        return "a later launch has its counts"
+    is_first = not task.launch and not (job.unstarted or job.disrupted) and job.launch == job.unplaced_before + 1
+    return "it was taken back, and nothing counts before it" if job.is_unplaced and is_first else ""
 
 
 def ended_at(job: Job) -> datetime:

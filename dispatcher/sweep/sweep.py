@@ -21,7 +21,7 @@ from dispatcher.model.tasks import Task
 from dispatcher.runtime.clock import Bucket, Clock, elapsed
 from dispatcher.runtime.metrics import JOBS, KEPT_OBJECTS, SWEEP_DELETES, TAKEN_BACK
 from dispatcher.settings.definition import SweepSettings
-from dispatcher.sweep.plan import CONFIRM_EVERY, Absences, kept_by_others, plan_due, plan_sweep
+from dispatcher.sweep.plan import CONFIRM_EVERY, Absences, kept_by_others, plan_due, plan_sweep, plan_uncounted
 
 LOOKED_AT: Final = 1000
 """Jobs whose rows one sweep reads, at most."""
@@ -87,6 +87,7 @@ class Sweep:
         async with self._ports.rows() as rows:
             tasks = await rows.tasks(sorted({job.task_id for job in due}))
             ends = plan_sweep(due, tasks, rows.database_id, rows.now, self._absences)
+            ends += plan_uncounted(due, tasks, rows.database_id, view, is_crowded=is_crowded)
         unanswered = self._ports.unanswered()
         ends = [end for end in ends if end.name not in unanswered][:spare]
         self._bucket.take(await self._ports.remove(ends))

@@ -25,7 +25,7 @@ from dispatcher.model.jobs import ObjectWrite as Removal
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, task_identity
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from dispatcher.sweep.plan import Absences, why_swept
+from dispatcher.sweep.plan import Absences, why_swept, why_uncounted
 from tests.model.row import CANCELLED, FAILED, PROCESSING, SUCCEEDED, WAITING, End, Return, Row
 from tests.model.state import (
     ACTIVE,
@@ -120,8 +120,9 @@ class Decisions:
     table: Sequence[Line] = TABLE
     case: type[TaskWithJobs] = TaskWithJobs
     swept_without: frozenset[str] = frozenset()
+    forgets: bool = False
     rulings: dict[tuple[Row, View], Ruling] = field(default_factory=dict)
-    sweeps: dict[tuple[Row, Seen], bool] = field(default_factory=dict)
+    sweeps: dict[tuple[Row, View, Seen], bool] = field(default_factory=dict)
     closings: dict[tuple[Row, View], Intent] = field(default_factory=dict)
     plans: dict[object, bool] = field(default_factory=dict)
     overs: dict[View, bool] = field(default_factory=dict)
@@ -147,10 +148,10 @@ class Decisions:
             self.overs[jobs] = are_over(found, found[0].identity if found else "")
         return self.overs[jobs]
 
-    def is_swept(self, row: Row, job: Seen) -> bool:
-        key = (row, job)
+    def is_swept(self, row: Row, view: View, job: Seen) -> bool:
+        key = (row, view, job)
         if (known := self.sweeps.get(key)) is None:
-            known = self.sweeps[key] = self._sweep(row, job)
+            known = self.sweeps[key] = self._sweep(row, job) or (self.forgets and self._forget(row, view, job))
         return known
 
     def closing(self, row: Row, view: View) -> Intent:
@@ -200,6 +201,19 @@ class Decisions:
         if "sweep: past" in without and task.attempt > job.attempt:
             return False
         return is_due and bool(why_swept(self._job(job), task, DATABASE_ID, LATER, Absences()))
+
+    def _forget(self, row: Row, view: View, job: Seen) -> bool:
+        """Whether nothing rests on a finished Job of the row's own attempt. It is old enough."""
+        if not is_finished(job) or job.flags & DELETING:
+            return False
+        newest = max(one.launch for one in view if one.attempt == job.attempt)
+        if "sweep: a later launch" in self.swept_without:
+            newest += 1
+        if "sweep: nothing before" in self.swept_without:
+            job = job._replace(unstarted=0, disrupted=0, unplaced=job.launch - 1)
+        if "sweep: taken back" in self.swept_without:
+            job = job._replace(flags=job.flags | MARKED)
+        return bool(why_uncounted(self._job(job), self._task(row), newest, DATABASE_ID))
 
     def _close(self, row: Row, view: View) -> Intent:
         cluster = self._cluster(view)

@@ -224,13 +224,13 @@ def deleted(state: State, job: Job) -> State:
 def sweep_steps(world: World, state: State, now: View) -> None:
     """The sweep with a fresh view. A finished Job never changes, so an older view would only hit fewer Jobs."""
     for judged in now:
-        if not world.decisions.is_swept(state.row, judged):
+        if not world.decisions.is_swept(state.row, now, judged):
             continue
         if state.create is not None and state.create[1:3] == (judged.attempt, judged.launch):
             continue  # this dispatcher has an unanswered create of that name
         after = removed(world, state, "jobs", judged, is_forced=False)
         if after is not state:
-            check_sweep(state, judged)
+            check_sweep(world, state, judged)
             world.step("{} is swept", judged, after, fair=True)
 
 

@@ -11,6 +11,7 @@ from tests.model.state import (
     DELETING,
     HOLDS,
     LATE,
+    MARKED,
     NEVER_RAN,
     REFUSED,
     SENT,
@@ -120,12 +121,21 @@ def check_failures(world: World, state: State, by: str) -> None:
         raise Broken("S11: a row without failures left is launched", by)
 
 
-def check_sweep(state: State, judged: Seen) -> None:
+def check_sweep(world: World, state: State, judged: Seen) -> None:
     row, job = state.row, find_uid(state.jobs, judged.uid)
     if job is None or not is_finished(job):
         raise Broken("S6: the sweep hits another Job, or an unfinished one", "{} is swept", judged)
-    if job.attempt > row.attempt or (job.attempt == row.attempt and not is_over(row)):
+    is_of_attempt = job.attempt == row.attempt and not is_over(row)
+    is_needed = is_of_attempt and not (world.config.forgets and counts_for_nothing(state, job))
+    if job.attempt > row.attempt or is_needed:
         raise Broken("S6: the sweep removes a Job that counts", "{} is swept", judged)
+
+
+def counts_for_nothing(state: State, job: Job) -> bool:
+    """A later Job has the counts; or it was taken back, and no launch of the attempt started or has failed."""
+    is_last = not any(one.attempt == job.attempt and one.launch > job.launch for one in state.jobs)
+    is_unused = not (state.history.accepted or state.history.failed or job.unstarted or job.disrupted)
+    return not is_last or (is_unused and bool(job.flags & MARKED))
 
 
 def check_removal(state: State, kind: str, judged: Seen) -> None:

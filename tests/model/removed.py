@@ -255,6 +255,16 @@ REMOVED: Final = (
         "S6",
     ),
     Removed("7", "sweep: a past attempt", without("sweep: past"), run(sweeps=True), "S5"),
+    *(
+        Removed(
+            "7",
+            rule,
+            without(rule),
+            run(is_full=True, exits=False, pauses=2, attempts=1, sweeps=True, forgets=True),
+            "S6",
+        )
+        for rule in ("sweep: a later launch", "sweep: nothing before", "sweep: taken back")
+    ),
     Removed(
         "8, case 13",
         "return: attempt, launch, token",

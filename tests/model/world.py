@@ -63,6 +63,10 @@ class Configuration:
     """Each Pod waits for a node, for any time."""
     sweeps: bool = False
     """The sweep is a step of its own. Otherwise Jobs that it would delete are gone at once; `tidied` has the reason."""
+    forgets: bool = False
+    """The sweep also takes Jobs of the row's own attempt that count for nothing. In production that is an hour later.
+    Then no POST is on its way, and no container that outlived its Pod is about to start.
+    """
     never_back: bool = False
     """Nodes that become unreachable stay so."""
     names_process: bool = True
@@ -115,7 +119,7 @@ class World:
         config, rules = self.config, self.rules
         self.decisions = Decisions(
             config.max_failures, config.max_launches, config.report, config.refusal, rules.table, rules.case,
-            rules.without,
+            rules.without, config.forgets,
         )  # fmt: skip
 
     def first(self) -> State:

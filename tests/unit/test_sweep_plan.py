@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.jobs import Job, ObjectWrite, Phase
+from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Status, Task
-from dispatcher.sweep.plan import MOST_FINALIZERS, MOST_TOMBSTONES, Absences, kept_by_others, plan_due, plan_sweep
+from dispatcher.sweep.plan import (
+    MOST_FINALIZERS,
+    MOST_TOMBSTONES,
+    Absences,
+    kept_by_others,
+    plan_due,
+    plan_sweep,
+    plan_uncounted,
+)
 from tests.rig.builders import (
     DATABASE_ID,
     NOW,
@@ -130,6 +139,84 @@ def test_a_job_of_another_database_is_never_touched(task: Task | None) -> None:
     absences = Absences()
     for seconds in (0, 20, 40, 60):
         assert swept(a_complete_job(database_id=OTHER_DATABASE), task, absences, seconds=seconds) == []
+
+
+# Jobs of a living attempt that count for nothing
+
+
+def forgotten(*jobs: Job, task: Task | None = None, is_crowded: bool = False) -> list[str]:
+    task = task or a_task()
+    view = ClusterView(NOW, {job.name: job for job in jobs}, {}, {})
+    ends = plan_uncounted(jobs, {task.id: task}, DATABASE_ID, view, is_crowded=is_crowded)
+    assert ends == [
+        ObjectWrite("jobs", job.name, job.uid, end.cause, resource_version=job.resource_version)
+        for end in ends
+        for job in jobs
+        if job.uid == end.uid
+    ]
+    return [f"{end.uid[-1]}: {end.cause}" for end in ends]
+
+
+LATER, TAKEN_BACK = "a later launch has its counts", "it was taken back, and nothing counts before it"
+
+
+def test_waiting_row_keeps_one_finished_job_however_often_it_was_launched() -> None:
+    """A row that fits nowhere is taken back for weeks. One that each kubelet rejects is launched every five minutes."""
+    rejected = [a_failed_job(1, launch, ended_by="node", unplaced_before=launch - 1) for launch in range(1, 9)]
+    assert forgotten(*rejected) == [f"{launch}: {LATER}" for launch in range(1, 8)]
+    running = a_job(1, 9, unplaced_before=8)
+    assert forgotten(*rejected, running) == [f"{launch}: {LATER}" for launch in range(1, 9)]
+
+
+def test_launch_that_was_taken_back_is_forgotten_if_nothing_counts_before_it() -> None:
+    """A submitter may insert any number of rows that fit nowhere, each of another size."""
+    assert forgotten(a_failed_job(is_unplaced=True)) == [f"1: {TAKEN_BACK}"]
+    both = a_failed_job(is_unplaced=True), a_failed_job(1, 2, is_unplaced=True, unplaced_before=1)
+    assert forgotten(*both) == [f"1: {LATER}", f"2: {TAKEN_BACK}"]
+
+
+@pytest.mark.parametrize(
+    ("job", "task"),
+    [
+        (a_failed_job(), a_task()),
+        (a_failed_job(ended_by="node"), a_task()),
+        (a_failed_job(1, 2, is_unplaced=True, unstarted=1), a_task()),
+        (a_failed_job(1, 2, is_unplaced=True, disrupted=1), a_task()),
+        (a_failed_job(1, 2, is_unplaced=True), a_running_task(launch=1)),
+        (a_failed_job(1, 3, is_unplaced=True, unplaced_before=2), a_running_task(launch=1)),
+        (a_failed_job(is_unplaced=True), a_running_task(launch=1)),
+        (a_failed_job(is_unplaced=True, database_id=OTHER_DATABASE), a_task()),
+        (a_failed_job(is_unplaced=True), a_task(created_at=ago(7200))),
+        (a_failed_job(is_unplaced=True), a_task(id=77)),
+        (a_failed_job(is_unplaced=True), a_task(attempt=2)),
+        (a_failed_job(is_unplaced=True), OVER),
+        (a_failed_job(is_unplaced=True, ended_at=ago(3599)), a_task()),
+    ],
+    ids=[
+        "a launch that never started", "a Pod that a kubelet rejected", "a launch before it never started",
+        "a launch before it was disrupted", "a launch before it started", "an older launch holds the row",
+        "its own launch holds the row", "another database", "another row of this id", "no row", "a past attempt",
+        "a terminal row", "within an hour",
+    ],
+)  # fmt: skip
+def test_newest_job_of_a_living_attempt_stays_if_something_rests_on_it(job: Job, task: Task) -> None:
+    assert forgotten(job, task=task) == []
+
+
+def test_job_of_a_launch_that_holds_the_row_stays_behind_later_ones() -> None:
+    jobs = a_failed_job(1, 1), a_failed_job(1, 2), a_failed_job(1, 3)
+    assert forgotten(*jobs, task=a_running_task(launch=2)) == [f"1: {LATER}"]
+
+
+def test_job_with_our_labels_and_a_high_number_makes_no_other_job_superfluous() -> None:
+    forged = a_failed_job(1, 9, identity="somebody else's")
+    assert forgotten(a_failed_job(1, 1), forged) == []
+
+
+def test_full_quota_of_jobs_shortens_the_hour_to_five_minutes() -> None:
+    jobs = a_failed_job(ended_at=ago(300)), a_failed_job(1, 2, ended_at=ago(299))
+    assert forgotten(*jobs) == []
+    assert forgotten(*jobs, a_job(1, 3), is_crowded=True) == [f"1: {LATER}"]
 
 
 def test_deletes_have_the_order_of_the_due_jobs() -> None:

@@ -202,7 +202,10 @@ REFUSED_SECONDS: Final = 300
 TIMED_OUT: Final = 504
 """A webhook did not answer, or nobody answered a proxy."""
 TOGETHER_SECONDS: Final = 60
-"""Creates of two templates that time out within this time show that it is no webhook of one template."""
+"""Creates of two templates that time out within this time show that it is no webhook of one template, unless creates of
+another template succeed meanwhile: one team may have several templates and one webhook."""
+MOST_SILENT: Final = 4
+"""Templates whose creates may time out while others go on. Each has one create under way, and 16 may be."""
 CHANGED_SECONDS: Final = 30
 """Seconds between two dry runs of Jobs that came back other than they were sent."""
 LONGEST_CHANGES: Final = 500
@@ -321,6 +324,8 @@ class Memory:
         self._unchanged: set[Origin] = set()
         """Of templates with changed Jobs: submitters whose Jobs came back as they were sent."""
         self._timed_out: dict[str, float] = {}
+        self._made: dict[str, float] = {}
+        """When a Job of each template was made last."""
         self._failed: dict[int, float] = {}
         self._deferred: dict[int, float] = {}
         self.strays: dict[str, Job] = {}
@@ -362,7 +367,7 @@ class Memory:
         if result.is_made and result.job is not None:
             self.creates.answered(result.name, result.job.resource_version)
             self._note_stray(result.job)
-            self._accepted(order)
+            self._accepted(order, now)
             return
         if meaning is not CreateOutcome.NOT_SENT:
             trimmed(self._failed)[order.task.id] = now  # while one create at a time is sent, this row comes last
@@ -381,7 +386,7 @@ class Memory:
     def forget_rows(self) -> None:
         """Forgets refusals and pauses of templates. Called when templates or the database changed."""
         self.refusals.forget()
-        for known in (self._templates, self._changed, self._unchanged, self._failed, self._deferred):
+        for known in (self._templates, self._changed, self._unchanged, self._made, self._failed, self._deferred):
             known.clear()
 
     def _note_stray(self, job: Job | None) -> None:
@@ -424,13 +429,16 @@ class Memory:
             return answer.status == 500
         self._timed_out = {name: at for name, at in self._timed_out.items() if now - at < TOGETHER_SECONDS}
         self._timed_out[template] = now
-        return len(self._timed_out) == 1
+        others = (at for name, at in self._made.items() if name not in self._timed_out)
+        goes_on = len(self._timed_out) <= MOST_SILENT and any(now - at < TOGETHER_SECONDS for at in others)
+        return goes_on or len(self._timed_out) == 1
 
-    def _accepted(self, order: LaunchSpec) -> None:
+    def _accepted(self, order: LaunchSpec, now: float) -> None:
         """Ends every pause that applied to this create, because it succeeded."""
         self.refusals.accepted(order)
         self._failed.pop(order.task.id, None)
         self._timed_out.pop(order.task.template, None)
+        self._made[order.task.template] = now
         for brake in (self.api, self.quota, self.of_template(order.task.template)):
             brake.reset()
 

@@ -326,6 +326,19 @@ def test_webhook_that_is_silent_for_one_template_stops_no_other() -> None:
     assert memory.known(1.1).brakes.api is not None
 
 
+@pytest.mark.parametrize(("silent", "seconds", "stops"), [(2, 59, False), (4, 59, False), (5, 59, True), (2, 60, True)])
+def test_webhook_that_is_silent_for_few_templates_stops_none_whose_jobs_are_made(
+    silent: int, seconds: float, stops: bool
+) -> None:
+    """One team may have several templates and one webhook. Each of them keeps one of the creates at a time."""
+    memory = Memory()
+    memory.learn(a_success(an_order()), 0)
+    for number in range(silent):
+        order = an_order(task=a_task(id=7 + number, template=f"silent-{number}"))
+        memory.learn(result(order, CreateOutcome.UNKNOWN, ApiAnswer(504, message="timeout")), seconds)
+    assert (memory.known(seconds).brakes.api is not None) == stops
+
+
 def test_copy_of_the_memory_does_not_change() -> None:
     memory, order = Memory(), an_order()
     memory.creates.begin("x", order.task, Offer("app:1", "small", "default"), 0)

@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from ipaddress import ip_address
 from typing import Any, Final
@@ -22,6 +23,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.model.errors import SettingsError
+from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import READY
 
 ALL_INTERFACES: Final = None
@@ -156,13 +158,53 @@ class ExportedMetrics(Collector):
         return (family for family in REGISTRY.collect() if family.name not in self._left_out)
 
 
+WRITING_PART: Final = 0.1
+"""Part of the time for which metrics are written, at most."""
+
+
+class CollectedMetrics(Collector):
+    """Metrics of one moment, with their values."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+class MetricsText:
+    """The metrics as text. Thousands of queues take seconds to write, and whoever reaches the port may ask.
+
+    So the event loop reads one metric at a time, each with all its series, and a thread writes them. All who ask
+    meanwhile get the same text. It is answered again until WRITING_PART allows another one.
+    """
+
+    def __init__(self, exported: Collector) -> None:
+        self._exported = exported
+        self._thread = ThreadPoolExecutor(1)  # of its own: a DNS outage keeps the threads of the loop busy
+        self._turn = asyncio.Lock()
+        self._text, self._until = b"", float("-inf")
+
+    async def read(self) -> bytes:
+        async with self._turn:
+            if (began := elapsed()) >= self._until:
+                families = list[Metric]()
+                for family in self._exported.collect():
+                    families.append(family)
+                    await asyncio.sleep(0)
+                write = partial(generate_latest, CollectedMetrics(families))
+                self._text = await asyncio.get_running_loop().run_in_executor(self._thread, write)
+                self._until = elapsed() + (elapsed() - began) / WRITING_PART
+            return self._text
+
+
 def build_app(checks: Mapping[str, Check], never_set: Sequence[MetricWrapperBase] = ()) -> web.Application:
     """The three paths of a program. `never_set`: metrics that it does not set."""
-    exported = ExportedMetrics(never_set)
+    written = MetricsText(ExportedMetrics(never_set))
     READY.set_function(lambda: float(not missing(checks)))
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(exported), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=await written.read(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def readyz(_: web.Request) -> web.Response:
         faults = missing(checks)

@@ -1,11 +1,16 @@
 """What runs beside decisions: rounds and their faults, work that can wait, and what a program exports at /metrics."""
 
 import asyncio
+import threading
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from dispatcher import __version__
 from dispatcher.kube.capacity import count_end
@@ -15,7 +20,7 @@ from dispatcher.kube.events import PodRefusals
 from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.jobs import Phase
 from dispatcher.model.snapshot import ClusterView
-from dispatcher.runtime.health import ExportedMetrics, build_app
+from dispatcher.runtime.health import ExportedMetrics, MetricsText, build_app
 from dispatcher.runtime.metrics import OF_ROWS, OF_RUN, REFUSED_PODS
 from dispatcher.runtime.rounds import BUGS_IN_A_ROW, Precedence, Rounds, Wake
 from tests.rig.builders import NOW, a_job
@@ -126,6 +131,45 @@ def test_ready_is_asked_at_each_scrape() -> None:
     assert value("dispatcher_ready") == 0
     missing[0] = ""
     assert value("dispatcher_ready") == 1
+
+
+class Series:
+    """Series that note which thread writes them."""
+
+    def __init__(self) -> None:
+        self.writers = list[threading.Thread]()
+
+    def __iter__(self) -> Iterator[Sample]:
+        self.writers.append(threading.current_thread())
+        yield Sample("waiting", {}, 7)
+
+
+class Scraped(Collector):
+    """One metric, which notes which thread reads it."""
+
+    def __init__(self) -> None:
+        self.readers, self.series = list[threading.Thread](), Series()
+
+    def collect(self) -> Iterable[Metric]:
+        self.readers.append(threading.current_thread())
+        metric = Metric("waiting", "rows", "gauge")
+        metric.samples = self.series  # type: ignore[assignment]  # any iterable does
+        return [metric]
+
+
+async def test_metrics_are_read_on_the_event_loop_and_written_beside_it() -> None:
+    """The loop reads each metric with all its series, so no scrape sees half of a change. The text takes long."""
+    scraped, here = Scraped(), threading.current_thread()
+    assert b"waiting 7.0" in await MetricsText(scraped).read()
+    assert scraped.readers == [here]
+    assert here not in scraped.series.writers
+
+
+async def test_scrapes_that_come_together_cost_one() -> None:
+    scraped = Scraped()
+    written = MetricsText(scraped)
+    texts = await asyncio.gather(*(written.read() for _ in range(50)))
+    assert len(set(texts)) == len(scraped.readers) == 1
 
 
 async def test_end_of_the_token_is_known_when_it_is_read(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ Pods respect claims.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, timedelta
 from functools import partial
 from typing import ClassVar, Final, Protocol
 from urllib.parse import quote
@@ -21,6 +21,7 @@ from dispatcher.kube.reflector import Reflector, Resource, fault_of, list_all
 from dispatcher.kube.wire import (
     Bare,
     Meta,
+    Moment,
     WirePod,
     full_name,
 )
@@ -66,7 +67,7 @@ class WireSpec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
     resources: dict[str, str | int] = {}
     target: WireTarget = WireTarget()
-    expires_at: datetime | None = None
+    expires_at: Moment | None = None
     ttl_seconds: int = 0
 
 
@@ -95,10 +96,10 @@ def read_reservation(raw: bytes | msgspec.Raw) -> Reservation | None:
 
 
 def reservation_of(wire: WireReservation) -> Reservation:
-    """The reservation. Raises OverflowError if its end is later than any date."""
+    """The reservation. Raises OverflowError if its end is earlier or later than any date."""
     meta, spec = wire.metadata, wire.spec
     made_at = meta.creation_timestamp or LONG_AGO
-    ends_at = spec.expires_at or made_at + timedelta(seconds=spec.ttl_seconds)
+    ends_at = (spec.expires_at or made_at + timedelta(seconds=spec.ttl_seconds)).astimezone(UTC)
     held = amounts_of("nodereservations", spec.resources)
     return Reservation(
         name=full_name(meta),

@@ -27,8 +27,8 @@ DEEPEST: Final = 100
 """Levels of an object that are read. Only managedFields have more: the API server keeps 10,000, Python reads 1,000."""
 TOKENS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 """Texts and brackets of JSON."""
-BEYOND: Final = re.compile(rb'"(0000|[1-9]\d{4,})-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"')
-"""Times that Go writes and Python does not have: of the year 0, and after 9999."""
+BEYOND: Final = re.compile(rb'"(-\d+|0000|[1-9]\d{4,})-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"')
+"""Times that Go writes and Python does not have: before the year 1, and after 9999."""
 
 
 def mended(text: bytes) -> bytes:
@@ -36,7 +36,7 @@ def mended(text: bytes) -> bytes:
 
     Whoever may write one object chooses such values. A list that cannot be read because of it would stop everybody.
     """
-    return BEYOND.sub(lambda one: FIRST_TIME if one[1] == b"0000" else LAST_TIME, b"".join(shallow_parts(text)))
+    return BEYOND.sub(lambda one: FIRST_TIME if one[1][:1] in b"-0" else LAST_TIME, b"".join(shallow_parts(text)))
 
 
 FIRST_TIME, LAST_TIME = b'"0001-01-01T00:00:00Z"', b'"9999-12-31T00:00:00Z"'

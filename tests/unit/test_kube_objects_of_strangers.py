@@ -33,6 +33,7 @@ GRACE = '{"nodeName": "n", "terminationGracePeriodSeconds": -300000000000}'
 BAD = {
     "deep managed fields": written("bad", f', "managedFields": [{{"manager": "a", "fieldsV1": {DEEP}}}]'),
     "after the year 9999": written("bad", ', "deletionTimestamp": "10000-01-01T00:59:59Z"'),
+    "before the year 0": written("bad", status='{"startTime": "-0001-12-31T12:00:00Z"}'),
     "the year 0": written("bad", status='{"startTime": "0000-06-01T00:00:00Z"}'),
     "a negative grace": written("bad", spec=GRACE, status=json.dumps({
         "phase": "Failed", "conditions": [CONDITION], "containerStatuses": [

@@ -269,7 +269,8 @@ def test_a_reservation_has_node_amounts_target_and_end() -> None:
     "spec",
     [
         {"expiresAt": "0000-01-01T00:00:00Z"}, {"expiresAt": 7}, {"ttlSeconds": 10**12}, {"resources": ["cpu"]},
-        {"target": {"taskId": "seven"}}, {"nodeName": None},
+        {"target": {"taskId": "seven"}}, {"nodeName": None}, {"expiresAt": "2026-01-01T00:00:00"},
+        {"expiresAt": "0001-01-01T00:00:00+12:00"}, {"expiresAt": "9999-12-31T23:59:59-12:00"},
     ],
     ids=str,
 )  # fmt: skip

@@ -8,7 +8,6 @@ pg.tasks ──▶ admission.dispatch ──▶ jobs.submit ───▶ kube.jo
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -78,7 +77,7 @@ class ClusterMirror:
         self.mirror = Mirror(
             reflectors, namespace, kube.installation, with_nodes=kube.check_room, all_pods=self.all_pods
         )
-        self.warmth = Warmth(kube.installation, self.mirror.has_shown, time.monotonic)
+        self.warmth = Warmth(kube.installation, self.mirror.has_shown, elapsed)
         if settings.placement.cache_root:
             told = node_caches(reflectors.client.own_namespace or namespace, kube.installation)
             reflectors.of(told).store.on_each(self.warmth.hear)

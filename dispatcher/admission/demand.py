@@ -256,6 +256,10 @@ class Demands:
         self.looked_at = LONG_AGO
         self._grace = timedelta(seconds=grace_seconds)
 
+    def forget(self) -> None:
+        """Begins anew, as after a restart."""
+        self.current, self.asking, self.looked_at = Demand(self.current.mode), (), LONG_AGO
+
     def update(
         self, waiting: Sequence[Probe], young: Iterable[Node], answers: Mapping[str, ScaleAnswer], now: datetime,
         contradicted: Contradictions = AGREES,

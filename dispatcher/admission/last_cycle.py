@@ -152,7 +152,9 @@ def has_started(row: Task | IndexedRow) -> bool:
 def told_again(before: RowReason | None, told: RowReason) -> RowReason:
     if before is None or (before.attempt, before.hold.reason) != (told.attempt, told.hold.reason):
         return told
-    return before if before.hold is told.hold else msgspec.structs.replace(told, since=before.since)
+    since = min(before.since, told.since)  # not in the future, after a clock that was set back
+    is_same = before.hold is told.hold and before.since is since
+    return before if is_same else msgspec.structs.replace(told, since=since)
 
 
 def held_since(
@@ -160,4 +162,4 @@ def held_since(
 ) -> Mapping[QueueReason, datetime]:
     """Since when rows of each queue are held for each reason. A scan does not read paused or full queues."""
     unread = ((name, hold.reason) for name in snapshot.queues for hold in holds_of_queue(name, snapshot))
-    return {key: before.get(key, snapshot.now) for key in (*held, *unread)}
+    return {key: min(before.get(key, snapshot.now), snapshot.now) for key in (*held, *unread)}

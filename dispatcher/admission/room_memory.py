@@ -8,7 +8,8 @@ count is wrong, for whom nodes come, and which nodes take nobody. A restart forg
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -17,10 +18,12 @@ from dispatcher.admission.demand import Demand, Demands, FirstPods, Patience
 from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_view import RoomView
 from dispatcher.admission.windows import PodsInView, Windows
-from dispatcher.model.cluster import ScaleAnswer
+from dispatcher.model.cluster import LONG_AGO, ScaleAnswer
 from dispatcher.model.launches import PodKind, Probe
 from dispatcher.model.snapshot import ClusterView
 
+SET_BACK: Final = timedelta(minutes=1)
+"""A clock that goes back by more was set back. Those of the replicas of an API server differ by less."""
 RoomInputs = tuple[Mapping[PodKind, int], Sequence[Claim], Demand, Mapping[str, str]]
 
 
@@ -39,6 +42,7 @@ class RoomMemory:
         self._windows = Windows()
         self._patience = Patience()
         self._last_room: tuple[RoomView, RoomInputs, Room] | None = None
+        self._looked_at = LONG_AGO
 
     def look(
         self, view: ClusterView, room: RoomView | None, probes: Sequence[Probe], answers: Mapping[str, ScaleAnswer]
@@ -49,6 +53,9 @@ class RoomMemory:
         probes: our Pods for which kube-scheduler found no node.
         answers: what autoscalers said of them, by UID.
         """
+        if self._looked_at - view.now > SET_BACK:
+            self._begin_anew()
+        self._looked_at = view.now
         self.rejections.look(view.pods, view.jobs.values(), view.now)
         if view.stale:
             return
@@ -58,6 +65,11 @@ class RoomMemory:
         seen = PodsInView(view.pods, view.made, {probe.pod.name for probe in probes})
         contradicted = self._windows.look(seen, room, self._empty_room(room).has_room, view.now)
         self.demands.update(probes, room.young_nodes(), answers, view.now, contradicted)
+
+    def _begin_anew(self) -> None:
+        """Forgets all but the claims: its times lie in the future now, and nothing would change until they come."""
+        self.demands.forget()
+        self.rejections, self._windows, self._patience = Rejections(), Windows(), Patience()
 
     def _empty_room(self, view: RoomView) -> Room:
         """The room of nodes that have started, as if none of our Pods waited."""

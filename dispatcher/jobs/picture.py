@@ -425,7 +425,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
             if (rest := plan_rest_of(self, task, jobs, found)) is not None:
                 resting[task.id] = rest
         known, now = self.carried.first_seen, self.cluster.cluster_now
-        first_seen = {key: known.get(key, now) for _, found in judged for key in found.seen}
+        first_seen = {key: min(known.get(key, now), now) for _, found in judged for key in found.seen}
         return CarriedState(first_seen, frozenset(settled), resting)
 
 

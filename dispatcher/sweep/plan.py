@@ -50,6 +50,7 @@ class Absences:
     def confirm(self, uid: str, now: datetime) -> bool:
         """Counts one more look that found no row. Returns True after CONFIRMATIONS looks."""
         times, last = self._seen.get(uid, (0, now - self._apart))
+        last = min(last, now)  # after a clock that was set back
         if now - last >= self._apart:
             times, last = times + 1, now
         self._seen[uid] = (times, last)

@@ -264,6 +264,8 @@ class EndsCounter:
             for status in TERMINAL:
                 TASKS_ENDED.labels(queue.queue, status)
         until = rows.now - ENDS_AFTER
+        if self._until is not None and self._until - until > LONGEST_ENDS:
+            self._until = None  # the clock was set back: the count begins anew
         if self._until is not None and self._until < until:
             for end in await rows.ends(max(self._until, until - LONGEST_ENDS), until):
                 TASKS_ENDED.labels(end.queue, end.status).inc(end.rows)

@@ -74,6 +74,19 @@ def test_first_pod_of_a_shape_is_awaited_for_a_while() -> None:
     assert not memory.first_pods(launched, a_view(PATIENCE.total_seconds())).must_wait("new")
 
 
+def test_clock_that_was_set_back_by_an_hour_begins_the_memory_anew() -> None:
+    """Otherwise nothing that was learned would end for an hour: doubts, windows, demand, rests and waits."""
+    memory, launched = after(a_memory(), 3600, 3600 + MOST), {unplaced(needs(), "new"): FIRST}
+    assert memory.first_pods(launched, a_view(3600)).must_wait("new")
+    after(memory, 3600 + MOST - 50)
+    assert memory.demands.current.contradicted.doubted, "replicas of an API server differ by seconds"
+    after(memory, 0)
+    demand = memory.demands.current
+    assert (demand.contradicted.doubted, demand.asked["small"].known_at) == ({}, NOW)
+    assert memory.first_pods(launched, a_view()).must_wait("new")
+    assert not memory.first_pods(launched, a_view(PATIENCE.total_seconds())).must_wait("new")
+
+
 def test_claimed_and_rejecting_nodes_are_closed_to_the_next_launches() -> None:
     memory, late = a_memory(), GUARD.total_seconds()
     failed = [

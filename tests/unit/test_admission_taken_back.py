@@ -72,6 +72,7 @@ def test_pause_counts_since_it_was_first_seen_and_a_new_pause_begins_anew() -> N
     assert first == {"default": NOW}
     assert plan_pauses(first, queues, NOW + timedelta(seconds=90)) == {"default": NOW}
     assert plan_pauses(first, [a_queue()], NOW) == {}
+    assert plan_pauses({"default": NOW + timedelta(hours=1)}, queues, NOW) == first, "the clock was set back"
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,8 @@ def test_reason_from_the_jobs_of_a_row_keeps_its_time_while_it_stays() -> None:
         "another reason"
     )
     assert tell(backoff, {}, NOW)[42].since == NOW
+    ahead = {42: RowReason("default", 1, backoff[0][1], later(3600))}
+    assert tell(backoff, ahead, NOW)[42].since == NOW, "the clock was set back"
     assert explained(a_task(), judged(Hold(HoldReason.BACKOFF), ago(60))).since == ago(60)
 
 
@@ -129,6 +131,7 @@ def test_time_of_a_shared_reason_begins_anew_after_a_break() -> None:
     first = held_since([key], a_snapshot(now=ago(9)), {})
     assert held_since([key], a_snapshot(), first) == first == {key: ago(9)}
     assert held_since([key], a_snapshot(), held_since([], a_snapshot(), first)) == {key: NOW}
+    assert held_since([key], a_snapshot(now=ago(99)), first) == {key: ago(99)}, "the clock was set back"
 
 
 def test_row_in_line_waits_since_it_is_due() -> None:

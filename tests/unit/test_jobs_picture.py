@@ -16,7 +16,7 @@ from dispatcher.jobs.memory import (
     UnseenCreates,
     plan_create,
 )
-from dispatcher.jobs.picture import know_jobs, with_jobs
+from dispatcher.jobs.picture import CarriedState, know_jobs, with_jobs
 from dispatcher.jobs.refusals import CreateOutcome, RefusedRows
 from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.jobs import ApiAnswer, LaunchGroup, Phase
@@ -98,6 +98,9 @@ def test_states_are_first_seen_once() -> None:
     first = picture.carry([(task, picture.judge_row(task))]).first_seen
     assert list(first.values()) == [cluster.cluster_now]
     assert a_picture().carry([]).first_seen == {}
+    ahead = a_picture([job], cluster, carried=CarriedState({key: later(3600) for key in first}))
+    again = ahead.carry([(task, ahead.judge_row(task))]).first_seen
+    assert again == first, "after a clock that was set back, its grace counts from now on"
 
 
 NEEDS = PodNeeds((("cpu", 1000),))

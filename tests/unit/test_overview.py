@@ -127,6 +127,16 @@ async def test_ends_of_a_long_time_are_not_read_at_once() -> None:
     assert seen.rows.asked == [(until - timedelta(minutes=10), until)]
 
 
+async def test_ends_are_counted_after_the_clock_of_the_database_was_set_back() -> None:
+    seen = Seen()
+    seen.rows.ended = [("back", "failed", NOW + timedelta(seconds=20))]
+    for seconds in (3600, 0, 60):
+        seen.rows.now = NOW + timedelta(seconds=seconds)
+        await seen.overview.run_once()
+        seen.pass_time(COUNT_SECONDS)
+    assert ended("back", "failed") == 1
+
+
 async def test_ends_that_could_not_be_read_are_counted_later() -> None:
     seen = Seen()
     await seen.overview.run_once()

@@ -238,6 +238,7 @@ def looks_in_vain(*seconds: float, task: Task | None = None) -> list[bool]:
 def test_a_row_is_gone_after_three_looks_ten_seconds_apart() -> None:
     assert looks_in_vain(0, 10, 20, 21) == [False, False, True, True]
     assert looks_in_vain(0, 3600, 7200) == [False, False, True]
+    assert looks_in_vain(3600, 0, 10, 20) == [False, False, False, True], "the clock was set back"
 
 
 def test_looks_within_ten_seconds_count_as_one() -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from dispatcher.kube.client import KubeClient, Reply
+from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
 from dispatcher.kube.wire import EventList, WireEvent
 from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.errors import ClusterError, ClusterRefused
@@ -120,6 +120,8 @@ ROUND_SECONDS: Final = 5
 """Seconds between two rounds."""
 REQUEST_SECONDS: Final = 5
 """Limit of one request, in seconds. A stop of the program waits for the round."""
+MOST_EVENTS: Final = "100"
+"""Events of one object that are read, at most."""
 MOST_JOBS: Final = 20
 """Jobs whose Events one round reads, at most. The others follow in later rounds."""
 POD_APPEARS_IN: Final = timedelta(seconds=15)
@@ -168,10 +170,21 @@ class PodRefusals:
 
     async def _read(self, job: Job) -> PodRefusal | None:
         about = f"involvedObject.uid={job.uid},reason=FailedCreate,type=Warning"
-        reply = await self._client.request(
-            "GET", self._events, params={"fieldSelector": about, "limit": "50"}, seconds=REQUEST_SECONDS
-        )
-        return refusal_of(reply.read(f"list events of Job {job.name}", EventList).readable())
+        return refusal_of(await events_about(self._client, self._events, about))
+
+
+async def events_about(client: KubeClient, path: str, selector: str) -> list[WireEvent]:
+    """The Events that a field selector names, those of one object. Raises ClusterError if they cannot be read.
+
+    Whoever may write Events chooses their size. If those of one object are too large, it has none: the others count.
+    """
+    try:
+        asked = {"fieldSelector": selector, "limit": MOST_EVENTS}
+        reply = await client.request("GET", path, params=asked, seconds=REQUEST_SECONDS)
+    except AnswerTooLarge as fault:
+        log.warning("events are too large to be read", about=selector, fault=str(fault))
+        return []
+    return reply.read(f"list events of {selector}", EventList).readable()
 
 
 def next_jobs(waiting: Iterable[Job], *, after: str) -> list[Job]:

@@ -20,10 +20,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from dispatcher.kube.client import KubeClient, Reply
-from dispatcher.kube.events import next_jobs
+from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
+from dispatcher.kube.events import events_about, next_jobs
 from dispatcher.kube.objects import encode, read_job, read_status
-from dispatcher.kube.wire import UNREADABLE, Bare, Condition, EventList, ListPage, Meta, Wire, WireEvent
+from dispatcher.kube.wire import UNREADABLE, Bare, Condition, ListPage, Meta, Wire, WireEvent, readable
 from dispatcher.model.cluster import LONG_AGO, Pod, ScaleAnswer
 from dispatcher.model.errors import ClusterAway, ClusterRefused
 from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, Manifest, ObjectWrite
@@ -232,9 +232,8 @@ class ScaleAnswers:
         return ANSWERS_SECONDS
 
     async def _read(self, pod: Pod) -> ScaleAnswer | None:
-        params = {"fieldSelector": f"involvedObject.uid={pod.uid}", "limit": "100"}
-        reply = await self._client.request("GET", self._events, params=params, seconds=REQUEST_SECONDS)
-        return answer_of(reply.read(f"list events of Pod {pod.name}", EventList).readable(), pod.scheduler)
+        events = await events_about(self._client, self._events, f"involvedObject.uid={pod.uid}")
+        return answer_of(events, pod.scheduler)
 
 
 def next_pods(waiting: Iterable[Pod], *, after: str) -> list[Pod]:
@@ -289,7 +288,10 @@ class Workload(Wire, frozen=True):
 
 
 class WorkloadList(Wire, frozen=True):
-    items: Sequence[Workload] = ()
+    items: Sequence[msgspec.Raw] = ()
+
+    def readable(self) -> list[Workload]:
+        return readable(self.items, Workload)
 
 
 class Suspensions:
@@ -330,16 +332,17 @@ class Suspensions:
 
     async def _said_by_kueue(self, job: Job, path: str) -> str:
         params = {"labelSelector": f"{JOB_LABEL}={job.uid}", "limit": "5"}
-        reply = await self._client.request("GET", path, params=params, seconds=REQUEST_SECONDS)
+        try:
+            reply = await self._client.request("GET", path, params=params, seconds=REQUEST_SECONDS)
+        except AnswerTooLarge:
+            return ""
         if reply.status >= FAILED:
             return ""
-        return words_of_workloads(reply.read(f"list Workloads of Job {job.name}", WorkloadList).items)
+        return words_of_workloads(reply.read(f"list Workloads of Job {job.name}", WorkloadList).readable())
 
     async def _said_by_events(self, job: Job) -> str:
-        params = {"fieldSelector": f"involvedObject.uid={job.uid}", "limit": "100"}
         path = f"/api/v1/namespaces/{self._namespace}/events"
-        reply = await self._client.request("GET", path, params=params, seconds=REQUEST_SECONDS)
-        return words_of_events(reply.read(f"list events of Job {job.name}", EventList).readable())
+        return words_of_events(await events_about(self._client, path, f"involvedObject.uid={job.uid}"))
 
 
 def suspended_jobs(view: ClusterView) -> Iterator[Job]:

@@ -7,7 +7,7 @@ Go programs write null for a map or list without entries, so those fields may be
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeVar
 
@@ -392,12 +392,16 @@ class EventList(Wire, frozen=True):
     items: Sequence[msgspec.Raw] = ()
 
     def readable(self) -> list[WireEvent]:
-        """The readable Events. One with a time that cannot be read hides no other."""
-        found = list[WireEvent]()
-        for one in self.items:
-            with contextlib.suppress(*UNREADABLE):
-                found.append(msgspec.json.decode(one, type=WireEvent))
-        return found
+        return readable(self.items, WireEvent)
+
+
+def readable(items: Iterable[msgspec.Raw], what: type[T]) -> list[T]:
+    """The objects that can be read. One with a time that cannot be read hides no other."""
+    found = list[T]()
+    for one in items:
+        with contextlib.suppress(*UNREADABLE):
+            found.append(msgspec.json.decode(one, type=what))
+    return found
 
 
 class StatusCause(Wire, frozen=True):

@@ -227,7 +227,7 @@ READERS: dict[str, tuple[Callable[[bytes], object], Callable[[], dict[str, Json]
         "many": {"items": many(an_event)},
         "a message": {"items": [{**an_event("a"), "message": "x \n" * 400_000}]},
     }),
-    "Workloads": (lambda raw: words_of_workloads(msgspec.json.decode(raw, type=WorkloadList).items), lambda: {
+    "Workloads": (lambda raw: words_of_workloads(msgspec.json.decode(raw, type=WorkloadList).readable()), lambda: {
         "conditions": {"items": [{"metadata": OURS, "status": {"conditions": many(a_condition)}}]},
     }),
 }  # fmt: skip

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.kube.client import KubeClient, Reply
+from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
+from dispatcher.kube.events import PodRefusals
 from dispatcher.kube.job_api import KUEUE, LONGEST_WORDS, Suspensions, suspended_jobs
 from dispatcher.kube.objects import read_job, read_pod
 from dispatcher.model.errors import ClusterError
@@ -99,6 +100,40 @@ async def test_events_of_others_tell_it_where_kueue_does_not(found: Mapping[str,
     suspensions = asking(Server({**found, EVENTS: {"items": events}}), SUSPENDED)
     await suspensions.run_once()
     assert suspensions.known == {SUSPENDED.uid: "night-shift: from 20:00 on"}
+
+
+class Flooded(Server):
+    """Everything about the Jobs of these UIDs is too large."""
+
+    def __init__(self, answers: Mapping[str, Any], *uids: str) -> None:
+        super().__init__(answers)
+        self.uids = uids
+
+    async def request(
+        self, method: str, path: str, body: bytes | None = None, params: Mapping[str, str] | None = None,
+        seconds: float = 0,
+    ) -> Reply:  # fmt: skip
+        if any(uid in str(params) for uid in self.uids):
+            raise AnswerTooLarge("the answer has more than 16777216 bytes")
+        return await super().request(method, path, body, params, seconds)
+
+
+async def test_large_or_odd_words_about_one_job_hide_no_words_about_another() -> None:
+    """Whoever may write Events writes a hundred large ones about one Job. The API server bounds only each of them."""
+    other = a_job(2, suspended=True, created_at=ago(60))
+    answers = of_workload(a_condition("QuotaReserved", "False", PENDING, 5))
+    answers[WORKLOADS]["items"].insert(0, {"status": {"conditions": [{"lastTransitionTime": "2026-01-01T99:00:00Z"}]}})
+    suspensions = asking(Flooded(answers, SUSPENDED.uid), SUSPENDED, other)
+    await suspensions.run_once()
+    assert suspensions.known == {other.uid: PENDING}
+
+
+async def test_large_events_of_one_job_hide_no_refused_pod_of_another() -> None:
+    jobs = {job.uid: job for job in (a_job(1, created_at=ago(60)), a_job(2, created_at=ago(60)))}
+    events = {EVENTS: {"items": [an_event("job-controller", 'pods "x" is forbidden: no')]}}
+    refusals = PodRefusals(Flooded(events, "job-1-1"), "jobs", lambda: ClusterView(NOW, jobs, {}, {}))
+    await refusals.run_once()
+    assert refusals.known.keys() == {"job-2-1"}
 
 
 async def test_server_that_fails_is_a_fault_and_not_an_answer() -> None:

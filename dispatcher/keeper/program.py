@@ -111,6 +111,7 @@ class KeptNode:
 
     def __init__(self, client: KubeClient, settings: Settings, name: str) -> None:
         self.name = name
+        self._own_uid = os.environ.get("POD_UID", "")
         self.client = client
         self.reflectors = Reflectors(client)
         namespace, installation = settings.kube.namespace or client.namespace, settings.kube.installation
@@ -126,10 +127,14 @@ class KeptNode:
         """The living Pods. Raises ClusterStale if they are not known now, so that nothing may be removed."""
         if fault := fault_of(self.watched):
             raise ClusterStale(fault)
-        return self.watched.store.values()
+        return self._others(self.watched.store.values())
 
     async def live_pods(self) -> Sequence[CachePod]:
-        return [pod for one in self._live for pod in (await list_all(self.client, one)).items]
+        return self._others([pod for one in self._live for pod in (await list_all(self.client, one)).items])
+
+    def _others(self, pods: Iterable[CachePod]) -> Sequence[CachePod]:
+        """The Pods without the keeper's own. It mounts all caches, and may stand in the namespace of Jobs."""
+        return [pod for pod in pods if pod.uid != self._own_uid]
 
     async def ordered(self) -> Mapping[str, float]:
         return orders_for(self.name, await self.maps.read_all(ORDERS), self.client.now())

@@ -1,6 +1,7 @@
 """The cache keeper: which directories go, the record of each from round to round, and how often it tells of them."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,7 +31,11 @@ from dispatcher.keeper.plan import (
     write_record,
 )
 from dispatcher.keeper.program import FIRST_SECONDS, TELL_SECONDS, WARN_SECONDS, KeeperReport, KeptNode
+from dispatcher.kube.client import KubeClient, Reply
+from dispatcher.kube.config_maps import read_cache_pod
+from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.model.notices import Notice
+from dispatcher.runtime.clock import elapsed
 from dispatcher.settings.loading import load
 
 NOW = 100 * DAY
@@ -329,3 +334,32 @@ async def test_full_disk_is_told_once_an_hour() -> None:
     cluster.time += WARN_SECONDS
     await made.run_once()
     assert len(cluster.told) == 2
+
+
+def a_mounting_pod(uid: str, path: str) -> dict[str, Any]:
+    return {"metadata": {"name": uid, "uid": uid}, "spec": {"volumes": [{"hostPath": {"path": path}}]}}
+
+
+class Listed(KubeClient):
+    """Lists these Pods, whatever is asked for."""
+
+    def __init__(self, *pods: dict[str, Any]) -> None:
+        super().__init__(Login("http://127.0.0.1:1", None, TokenFile(Path("/none")).read, "jobs"))
+        self.pods = pods
+
+    async def request(self, *_: object, **__: object) -> Reply:
+        return Reply(200, msgspec.json.encode({"metadata": {"resourceVersion": "7"}, "items": self.pods}))
+
+
+async def test_pod_of_the_keeper_uses_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It mounts the folder of all caches. Where programs and Jobs share a namespace, it is listed among the users."""
+    monkeypatch.setenv("POD_UID", "keeper")
+    pods = a_mounting_pod("keeper", "/caches/dispatcher"), a_mounting_pod("task", f"/caches/dispatcher/{'a' * 40}")
+    client = Listed(*pods)
+    node = KeptNode(client, load({}, str).settings, "n1")
+    watched = [read_cache_pod(msgspec.Raw(msgspec.json.encode(pod))) for pod in pods]
+    node.watched.store.replace(watched, "7", elapsed())
+    node.watched.fault = ""
+    for found in (node.pods(), await node.live_pods()):
+        assert users_of(found, "/caches/dispatcher", {"a" * 40, "b" * 40}) == Users({"a" * 40: {"task"}})
+    await client.close()

@@ -300,7 +300,7 @@ class Tls:
 def report_ends(certificate: Path, _: Path, authority: Path) -> None:
     """Sets the metric of the ends. A chain ends with its first end; of several authorities the last end counts."""
     for name, file, which in (("server-certificate", certificate, min), ("authority", authority, max)):
-        CREDENTIAL_END.labels(name).set(which(certificates_end(file.read_text(encoding="utf-8")), default=NEVER))
+        CREDENTIAL_END.labels(name).set(which(certificates_end(file.read_bytes()), default=NEVER))
 
 
 def fresh_context(certificate: Path, key: Path, authority: Path) -> ssl.SSLContext:

@@ -233,7 +233,7 @@ def tls_of(target: object) -> ssl.SSLContext | None:
     context = ssl.create_default_context(cafile=getattr(target, "ssl_ca_cert", None))
     if cert := getattr(target, "cert_file", None):
         context.load_cert_chain(cert, getattr(target, "key_file", None))
-        if ends := certificates_end(Path(cert).read_text(encoding="utf-8")):
+        if ends := certificates_end(Path(cert).read_bytes()):
             CREDENTIAL_END.labels("client-certificate").set(min(ends))
     if not getattr(target, "verify_ssl", True):
         context.check_hostname = False

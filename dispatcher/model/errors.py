@@ -124,7 +124,7 @@ def doubled(first: float, times: int, longest: float) -> float:
     return min(first * 2.0 ** min(times, MOST_DOUBLINGS), longest)
 
 
-CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 VERSION: Final = 0xA0
 UTC_TIME: Final = 0x17
 VALIDITY: Final = 3
@@ -137,8 +137,11 @@ class TokenClaims(Struct, frozen=True):
     exp: float | None = None
 
 
-def certificates_end(pem: str) -> list[float]:
-    """Unix times at which the certificates of a file end, in their order. Unreadable ones are left out."""
+def certificates_end(pem: bytes) -> list[float]:
+    """Unix times at which the certificates of a file end, in their order. Unreadable ones are left out.
+
+    pem: the file. Comments between the certificates may have any encoding.
+    """
     found = []
     for body in CERTIFICATE.findall(pem):
         try:

@@ -179,7 +179,7 @@ GENERALIZED_TIME = 0x18
 def test_chain_has_the_ends_of_its_certificates_in_their_order(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "ours")
     leaf = authority.pair("server", usage=OF_SERVERS)
-    ends = certificates_end(leaf.certificate.read_text() + authority.certificate.read_text())
+    ends = certificates_end(leaf.certificate.read_bytes() + b"# T\xdcRKTRUST\n" + authority.certificate.read_bytes())
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).timestamp()
     assert [end == pytest.approx(tomorrow, abs=60) for end in ends] == [True, True]
 
@@ -189,7 +189,7 @@ def test_chain_has_the_ends_of_its_certificates_in_their_order(tmp_path: Path) -
              "-----BEGIN CERTIFICATE-----!-----END CERTIFICATE-----", pem("CERTIFICATE", sequence(sequence()))],
 )  # fmt: skip
 def test_unreadable_certificate_has_no_end(text: str) -> None:
-    assert certificates_end(text) == []
+    assert certificates_end(text.encode()) == []
 
 
 @pytest.mark.parametrize(

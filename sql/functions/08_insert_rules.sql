@@ -196,7 +196,7 @@ BEGIN
     ELSIF task.priority IS NULL OR task.priority NOT BETWEEN 0 AND 1000 THEN
         RETURN ROW('DI004', 'priority', concat('priority ', coalesce(task.priority::text, 'NULL'), ' is out of range'), '0..1000, lower first; 100 if left out.')::dispatch_private.refusal;
     ELSIF task.run_at NOT BETWEEN '1900-01-01 UTC' AND '9999-12-31 UTC' THEN -- many clients know no year beyond 9999
-        RETURN ROW('DI004', 'run_at', 'run_at must be a finite time', 'Leave it out to run as soon as possible; the year 9999 is the last.')::dispatch_private.refusal;
+        RETURN ROW('DI004', 'run_at', concat('run_at ', task.run_at, ' is out of range'), 'A time of the years 1900 to 9999; leave it out to run as soon as possible.')::dispatch_private.refusal;
     ELSIF task.timeout_seconds NOT BETWEEN 1 AND 604800 THEN
         RETURN ROW('DI004', 'timeout_seconds', concat('timeout_seconds ', task.timeout_seconds, ' is out of range'), '1..604800 (a week); leave it out for the default.')::dispatch_private.refusal;
     ELSIF task.max_failures NOT BETWEEN 1 AND 100 THEN

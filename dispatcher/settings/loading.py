@@ -111,7 +111,10 @@ def read_field(field: Any, environ: Mapping[str, str], read_file: Callable[[str]
     if not written:
         return field.default, "default"
     try:
+        written.encode()  # an environment may hold any bytes
         return meta["read"](written), origin
+    except UnicodeEncodeError as fault:
+        raise ValueError(f"{name}: no UTF-8 at character {fault.start + 1}: write it in UTF-8") from None
     except ValueError as fault:
         shown = "(hidden)" if meta["secret"] else repr(written[:80])
         raise ValueError(f"{name} is {shown}: {fault}") from fault

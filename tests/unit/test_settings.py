@@ -1,5 +1,6 @@
 """Settings (docs/settings.md). The environment gives all settings, or all faults at once."""
 
+import os
 from collections.abc import Mapping
 
 import pytest
@@ -152,6 +153,11 @@ def test_file_of_a_secret_that_is_no_text_is_a_fault_at_the_start_and_later() ->
         load({"DISPATCHER_DATABASE_URL_FILE": "/run/url"}, not_text)
     with pytest.raises(OSError, match="/run/url is not a text file"):
         reread("DATABASE_URL", "old", {"DISPATCHER_DATABASE_URL_FILE": "/run/url"}, not_text)
+
+
+def test_variable_that_is_no_utf_8_is_a_fault() -> None:
+    (fault,) = faults_of({"DATABASE_URL": os.fsdecode(b"postgresql://u:hunter2@db/M\xfcller")})
+    assert fault == "DISPATCHER_DATABASE_URL: no UTF-8 at character 28: write it in UTF-8"
 
 
 @pytest.mark.parametrize("empty", ["", " "])

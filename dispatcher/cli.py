@@ -25,6 +25,7 @@ from dispatcher.commands.options import (
     how_to_write_a_row,
     load_settings,
     place,
+    text_option,
     to_json,
     turn,
     where_it_runs,
@@ -121,9 +122,9 @@ def cache_commands() -> None:
 
 
 @cache_commands.command("drop")
-@click.option("--queue", metavar="NAME", required=True, help="The queue of the cache key.")
-@click.option("--key", metavar="KEY", required=True, help="The cache key, as in tasks.cache_key.")
-@click.option("--node", metavar="NAME", help="Only on this node.")
+@text_option("--queue", metavar="NAME", required=True, help="The queue of the cache key.")
+@text_option("--key", metavar="KEY", required=True, help="The cache key, as in tasks.cache_key.")
+@text_option("--node", metavar="NAME", help="Only on this node.")
 @click.option("--namespace", metavar="NAME", help="Namespace of our programs; default: that of the account.")
 def cache_drop(queue: str, key: str, node: str | None, namespace: str | None) -> None:
     """Order the cache keepers to remove the directory of a cache key, once no Pod uses it."""
@@ -225,7 +226,7 @@ def migrate(check: bool, queues: Path | None) -> None:
 
 @commands.command()
 @click.argument("task_id", metavar="[ID]", type=AN_ID, required=False)
-@click.option("--template", metavar="NAME", help="Use a row that names this template and sets nothing else.")
+@text_option("--template", metavar="NAME", help="Use a row that names this template and sets nothing else.")
 @how_to_render_a_file
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of YAML.")
 def render(task_id: int | None, template: str | None, file: Path | None, row: str | None, as_json: bool) -> None:
@@ -263,8 +264,8 @@ def adopt_command(files: tuple[Path, ...], out: Path | None, check: bool, as_jso
 
 @commands.command("wait", short_help="Wait until rows have ended.")
 @click.argument("ids", metavar="[ID…]", nargs=-1, type=AN_ID)
-@click.option("--batch", metavar="NAME", help="Wait for all rows of a batch.")
-@click.option("--queue", metavar="NAME", help="With --batch: of this queue alone.")
+@text_option("--batch", metavar="NAME", help="Wait for all rows of a batch.")
+@text_option("--queue", metavar="NAME", help="With --batch: of this queue alone.")
 @how_to_wait
 def wait_command(
     ids: tuple[int, ...], batch: str | None, queue: str | None, limit: float | None, as_json: bool

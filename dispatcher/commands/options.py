@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -118,9 +119,25 @@ class RowId(click.IntRange):
         return int(written)
 
 
+class RowText(click.ParamType):
+    """A text that a row may hold. A shell hands over any bytes, such as those of a script in Latin-1."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        written = str(value)
+        try:
+            written.encode()
+        except UnicodeEncodeError as fault:  # the value is not shown: it may be one of env
+            self.fail(f"no UTF-8 at character {fault.start + 1}, and a row holds nothing else", param, ctx)
+        return written
+
+
+text_option: Final = partial(click.option, type=RowText())
+
 TRY_OPTIONS: Final = (
     click.option("--payload", metavar="JSON|@FILE", help="The row's payload; without it, null."),
-    click.option("--env", metavar="N=V", multiple=True, help="A variable that the row sets; may be repeated."),
+    text_option("--env", metavar="N=V", multiple=True, help="A variable that the row sets; may be repeated."),
     click.option("--cancel-after", metavar="S", type=Seconds(0), help="From then on heartbeats answer cancel."),
     click.option(
         "--timeout", metavar="S", default=3600, show_default=True, type=click.IntRange(1, LONGEST_SECONDS),
@@ -159,19 +176,19 @@ def how_to_try(command: Callable[..., None]) -> Callable[..., Any]:
 
 
 ROW_OPTIONS: Final = (
-    click.option("--queue", metavar="NAME", help="The queue; `default` if left out."),
-    click.option("--template", metavar="NAME", help="The template; `default` if left out."),
-    click.option("--env", metavar="N=V", multiple=True, help="A variable of the container; may be repeated."),
+    text_option("--queue", metavar="NAME", help="The queue; `default` if left out."),
+    text_option("--template", metavar="NAME", help="The template; `default` if left out."),
+    text_option("--env", metavar="N=V", multiple=True, help="A variable of the container; may be repeated."),
     click.option("--payload", metavar="JSON|@FILE", help="The row's input; `@-` reads the standard input."),
     click.option("--spec", metavar="JSON", help='What the template lets rows set: \'{"memory": "1Gi"}\'.'),
-    click.option("--batch", metavar="NAME", help="A name for rows that belong together."),
-    click.option("--label", metavar="N=V", multiple=True, help="A mark by which the row is found; may be repeated."),
+    text_option("--batch", metavar="NAME", help="A name for rows that belong together."),
+    text_option("--label", metavar="N=V", multiple=True, help="A mark by which the row is found; may be repeated."),
     click.option("--priority", metavar="N", type=int, help="Lower numbers first; 100 if left out."),
-    click.option("--run-at", metavar="TIME", help="Not before this time, as Postgres reads it: `2026-12-01 03:00+01`."),
+    text_option("--run-at", metavar="TIME", help="Not before this time, as Postgres reads it: `2026-12-01 03:00+01`."),
     click.option("--timeout-seconds", metavar="S", type=int, help="The run limit of each launch."),
     click.option("--max-failures", metavar="N", type=int, help="After so many failures the row has failed."),
-    click.option("--cache-key", metavar="KEY", help="Rows of the same key share a directory of their node."),
-    click.option("--dedupe-key", metavar="KEY", help="If a row of this key waits or runs, print its id, insert none."),
+    text_option("--cache-key", metavar="KEY", help="Rows of the same key share a directory of their node."),
+    text_option("--dedupe-key", metavar="KEY", help="If a row of this key waits or runs, print its id, insert none."),
 )  # fmt: skip
 
 

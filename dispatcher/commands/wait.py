@@ -138,7 +138,8 @@ class AwaitedBatch:
     async def look(self, tell: Callable[[str], None]) -> Tally:
         now = await self._rows.batch(await self._queues(), self._batch)
         if not (now.tasks or self._seen.tasks):
-            raise click.UsageError(f"this login has no row in the batch {one_line(self._batch)!r}")
+            where = f" of the queue {one_line(self._queue)!r}" if self._queue else ""
+            raise click.UsageError(f"this login has no row in the batch {one_line(self._batch)!r}{where}")
         self._note_deleted(now)
         ends = {how: getattr(now, how, 0) + number for how, number in self._deleted.items()}
         tally = Tally(now.tasks + sum(self._deleted.values()), **ends)

@@ -101,6 +101,7 @@ async def test_dedupe_key_gives_the_row_that_is_there(database: Database) -> Non
         (["--env", "TASK_ID=7"], WRONG, "--env 'TASK_ID'"),
         (["--env", "A"], WRONG, "--env 'A' has no `=`"),
         (["--label", "A"], WRONG, "--label 'A' has no `=`"),
+        (["--label", os.fsdecode(b"A=M\xfcller")], WRONG, "'--label': no UTF-8 at character 4"),
         (["--payload", "{"], WRONG, "--payload is no JSON"),
         (["--payload", "@no such file"], WRONG, "No such file"),
         (["--spec", "{'a': 1}"], WRONG, "--spec is no JSON"),
@@ -210,7 +211,8 @@ async def test_rows_of_others_are_not_waited_for(database: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["1", "--batch", "b"], ["1", "--queue", "default"], ["--queue", "default"], ["0"]]
+    "arguments",
+    [[], ["1", "--batch", "b"], ["1", "--queue", "default"], ["--queue", "default"], ["0"], ["--batch", "b\udcff"]],
 )
 async def test_wrong_use_is_told(database: Database, arguments: list[str]) -> None:
     assert (await asked(database, "wait", *arguments)).status == WRONG
@@ -321,6 +323,8 @@ async def test_batch_without_rows_is_wrong(database: Database) -> None:
     answer = await asked(database, "wait", "--batch", "nothing")
     assert (answer.status, answer.out) == (WRONG, "")
     assert "no row in the batch 'nothing'" in answer.err
+    answer = await asked(database, "wait", "--batch", "nothing", "--queue", "other")
+    assert "no row in the batch 'nothing' of the queue 'other'" in answer.err
 
 
 async def test_batch_tells_why_its_rows_wait(database: Database) -> None:

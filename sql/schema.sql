@@ -2512,9 +2512,9 @@ CREATE FUNCTION dispatch_private.write_queue() RETURNS trigger
     AS …;
 COMMENT ON FUNCTION dispatch_private.write_queue() IS 'Trigger: writes what an operator changes of a queue.';
 CREATE FUNCTION dispatch_private.wrong_value(objects jsonb) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE
+    LANGUAGE plpgsql STABLE
     AS …;
-COMMENT ON FUNCTION dispatch_private.wrong_value(objects jsonb) IS 'Which value of an array is none of its column. Only a refused array is looked at so.';
+COMMENT ON FUNCTION dispatch_private.wrong_value(objects jsonb) IS 'Which value of an array is not of the type of its column. Only a refused array is looked at so.';
 CREATE VIEW dispatch.queue_status AS
  SELECT q.queue,
     q.waiting,

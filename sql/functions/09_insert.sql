@@ -293,7 +293,7 @@ $$;
 COMMENT ON FUNCTION dispatch_private.read_objects(jsonb) IS 'The objects as rows, in their order.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.wrong_value(objects jsonb) RETURNS text
-LANGUAGE plpgsql IMMUTABLE AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     one  record;
     part record;
@@ -306,15 +306,16 @@ BEGIN
                 BEGIN
                     PERFORM count(*) FROM dispatch_private.read_objects(jsonb_build_array(jsonb_build_object(part.key, part.value)));
                 EXCEPTION WHEN data_exception THEN
-                    RETURN format('element %s of tasks: %s', one.place, part.key);
+                    RETURN (SELECT format('element %s of tasks: %s is not of the type %s', one.place, part.key, format_type(a.atttypid, NULL))
+                            FROM pg_attribute AS a WHERE a.attrelid = 'dispatch.tasks'::regclass AND a.attname = part.key);
                 END;
             END LOOP;
         END;
     END LOOP;
-    RETURN 'a value in tasks';
+    RETURN 'a value in tasks is not of the type of its column';
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.wrong_value(jsonb) IS 'Which value of an array is none of its column. Only a refused array is looked at so.';
+COMMENT ON FUNCTION dispatch_private.wrong_value(jsonb) IS 'Which value of an array is not of the type of its column. Only a refused array is looked at so.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.submit_one(who text, task dispatch.tasks, place bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -352,8 +353,8 @@ BEGIN
     BEGIN
         PERFORM count(*) FROM dispatch_private.read_objects(objects);
     EXCEPTION WHEN data_exception THEN -- said anew: the server's own words hold the value
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = concat(dispatch_private.wrong_value(objects), ' has another type than its column'),
-            HINT = 'The columns of dispatch.tasks have the types: numbers as numbers, times as texts such as "2026-11-26 12:00+00".';
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = dispatch_private.wrong_value(objects),
+            HINT = 'Numbers are whole and have at most 9 digits. Times are texts such as "2026-11-26 12:00+00".';
     END;
     me := dispatch_private.name_of(session_user::text);
     -- All rows at once if all are plain, as insert_task says it; otherwise one by one.

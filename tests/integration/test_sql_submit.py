@@ -208,13 +208,19 @@ async def test_null_is_refused(database: Database, nothing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "columns",
-    [{"priority": "high"}, {"priority": 10**12}, {"priority": 1.5}, {"run_at": "soon"}, {"timeout_seconds": {}}],
+    ("columns", "kind"),
+    [
+        ({"priority": "high"}, "integer"),
+        ({"priority": 10**12}, "integer"),
+        ({"max_failures": 1.5}, "integer"),
+        ({"run_at": "soon"}, "timestamp with time zone"),
+        ({"timeout_seconds": {}}, "bigint"),
+    ],
     ids=str,
 )
-async def test_value_of_another_type_leaves_no_row(database: Database, columns: dict[str, Any]) -> None:
+async def test_value_of_another_type_leaves_no_row(database: Database, columns: dict[str, Any], kind: str) -> None:
     error = await refusal(database, [{}, columns])
-    told = f"element 2 of tasks: {next(iter(columns))} has another type than its column"
+    told = f"element 2 of tasks: {next(iter(columns))} is not of the type {kind}"
     assert (error.sqlstate, error.message) == ("22023", told)
 
 

@@ -96,8 +96,8 @@ async def test_dedupe_key_gives_the_row_that_is_there(database: Database) -> Non
     [
         (["--queue", "reprots"], COULD_NOT, 'queue "reprots" is not declared (DI003)'),
         (["--priority", "5000"], COULD_NOT, "(DI004)"),
-        (["--priority", "99999999999"], COULD_NOT, "another type than its column"),
-        (["--run-at", "tomorow"], COULD_NOT, "another type than its column"),
+        (["--priority", "99999999999"], COULD_NOT, "priority is not of the type integer (22023)"),
+        (["--run-at", "tomorow"], COULD_NOT, "run_at is not of the type timestamp with time zone (22023)"),
         (["--env", "TASK_ID=7"], WRONG, "--env 'TASK_ID'"),
         (["--env", "A"], WRONG, "--env 'A' has no `=`"),
         (["--label", "A"], WRONG, "--label 'A' has no `=`"),

@@ -2179,6 +2179,10 @@ CREATE FUNCTION dispatch_private.job_bytes(env jsonb, spec jsonb) RETURNS bigint
     LANGUAGE sql IMMUTABLE
     AS …;
 COMMENT ON FUNCTION dispatch_private.job_bytes(env jsonb, spec jsonb) IS 'Bytes that a row adds to its Job: the names and values of env, the words of command and args. Each $ is doubled there.';
+CREATE FUNCTION dispatch_private.json_kind(value jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS …;
+COMMENT ON FUNCTION dispatch_private.json_kind(value jsonb) IS 'What the value is, for a refusal. Clients that encode JSON by themselves make a string of a text that is JSON already.';
 CREATE FUNCTION dispatch_private.keep_kind() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -3316,6 +3320,7 @@ GRANT ALL ON FUNCTION dispatch_private.janitor_tell(report jsonb) TO dispatch_ja
 REVOKE ALL ON FUNCTION dispatch_private.janitor_templates(offered jsonb, are_all boolean) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.janitor_templates(offered jsonb, are_all boolean) TO dispatch_janitor;
 REVOKE ALL ON FUNCTION dispatch_private.job_bytes(env jsonb, spec jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatch_private.json_kind(value jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.keep_kind() FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.keep_queue() FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.kept_fault(task dispatch.tasks) FROM PUBLIC;

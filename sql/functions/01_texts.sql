@@ -94,6 +94,12 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 COMMENT ON FUNCTION dispatch_private.is_text_array(jsonb) IS 'True: an array of at most 1000 strings, 128 KiB in all.';
 
+CREATE OR REPLACE FUNCTION dispatch_private.json_kind(value jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE jsonb_typeof(value) WHEN 'string' THEN 'a JSON string (encoded twice?)' ELSE coalesce('a JSON ' || jsonb_typeof(value), 'NULL') END
+$$;
+COMMENT ON FUNCTION dispatch_private.json_kind(jsonb) IS 'What the value is, for a refusal. Clients that encode JSON by themselves make a string of a text that is JSON already.';
+
 CREATE OR REPLACE FUNCTION dispatch_private.matches_one(value text, globs text[]) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     -- A glob with brackets is not judged here.

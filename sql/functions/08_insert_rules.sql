@@ -7,7 +7,7 @@ DECLARE
     seen record;
 BEGIN
     IF jsonb_typeof(env) IS DISTINCT FROM 'object' THEN
-        RETURN ROW('DI001', 'env', 'env must be a JSON object of strings', 'Write {"NAME": "value"}, or leave it out.')::dispatch_private.refusal;
+        RETURN ROW('DI001', 'env', concat('env must be a JSON object of strings, not ', dispatch_private.json_kind(env)), 'Write {"NAME": "value"}, or leave it out.')::dispatch_private.refusal;
     END IF;
     SELECT count(*) AS names,
            min(key) FILTER (WHERE jsonb_typeof(value) <> 'string') AS not_text,
@@ -43,7 +43,7 @@ DECLARE
     value jsonb;
 BEGIN
     IF jsonb_typeof(spec) IS DISTINCT FROM 'object' THEN
-        RETURN ROW('DI002', 'spec', 'spec must be a JSON object', 'Its fields are image, command, args, cpu, memory, private_machine, special_machine.')::dispatch_private.refusal;
+        RETURN ROW('DI002', 'spec', concat('spec must be a JSON object, not ', dispatch_private.json_kind(spec)), 'Its fields are image, command, args, cpu, memory, private_machine, special_machine.')::dispatch_private.refusal;
     END IF;
     FOR name, value IN SELECT e.key, e.value FROM jsonb_each(spec) AS e LOOP
         IF name <> ALL (fields) THEN
@@ -80,7 +80,7 @@ DECLARE
     seen record;
 BEGIN
     IF jsonb_typeof(labels) IS DISTINCT FROM 'object' THEN
-        RETURN ROW('DI008', 'labels', 'labels must be a JSON object of strings', 'Write {"name": "value"}, or leave it out.')::dispatch_private.refusal;
+        RETURN ROW('DI008', 'labels', concat('labels must be a JSON object of strings, not ', dispatch_private.json_kind(labels)), 'Write {"name": "value"}, or leave it out.')::dispatch_private.refusal;
     ELSIF octet_length(labels::text) > 16384 THEN -- before they are looked at one by one
         RETURN ROW('DI008', 'labels', 'labels are too many or too long', 'At most 16, with names of 1 to 63 and values of at most 200 characters.')::dispatch_private.refusal;
     END IF;

@@ -265,7 +265,7 @@ DECLARE
     wrong text;
 BEGIN
     IF jsonb_typeof(objects) IS DISTINCT FROM 'array' THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'tasks are a JSON array of objects', HINT = 'Write [{"queue": "default"}].';
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = concat('tasks are a JSON array of objects, not ', dispatch_private.json_kind(objects)), HINT = 'Write [{"queue": "default"}].';
     END IF;
     SELECT min(o.place) INTO place FROM jsonb_array_elements(objects) WITH ORDINALITY AS o (one, place) WHERE jsonb_typeof(o.one) <> 'object';
     IF place IS NOT NULL THEN

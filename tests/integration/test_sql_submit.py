@@ -45,7 +45,10 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"queue": "closed"}, "DI003", 'you may not insert into the queue "closed"'),
     ({"env": {"TASK_ID": SECRET}}, "DI001", "env.TASK_ID is closed to rows"),
     ({"env": {"A": 5, "B": SECRET}}, "DI001", 'the value of "A" in env must be a string'),
-    ({"env": None}, "DI001", "env must be a JSON object of strings"),
+    ({"env": None}, "DI001", "env must be a JSON object of strings, not NULL"),
+    ({"env": '{"A": "1"}'}, "DI001", "env must be a JSON object of strings, not a JSON string (encoded twice?)"),
+    ({"spec": []}, "DI002", "spec must be a JSON object, not a JSON array"),
+    ({"labels": "{}"}, "DI008", "labels must be a JSON object of strings, not a JSON string (encoded twice?)"),
     ({"spec": {"imagee": SECRET}}, "DI002", 'spec has no field "imagee"'),
     ({"cache_key": SECRET.ljust(201)}, "DI005", "cache_key has 201 characters"),
     ({"dedupe_key": ""}, "DI005", "dedupe_key has 0 characters"),
@@ -197,6 +200,8 @@ async def test_unknown_field_is_refused_with_the_nearest_name(database: Database
 async def test_anything_but_an_array_of_objects_is_refused(database: Database, nonsense: object) -> None:
     error = await refusal(database, nonsense)
     assert (error.sqlstate, bool(error.hint)) == ("22023", True)
+    if nonsense == "nonsense":
+        assert error.message == "tasks are a JSON array of objects, not a JSON string (encoded twice?)"
     if nonsense == [{}, "x"]:
         assert error.message == "element 2 of tasks is no object"
 

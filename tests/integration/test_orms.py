@@ -43,6 +43,11 @@ STATEMENTS = {
     "Hibernate": "insert into dispatch.tasks (env, queue, id) values ($2, $1, default) returning id",
 }
 
+DEFAULTS = """
+    SELECT a.attname AS name, coalesce(pg_get_expr(d.adbin, d.adrelid), 'NULL') AS written
+      FROM pg_attribute AS a LEFT JOIN pg_attrdef AS d ON (d.adrelid, d.adnum) = (a.attrelid, a.attnum)
+     WHERE a.attrelid = 'dispatch.tasks'::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
 
 PAGE = (Path(__file__).parents[2] / "docs" / "drivers.md").read_text(encoding="utf-8")
 INSERTS = sorted(set(re.findall(r"INSERT INTO dispatch\.tasks \(queue, payload\) VALUES .+? RETURNING id", PAGE)))
@@ -156,6 +161,17 @@ async def test_statement_of_a_mapper_inserts_a_row(database: Database, mapper: s
     assert made is not None
     row = await database.task(made["id"])
     assert (row["queue"], row["env"], row["status"], row["priority"]) == ("default", {"A": "1"}, "waiting", 100)
+
+
+async def test_insert_of_the_imported_defaults_makes_a_row(database: Database) -> None:
+    """postgres_fdw sends every column, each with the default that it has imported into another database, or NULL."""
+    admin, team = await database.session("admin"), await database.session("team_a")
+    sent = {row["name"]: row["written"] for row in await admin.fetch(DEFAULTS)}
+    assert not [one for one in sent.values() if "dispatch." in one], "nothing of ours is there"
+
+    statement = f"INSERT INTO dispatch.tasks ({', '.join(sent)}) VALUES ({', '.join(sent.values())}) RETURNING id"
+
+    assert await waiting(database, await team.fetchval(statement)) is None
 
 
 async def test_mapper_that_updates_a_row_is_refused(database: Database) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.integration.installing import TASK, ready
-from tests.rig.postgres import Database
+from tests.rig.postgres import Connection, Database
 
 __all__ = ["ready"]
 
@@ -48,6 +48,24 @@ async def test_session_after_set_role_sees_the_rows_of_queues_that_the_role_owns
     assert await team.fetch("SELECT id FROM dispatch.tasks") == []
     await team.execute("RESET ROLE")
     assert await team.fetchval("SELECT id FROM dispatch.tasks") == TASK
+
+
+async def test_materialized_view_has_the_rows_of_its_owner_in_a_session_of_its_owner_alone(ready: Database) -> None:
+    admin, team = await ready.session("admin"), await ready.session("team_a")
+    await team.execute("INSERT INTO dispatch.tasks (queue) VALUES ('reports')")
+    await admin.execute("CREATE SCHEMA of_team_a; GRANT ALL ON SCHEMA of_team_a TO team_a, dispatch_submitter")
+    await team.execute("CREATE MATERIALIZED VIEW of_team_a.kept AS SELECT id FROM dispatch.tasks")
+
+    async def refreshed(session: Connection) -> int:
+        await session.execute("REFRESH MATERIALIZED VIEW of_team_a.kept")
+        number: int = await team.fetchval("SELECT count(*) FROM of_team_a.kept")
+        return number
+
+    assert [await refreshed(team), await refreshed(admin), await refreshed(team)] == [1, 0, 1]
+    await team.execute("ALTER MATERIALIZED VIEW of_team_a.kept OWNER TO dispatch_submitter")
+    assert await refreshed(team) == 0
+    await admin.execute("UPDATE dispatch.queues SET owner_role = 'dispatch_submitter' WHERE name = 'reports'")
+    assert await refreshed(team) == 1
 
 
 BAIT = """

@@ -8,8 +8,8 @@ A session has one plan for all parameters, so each index has a query.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -47,6 +47,10 @@ MOST_EXPLAINED: Final = 1000
 OF_THE_ROW: Final = ("DI", "22", "23", "42501")
 """SQLSTATEs that name a fault of a row: ours, the type of a value, a key, the right to insert."""
 FIRST_ELEMENT: Final = "element 1 of tasks: "
+UNSEEN: Final = (
+    "a row of this dedupe_key is alive, and the role that the login begins as does not see it\n"
+    "Let the login inherit: ALTER ROLE … INHERIT, then grant it dispatch_submitter again."
+)
 INDEXED: Final = frozenset({Status.PROCESSING, Status.FAILED})
 """Statuses whose rows have an index of their own."""
 
@@ -397,15 +401,18 @@ class OwnRows:
 
     async def submit(self, columns: Mapping[str, Any]) -> int:
         """Inserts a row. A repeated call inserts a second one, so nothing here repeats it. Raises RowRefused."""
-        async with self._session.use() as connection:
+        async with self._used() as connection:
             try:
-                return int(await connection.fetchval(query("submit", "wait"), msgspec.json.encode(columns).decode()))
+                made = await connection.fetchval(query("submit", "wait"), msgspec.json.encode(columns).decode())
             except asyncpg.PostgresError as fault:
                 if not (fault.sqlstate or "").startswith(OF_THE_ROW):
                     raise
                 told = fault.as_dict()
                 words = told["message"].removeprefix(FIRST_ELEMENT)
                 raise RowRefused("\n".join(filter(None, (f"{words} ({fault.sqlstate})", told.get("hint"))))) from None
+        if made is None:
+            raise RowRefused(UNSEEN)
+        return int(made)
 
     async def rows(self, ids: Sequence[int]) -> list[RowNow]:
         """The rows that exist and that this login sees."""
@@ -432,5 +439,11 @@ class OwnRows:
         await self._session.close()
 
     async def _fetch(self, statement: str, *parameters: object) -> list[asyncpg.Record]:
-        async with self._session.use() as connection:
+        async with self._used() as connection:
             return await connection.fetch(statement, *parameters)
+
+    @asynccontextmanager
+    async def _used(self) -> AsyncIterator[asyncpg.Connection]:
+        async with self._session.use() as connection:
+            await connection.execute(query("as_login", "wait"))
+            yield connection

@@ -1,5 +1,9 @@
 -- What a submitter asks who inserts rows from a shell, and waits for their end. A login sees its own rows, and those of queues that it owns.
 
+-- name: as_login
+-- Lets the session ask as its login. A login may begin as another role (ALTER ROLE … SET role), which sees none of its rows.
+SELECT set_config('role', 'none', false) WHERE current_user <> session_user AND has_schema_privilege(session_user, 'dispatch', 'USAGE')
+
 -- name: submit
 -- Inserts one row, and returns its id. $1 text: JSON of the columns of dispatch.tasks that it sets.
 SELECT dispatch.submit(jsonb_build_array($1::text::jsonb))

@@ -46,7 +46,17 @@ async def test_session_after_set_role_sees_the_rows_of_queues_that_the_role_owns
     assert await team.fetchval("SELECT dispatch.task_cancel($1)", TASK) == "cancelled"
     await admin.execute("UPDATE dispatch.queues SET owner_role = NULL WHERE name = 'reports'")
     assert await team.fetch("SELECT id FROM dispatch.tasks") == []
-    await team.execute("RESET ROLE")
+    await team.execute("SET ROLE NONE")
+    assert await team.fetchval("SELECT id FROM dispatch.tasks") == TASK
+
+
+async def test_session_that_begins_as_another_role_sees_its_rows_after_set_role_none(ready: Database) -> None:
+    admin = await ready.session("admin")
+    await admin.execute(f"ALTER ROLE team_a IN DATABASE {ready.name} SET role = 'dispatch_submitter'")
+    team = await ready.session("team_a")
+    await team.execute("INSERT INTO dispatch.tasks (queue) VALUES ('reports'); RESET ROLE")
+    assert await team.fetch("SELECT id FROM dispatch.tasks") == []
+    await team.execute("SET ROLE NONE")
     assert await team.fetchval("SELECT id FROM dispatch.tasks") == TASK
 
 

@@ -91,6 +91,33 @@ async def test_dedupe_key_gives_the_row_that_is_there(database: Database) -> Non
     assert first == second
 
 
+@asynccontextmanager
+async def beginning_as_another_role(database: Database, inherit: str) -> AsyncIterator[str]:
+    """A login of the server that begins as dispatch_submitter."""
+    admin, name = await database.session("admin"), f"svc_{database.name}"
+    await admin.execute(f"CREATE ROLE {name} LOGIN {inherit} PASSWORD '{name}' IN ROLE dispatch_submitter")
+    try:
+        await admin.execute(f"ALTER ROLE {name} SET role = 'dispatch_submitter'")
+        yield name
+    finally:
+        await admin.execute(f"DROP ROLE {name}")
+
+
+async def test_login_that_begins_as_another_role_submits_and_waits(own: Database) -> None:
+    async with beginning_as_another_role(own, "INHERIT") as login:
+        task_id = await own.insert_task(login, dedupe_key="k")
+        answer = await asked(own, "submit", "--dedupe-key", "k", "--wait", "--timeout", "0", login=login)
+    assert (answer.status, answer.out.splitlines()[0]) == (TIME_IS_OVER, str(task_id))
+
+
+async def test_login_that_does_not_inherit_is_told_that_it_does_not_see_its_row(own: Database) -> None:
+    async with beginning_as_another_role(own, "NOINHERIT") as login:
+        await own.insert_task(login, dedupe_key="k")
+        answer = await asked(own, "submit", "--dedupe-key", "k", login=login)
+    assert (answer.status, answer.out) == (COULD_NOT, "")
+    assert "a row of this dedupe_key is alive" in answer.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

@@ -53,7 +53,7 @@ CLUSTER: Final[Mapping[str, Check]] = {
         Part.CLUSTER,
         "May each program do what it needs?",
         "The program stops, or does a part of its work, where it is refused.",
-        "helm upgrade {release} deploy/chart -n {namespace} --reuse-values  # {release_is}",
+        "helm upgrade {release} deploy/chart -n {namespace} --reset-then-reuse-values  # {release_is}",
     ),
     "NamespaceMissing": Check(
         Part.CLUSTER,
@@ -72,13 +72,15 @@ CLUSTER: Final[Mapping[str, Check]] = {
         "Is the admission policy for the Jobs there?",
         "A Job can use every Secret and ServiceAccount of its namespace. Only the policy limits what ours name. "
         "Where the value policy.enabled is false, it is a warning.",
-        "helm upgrade {release} deploy/chart -n {namespace} --reuse-values --set policy.enabled=true  # {release_is}",
+        "helm upgrade {release} deploy/chart -n {namespace} --reset-then-reuse-values --set policy.enabled=true"
+        "  # {release_is}",
     ),
     "PolicyUnbound": Check(
         Part.CLUSTER,
         "Is the admission policy bound, with the action Deny?",
         "Without a binding that denies, the API server does not enforce the policy.",
-        "helm upgrade {release} deploy/chart -n {namespace} --reuse-values --set policy.enabled=true  # {release_is}",
+        "helm upgrade {release} deploy/chart -n {namespace} --reset-then-reuse-values --set policy.enabled=true"
+        "  # {release_is}",
     ),
     "ProgramNotReady": Check(
         Part.CLUSTER,
@@ -104,7 +106,8 @@ TEMPLATES: Final[Mapping[str, Check]] = {
         Part.TEMPLATES,
         "Is there a template?",
         "Without a template no row can be launched.",
-        "helm upgrade {release} deploy/chart -n {namespace} --reuse-values --set settings.IMAGE=IMAGE  # {release_is}",
+        "helm upgrade {release} deploy/chart -n {namespace} --reset-then-reuse-values --set settings.IMAGE=IMAGE"
+        "  # {release_is}",
     ),
     "InvalidTemplate": Check(
         Part.TEMPLATES,

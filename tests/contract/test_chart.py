@@ -74,6 +74,7 @@ def test_unknown_name_is_refused_with_the_nearest_one(values: Json, told: str) -
         ({"policy": {"templates": {"a": {"privileged": "yes"}}}}, "at '/policy/templates/a/privileged'"),
         ({"policy": {"templates": {"a'] || true || ['": {}}}}, "does not match pattern"),
         ({"networkPolicy": {"databaseCidr": "db"}}, "at '/networkPolicy/databaseCidr'"),
+        ({"queues": None}, "use --reset-then-reuse-values"),
         ({"settings": None}, "settings has no value: give it one, or remove the name"),
         ({"queues": None}, "queues has no value"),
         ({"janitor": None}, "janitor has no value"),

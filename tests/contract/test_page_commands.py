@@ -57,8 +57,8 @@ def test_release_of_the_page_renders(command: str, tmp_path: Path) -> None:
     assert words[2:6] == ["dispatcher", "deploy/chart", "-n", "dispatcher"]
     (page,) = [block.text for block in blocks_of(INSTALL, read_page(INSTALL)) if "values.yaml" in block.text[:20]]
     options = ["-" if word == "values.yaml" else word for word in words[6:]]
-    if "--reuse-values" in options:
-        options[options.index("--reuse-values")] = "--values=-"
+    if (reuse := "--reset-then-reuse-values") in options:
+        options[options.index(reuse)] = "--values=-"
     done = helm(
         "template", "dispatcher", ROOT / "deploy" / "chart", "-n", "dispatcher", *saved(options, tmp_path), stdin=page
     )

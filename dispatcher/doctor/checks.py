@@ -77,8 +77,8 @@ CLUSTER: Final[Mapping[str, Check]] = {
     ),
     "PolicyUnbound": Check(
         Part.CLUSTER,
-        "Is the admission policy bound, with the action Deny?",
-        "Without a binding that denies, the API server does not enforce the policy.",
+        "Is the admission policy bound, with the action Deny, and about the account of our programs?",
+        "Otherwise the API server does not enforce the policy. kustomize changes namespaces, and no names in a policy.",
         "helm upgrade {release} deploy/chart -n {namespace} --reset-then-reuse-values --set policy.enabled=true"
         "  # {release_is}",
     ),

@@ -152,16 +152,33 @@ def judge_policy(facts: ClusterState) -> Iterator[Finding]:
     if isinstance(found, UnreadObject):
         yield unchecked("PolicyMissing", where, found.why)
         return
-    names = [one["metadata"]["name"] for one in found.policies if is_ours(one, site)]
-    if not names and not site.check_room:
+    ours = [one for one in found.policies if is_ours(one, site)]
+    if not ours and not site.check_room:
         yield unchecked("PolicyMissing", where, "an installation without cluster-wide rights has none")
-    elif not names:
+    elif not ours:
         yield judge_absence(where, facts.installation)
-    elif not any(is_enforced(one, names) for one in found.bindings):
-        said = f"no binding enforces ValidatingAdmissionPolicy {', '.join(names)}"
-        yield fault("PolicyUnbound", where, said, **facts.installation.words)
+    elif why := why_without_effect(ours, found.bindings, facts):
+        yield fault("PolicyUnbound", where, why, **facts.installation.words)
     else:
         yield good("PolicyMissing", where)
+
+
+def why_without_effect(policies: Sequence[Json], bindings: Sequence[Json], facts: ClusterState) -> str:
+    """Why none of these policies of ours judges the Jobs of `run`; empty: one does."""
+    names = [one["metadata"]["name"] for one in policies]
+    if not any(is_enforced(one, names) for one in bindings):
+        return f"no binding enforces ValidatingAdmissionPolicy {', '.join(names)}"
+    account = f"system:serviceaccount:{facts.site.ours}:{facts.site.installation}"
+    is_found = bool(facts.installation.secret)  # else our programs may be in another namespace
+    if is_found and not any(is_about(one, account) for one in policies):
+        return f"ValidatingAdmissionPolicy {', '.join(names)} is not about {account}, so it judges no Job of ours"
+    return ""
+
+
+def is_about(policy: Json, account: str) -> bool:
+    """Whether the policy judges the account: its conditions name it, or nobody."""
+    conditions = [one["expression"] for one in policy["spec"].get("matchConditions", ())]
+    return f"'{account}'" in " ".join(conditions) or not conditions
 
 
 def judge_absence(where: str, installation: Installation) -> Finding:

@@ -29,6 +29,15 @@ from dispatcher.model.rights import EXTENDER, JANITOR, RUN, InstallationSite, Ve
 SITE = InstallationSite("dispatcher", "ours", "jobs")
 VARIABLES = [{"name": "jobsNamespace", "expression": "'jobs'"}, {"name": "installation", "expression": "'dispatcher'"}]
 POLICY = {"metadata": {"name": "dispatcher"}, "spec": {"variables": VARIABLES}}
+
+
+def about(*accounts: str) -> dict[str, Any]:
+    """The policy, about these ServiceAccounts."""
+    listed = ", ".join(f"'system:serviceaccount:{account}'" for account in accounts)
+    conditions = [{"name": "our-accounts", "expression": f"request.userInfo.username in [{listed}]"}]
+    return {**POLICY, "spec": {"variables": VARIABLES, "matchConditions": conditions}}
+
+
 BINDING = {"spec": {"policyName": "dispatcher", "validationActions": ["Deny"]}}
 ACTIVE = {"status": {"phase": "Active"}}
 GOING = {"status": {"phase": "Terminating"}}
@@ -63,6 +72,18 @@ def test_healthy_cluster_has_only_good_findings() -> None:
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"policies": Policies([about("ours:dispatcher", "ours:dispatcher-janitor")], [BINDING])},
+        # The Deployment was not found, so our programs may be in another namespace.
+        {"policies": Policies([about("x:dispatcher")], [BINDING]), "installation": replace(MADE, secret="")},
+    ],
+)
+def test_policy_about_the_account_of_our_programs_is_good(changes: dict[str, Any]) -> None:
+    assert judged(**changes) == []
+
+
+@pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({"version": ("1", "30")}, ("ApiServerTooOld", FindingState.FAULT)),
@@ -87,6 +108,8 @@ def test_healthy_cluster_has_only_good_findings() -> None:
             {"policies": Policies([POLICY], [{"spec": {"policyName": "dispatcher"}}])},
             ("PolicyUnbound", FindingState.FAULT),
         ),
+        ({"policies": Policies([about("elsewhere:dispatcher")], [BINDING])}, ("PolicyUnbound", FindingState.FAULT)),
+        ({"policies": Policies([about("ours:dispatcher-janitor")], [BINDING])}, ("PolicyUnbound", FindingState.FAULT)),
         (
             {"policies": Policies([], []), "site": replace(SITE, check_room=False)},
             ("PolicyMissing", FindingState.NOT_CHECKED),

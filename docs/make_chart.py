@@ -92,6 +92,8 @@ version: {version}
 appVersion: {version}
 kubeVersion: ">=1.31.0-0"
 """
+OF_HELM: Final = ("enabled", "global")
+"""Names that a chart with this one in it may hand down: by `enabled` it usually leaves it out (`condition`)."""
 TYPES: Final = {bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
 HEAD: Final = """\
 <!-- Made from values.yaml by `make docs`. Change it there. -->
@@ -108,7 +110,9 @@ of Jobs but rights.
 
 def schema(values: Mapping[str, Any], meanings: Mapping[str, str]) -> dict[str, Any]:
     """The JSON schema of the values."""
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **part("", values, meanings)}
+    found = {"$schema": "http://json-schema.org/draft-07/schema#", **part("", values, meanings)}
+    found["properties"] = {**found["properties"], "enabled": {"const": True}}
+    return found
 
 
 def part(path: str, value: Any, meanings: Mapping[str, str]) -> dict[str, Any]:
@@ -128,7 +132,7 @@ def names(values: Mapping[str, Any]) -> dict[str, list[str]]:
     groups = {path: sorted(group) for path, group in groups_of("", values)}
     return {
         **groups,
-        "": sorted([*groups[""], "global"]),  # helm's own
+        "": sorted([*groups[""], *OF_HELM]),
         "queues": sorted(QUEUE["properties"]),
         "settings": sorted(name.removeprefix(PREFIX) for name in known_names()),
     }

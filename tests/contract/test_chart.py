@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 import yaml
@@ -74,6 +76,7 @@ def test_unknown_name_is_refused_with_the_nearest_one(values: Json, told: str) -
         ({"policy": {"templates": {"a": {"privileged": "yes"}}}}, "at '/policy/templates/a/privileged'"),
         ({"policy": {"templates": {"a'] || true || ['": {}}}}, "does not match pattern"),
         ({"networkPolicy": {"databaseCidr": "db"}}, "at '/networkPolicy/databaseCidr'"),
+        ({"enabled": False}, "at '/enabled'"),
         ({"queues": None}, "use --reset-then-reuse-values"),
         ({"settings": None}, "settings has no value: give it one, or remove the name"),
         ({"queues": None}, "queues has no value"),
@@ -100,6 +103,19 @@ def test_mistyped_value_is_refused_with_its_place(values: Json, told: str) -> No
 )
 def test_values_that_exclude_each_other_are_refused(values: Json, told: str) -> None:
     assert told in refusal(**values)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_chart_in_another_one_is_switched_by_its_condition(is_enabled: bool, tmp_path: Path) -> None:
+    """helm hands the value of the condition down to the chart."""
+    shutil.copytree(CHART, tmp_path / "charts" / "dispatcher")
+    condition = {"name": "dispatcher", "version": ">=0.0.0-0", "condition": "dispatcher.enabled", "repository": ""}
+    outer = {"apiVersion": "v2", "name": "platform", "version": "1.0.0", "dependencies": [condition]}
+    (tmp_path / "Chart.yaml").write_text(json.dumps(outer), encoding="utf-8")
+    values = json.dumps({"dispatcher": {"enabled": is_enabled}, "global": {"imageRegistry": "x"}})
+    done = helm("template", "x", tmp_path, "--values", "-", stdin=values)
+    assert done.returncode == 0, done.stderr
+    assert ("kind: Deployment" in done.stdout) is is_enabled
 
 
 def test_old_kubernetes_is_refused() -> None:

@@ -5,7 +5,7 @@
   {{- $group := $.Values }}
   {{- range compact (splitList "." $path) }}{{ $group = get $group . }}{{ end }}
   {{- range $name := ternary (list) $known (or (kindIs "slice" $group) (eq $path "settings")) }}
-    {{- if and (ne $name "global") (or (not (hasKey $group $name)) (kindIs "invalid" (get $group $name))) }}
+    {{- if and (not (has $name (list "enabled" "global"))) (or (not (hasKey $group $name)) (kindIs "invalid" (get $group $name))) }}
       {{- fail (printf "%s has no value: give it one, or remove the name. After `helm upgrade --reuse-values`: use --reset-then-reuse-values, because a newer chart has more values" (printf "%s.%s" $path $name | trimPrefix ".")) }}
     {{- end }}
   {{- end }}

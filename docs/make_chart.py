@@ -22,7 +22,10 @@ LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 NAME: Final = f"{LABEL}(\\.{LABEL})*"
 CIDR: Final = {"pattern": r"^$|^[0-9a-fA-F.:]+/[0-9]{1,3}$"}
 NAMES: Final = {"items": {"type": "string", "pattern": f"^{NAME}$"}}
-OBJECTS: Final = {"items": {"type": "object"}}
+PEERS: Final = {name: {"type": "object"} for name in ("podSelector", "namespaceSelector", "ipBlock")}
+EGRESS: Final = {"ports": {"type": "array"}, "to": {"type": "array", "items": {"type": "object"}}}
+REPOSITORY: Final = {"pattern": "^([^@\\s]+/)?[^:@/\\s]+$"}
+TAG: Final = {"pattern": "^$|^[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}(@sha256:[0-9a-f]{64})?$"}
 SCALAR: Final = {"type": ["string", "number", "boolean"]}
 QUEUE: Final = msgspec.json.schema_components([QueueRow])[1]["QueueRow"]
 FOLDERS: Final = {"items": {"type": "string", "pattern": "^/[^'\"\\\\]+$"}}
@@ -37,7 +40,19 @@ MORE_OF_A_TEMPLATE: Final[Mapping[str, Any]] = {
     "privileged": {"type": "boolean"},
 }
 """What `policy.templates` may have for one template."""
+TEXT: Final = {"type": "string"}
+INTEGER: Final = {"type": "integer"}
+AMOUNTS: Final = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
+
+
+def closed(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:
+    """An object without other properties, which the API server would refuse in the midst of an upgrade."""
+    return {"type": "object", "additionalProperties": False, "properties": properties, "required": list(required)}
+
+
 RULES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "image.repository": REPOSITORY,
+    "image.tag": TAG,
     "image.digest": {"pattern": "^$|^sha256:[0-9a-f]{64}$"},
     "imagePullSecrets": NAMES,
     "replicas": {"minimum": 1},
@@ -61,17 +76,21 @@ RULES: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "monitoring.labels": {"additionalProperties": {"type": "string"}},
     "runAsUser": {"minimum": 0},
-    "networkPolicy.from": OBJECTS,
-    "networkPolicy.egress": OBJECTS,
+    "networkPolicy.from": {"items": closed(PEERS)},
+    "networkPolicy.egress": {"items": closed(EGRESS)},
     "networkPolicy.databaseCidr": CIDR,
     "networkPolicy.apiServerCidr": CIDR,
 }
 RULES_OF_PROGRAMS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "tolerations": OBJECTS,
-    "extraEnv": {"items": {"type": "object", "required": ["name"]}},
+    "tolerations": {
+        "items": closed(dict.fromkeys(("key", "operator", "value", "effect"), TEXT) | {"tolerationSeconds": INTEGER})
+    },
+    "extraEnv": {
+        "items": closed({"name": {**TEXT, "minLength": 1}, "value": TEXT, "valueFrom": {"type": "object"}}, "name")
+    },
     "podAnnotations": {"additionalProperties": {"type": "string"}},
     "nodeSelector": {"additionalProperties": {"type": "string"}},
-    "resources": {},
+    "resources": closed({"limits": AMOUNTS, "requests": AMOUNTS, "claims": {"type": "array"}}),
 }
 MEANINGS_OF_PROGRAMS: Final[Mapping[str, str]] = {
     "resources": "Requests and limits of the container, as in a Pod.",

@@ -38,8 +38,11 @@ app.kubernetes.io/component: {{ index . 1 | quote }}
   {{- $_ := set $settings $name (include "dispatcher.text" $value) }}
 {{- end }}
 {{- range $program := list "run" "janitor" "migrate" "scheduler" "cacheKeeper" }}
+  {{- $set := eq $program "cacheKeeper" | ternary (list "NODE_NAME" "POD_NAME" "POD_UID") list }}
   {{- range (get $.Values $program).extraEnv }}
     {{- $name := .name | toString }}
+    {{- if has $name $set }}{{ fail (printf "%s.extraEnv sets %s, which is set already: take it out" $program $name) }}{{ end }}
+    {{- $set = append $set $name }}
     {{- with hasPrefix "DISPATCHER_" $name | ternary (get $owners (trimPrefix "DISPATCHER_" $name)) "" }}
       {{- fail (printf "%s.extraEnv cannot set %s: %s" $program $name .) }}
     {{- end }}

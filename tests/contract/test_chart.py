@@ -107,6 +107,9 @@ def test_mistyped_value_is_refused_with_its_place(values: Json, told: str) -> No
         ({"settings": {"CHECK_ROOM": True}, "clusterRights": False}, "the value clusterRights sets it"),
         ({"settings": {"SCHEDULER_NAME": "x"}, "scheduler": {"enabled": True}}, "the value scheduler.enabled sets it"),
         ({"scheduler": {"enabled": True}, "clusterRights": False}, "scheduler.enabled needs clusterRights"),
+        ({"networkPolicy": {"databaseCidr": "10.1.0.0/16"}}, "networkPolicy.databaseCidr closes nothing by itself"),
+        ({"networkPolicy": {"apiServerCidr": "10.1.0.0/16"}}, "networkPolicy.apiServerCidr closes nothing by itself"),
+        ({"networkPolicy": {"egress": [{}]}}, "networkPolicy.egress closes nothing by itself"),
         ({"run": {"extraEnv": [{"name": "A"}, {"name": "A"}]}}, "run.extraEnv sets A, which is set already"),
         ({"cacheKeeper": {"extraEnv": [{"name": "NODE_NAME"}]}}, "cacheKeeper.extraEnv sets NODE_NAME"),
     ],
@@ -196,13 +199,12 @@ def policies(**values: object) -> dict[str, Json]:
 
 def test_networks_are_closed_with_both_addresses_alone() -> None:
     assert policies()["dispatcher"]["policyTypes"] == ["Ingress"]
-    assert policies(databaseCidr=CIDRS["databaseCidr"])["dispatcher"]["policyTypes"] == ["Ingress"]
     more = {"to": [{"ipBlock": {"cidr": "10.3.0.1/32"}}]}
     closed = policies(**CIDRS, egress=[more])["dispatcher"]
     assert closed["policyTypes"] == ["Ingress", "Egress"]
     assert "ingress" not in closed, "nothing comes in"
     names, *networks, last = closed["egress"]
-    assert [port["port"] for port in names["ports"]] == [53, 53]
+    assert [port["port"] for port in names["ports"]] == [53, 53, 5353, 5353], "OpenShift's DNS Pods have 5353"
     assert [one["to"] for one in networks] == [[{"ipBlock": {"cidr": cidr}}] for cidr in CIDRS.values()]
     assert last == more
 

@@ -241,6 +241,17 @@ def test_every_pod_but_the_cache_keeper_is_locked_down() -> None:
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}
 
 
+def test_every_container_can_have_the_limits_that_a_quota_demands() -> None:
+    limited = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+    values: Json = dict.fromkeys(("run", "janitor", "migrate", "cacheKeeper"), limited)
+    values["scheduler"] = {**limited, "kubeScheduler": limited}
+    pods = pod_templates(rendered("everything", **values)).values()
+    containers = [container for pod in pods for container in pod["spec"]["containers"]]
+    assert len(containers) == len(pods) + 1, "kube-scheduler stands beside the extender"
+    for container in containers:
+        assert container["resources"]["limits"] == limited["resources"]["limits"], container["name"]
+
+
 def test_prometheus_is_told_once_where_to_ask() -> None:
     def annotated(variant: str) -> set[str]:
         templates = pod_templates(rendered(variant))

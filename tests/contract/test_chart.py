@@ -17,6 +17,7 @@ SCRAPE = "prometheus.io/scrape"
 OF_POD = {"namespace", "pod", "container"}
 """Labels that the Prometheus operator sets on each target of a PodMonitor, before its relabelings."""
 RULES = yaml.safe_load((CHART / "files" / "rules.yaml").read_text(encoding="utf-8"))
+LINUX = {"kubernetes.io/os": "linux"}
 CIDRS = {"databaseCidr": "10.1.0.0/16", "apiServerCidr": "10.2.0.10/32"}
 
 
@@ -252,6 +253,12 @@ def test_every_container_can_have_the_limits_that_a_quota_demands() -> None:
         assert container["resources"]["limits"] == limited["resources"]["limits"], container["name"]
 
 
+def test_programs_have_nodes_of_linux_alone() -> None:
+    """Nodes of Windows cannot pull the image, and the cache keeper tolerates every taint."""
+    for pod in pod_templates(rendered("everything")).values():
+        assert pod["spec"]["nodeSelector"] == LINUX
+
+
 def test_prometheus_is_told_once_where_to_ask() -> None:
     def annotated(variant: str) -> set[str]:
         templates = pod_templates(rendered(variant))
@@ -332,8 +339,9 @@ def test_values_of_a_program_reach_its_pod() -> None:
         values: Json = {"imagePullSecrets": ["login"], program: own}
         template = pod_templates(rendered("everything", **values))[command]
         spec = template["spec"]
-        for name in ("nodeSelector", "tolerations", "priorityClassName"):
+        for name in ("tolerations", "priorityClassName"):
             assert spec[name] == own[name]
+        assert spec["nodeSelector"] == LINUX | own["nodeSelector"]
         assert spec["imagePullSecrets"] == [{"name": "login"}]
         assert template["metadata"]["annotations"]["team"] == "platform"
         assert spec["containers"][0]["resources"]["requests"] == own["resources"]["requests"]

@@ -91,9 +91,7 @@ imagePullSecrets:
   - name: {{ . | quote }}
   {{- end }}
 {{- end }}
-{{- with $program.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
+nodeSelector: {{- merge (deepCopy $program.nodeSelector) (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
 {{- with $program.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}

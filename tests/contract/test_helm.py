@@ -173,6 +173,18 @@ async def test_missing_namespace_of_jobs_is_named_before_anything_is_made(helm: 
     assert {one["metadata"]["name"] for one in accounts["items"]} <= {"default"}
 
 
+async def test_kube_scheduler_that_is_newer_than_the_api_server_is_named_before_anything_is_made(
+    helm: Helm, jobs: str
+) -> None:
+    """It would wait for ever for kinds that the API server does not have, and Pods of ours for it."""
+    image = "registry.example:5000/kube-scheduler:v1.99.0"
+    said = await helm.install(jobsNamespace=jobs, scheduler={"enabled": True, "image": image})
+    assert said.status == 1
+    assert f"scheduler.image is {image}, and the API server is Kubernetes 1." in said.err
+    accounts = await helm.plane.admin("GET", f"/api/v1/namespaces/{helm.namespace}/serviceaccounts")
+    assert {one["metadata"]["name"] for one in accounts["items"]} <= {"default"}
+
+
 async def test_namespaced_installation_into_a_missing_namespace_is_removed_by_uninstall(helm: Helm) -> None:
     """The chart asks for no namespace here, because the installer may not read any."""
     said = await helm.install("namespaced", jobsNamespace="nowhere-at-all")

@@ -59,3 +59,14 @@
   {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Refuses a kube-scheduler that is newer than the API server: it would wait for ever for kinds that are not served, and
+     our Pods for it. `helm template` asks no cluster. */}}
+{{- define "dispatcher.checkScheduler" -}}
+{{- $image := .Values.scheduler.image }}
+{{- $own := regexFind ":v?1[.][0-9]+" $image | regexFind "[0-9]+$" | int }}
+{{- $minor := regexFind "^[0-9]+" .Capabilities.KubeVersion.Minor | int }}
+{{- if and (gt $own $minor) (lookup "v1" "Namespace" "" "kube-system") }}
+  {{- fail (printf "scheduler.image is %s, and the API server is Kubernetes 1.%d: give the kube-scheduler of 1.%d" $image $minor $minor) }}
+{{- end }}
+{{- end }}

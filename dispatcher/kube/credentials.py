@@ -248,6 +248,10 @@ async def log_in(kube: KubeSettings) -> Login:
     """Uses the Pod's service account, or a kubeconfig. A kubeconfig that a setting names comes first."""
     if kube.kubeconfig is None and (login := in_cluster()) is not None:
         return login
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and not is_cluster_named(kube):
+        lacks = f"this Pod has no token of its ServiceAccount ({ACCOUNT}/token), and no kubeconfig is named"
+        mend = "set automountServiceAccountToken to true in the Pod; if it is, a policy of the cluster takes it away"
+        raise SettingsError((f"{lacks}: {mend}",))
     return await from_kubeconfig(kube.kubeconfig or os.environ.get("KUBECONFIG"), kube.context)
 
 
@@ -258,12 +262,11 @@ def is_cluster_named(kube: KubeSettings) -> bool:
 
 
 def in_cluster(account: Path = ACCOUNT) -> Login | None:
-    """Login with the Pod's service account. Returns None outside a Pod."""
+    """Login with the Pod's service account. Returns None outside a Pod. Raises SettingsError for incomplete files."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (account / "token").is_file():
         return None
     address = f"[{host}]" if ":" in host else host
-    own = (account / "namespace").read_text(encoding="utf-8").strip()
     authority = account / "ca.crt"
 
     def trust() -> ssl.SSLContext:
@@ -272,6 +275,11 @@ def in_cluster(account: Path = ACCOUNT) -> Login | None:
     async def make() -> ssl.SSLContext:
         return trust()
 
-    tls = trust()
+    try:
+        own = (account / "namespace").read_text(encoding="utf-8").strip()
+        tls = trust()
+    except OSError as fault:
+        needs = f"{account} of this Pod needs the files token, namespace and ca.crt"
+        raise SettingsError((f"{needs}, as automountServiceAccountToken mounts them: {fault}",)) from fault
     renewed = FreshTls(tls, lambda: [authority], make).context
     return Login(f"https://{address}:{port}", tls, TokenFile(account / "token").read, own, own, renewed=renewed)

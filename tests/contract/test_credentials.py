@@ -15,9 +15,10 @@ import yaml
 from aiohttp import web
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.credentials import HONOURED, from_kubeconfig, in_cluster
+from dispatcher.kube.credentials import HONOURED, from_kubeconfig, in_cluster, log_in
 from dispatcher.model.errors import ClusterAway, SettingsError
 from dispatcher.runtime.health import Site
+from dispatcher.settings.definition import KubeSettings
 from tests.scheduling.certificates import OF_CLIENTS, OF_SERVERS, Authority, Pair
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -128,6 +129,27 @@ async def test_authority_rotates_under_a_running_pod(tmp_path: Path, monkeypatch
         (account / "ca.crt").write_text(one.certificate.read_text() + two.certificate.read_text())
         assert await works(client), "it is read at once after a TLS fault"
         await client.close()
+
+
+async def test_pod_whose_token_was_taken_away_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy of the cluster may do that. A kubeconfig is no next step there."""
+    with a_pod(monkeypatch, tmp_path / "account", 443):
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.delenv("KUBECONFIG", raising=False)
+        with pytest.raises(SettingsError) as refused:
+            await log_in(KubeSettings())
+    assert "this Pod has no token of its ServiceAccount" in refused.value.faults[0]
+    assert "automountServiceAccountToken" in refused.value.faults[0]
+
+
+@pytest.mark.parametrize("name", ["ca.crt", "namespace"])
+def test_account_without_one_of_its_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    with a_pod(monkeypatch, tmp_path, 443):
+        (tmp_path / "ca.crt").write_text(Authority(tmp_path, "one").certificate.read_text())
+        (tmp_path / name).unlink()
+        with pytest.raises(SettingsError) as refused:
+            in_cluster(tmp_path)
+    assert refused.value.faults[0].startswith(f"{tmp_path} of this Pod needs the files token, namespace and ca.crt")
 
 
 async def test_authority_and_client_certificate_of_a_kubeconfig_rotate(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ CALL_SECONDS: Final = 10
 LONGEST_CONNECT_SECONDS: Final = 60
 """The longest time for one host, in seconds."""
 FORM: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, the password's special characters percent-encoded"
-URL: Final = re.compile(r"(postgres(?:ql)?://(?:[^/?]*@)?)([^/?@]*)([^?@]*)(?:\?(.*))?", re.DOTALL)
+URL: Final = re.compile(r"(postgres(?:ql)?://(?:[^/?@]*@)?)([^/?@]*)([^?@]*)(?:\?(.*))?", re.DOTALL)
 """The parts of a URL: what stands before the hosts, the hosts, the path, the query."""
 PASSED_OVER: Final = frozenset({
     "client_encoding",  # the driver always uses UTF8

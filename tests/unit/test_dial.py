@@ -133,6 +133,7 @@ def test_faulty_file_is_named(name: str, tmp_path: Path) -> None:
         "hush", "mysql://u:hush@a/db", "postgresql://u:12/hush@a/db", "postgresql://u:hu?sh=hush@a/db",
         "postgresql://u:12?channel_binding=hush@a/db", "postgresql://u:12?connect_timeout=hush@a/db",
         "postgresql://u:12?sslcert=/hush@a/db", "postgresql://u:hush,hush,hush/db?port=1,2",
+        "postgresql://u:12@hush@a/db",
     ],
 )  # fmt: skip
 def test_no_message_has_a_part_of_the_password(url: str) -> None:

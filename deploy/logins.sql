@@ -9,6 +9,7 @@
 --   sslmode      default: require; verify-full if the containers have the certificate of the authority
 --   ours, jobs   namespaces of our programs and of Jobs; default: dispatcher, dispatcher-jobs
 --   prefix       of the names of the logins, which belong to the whole server; default: the name of the database and _
+--   installation the value `installation` of the chart: first part of the names of the Secrets; default: dispatcher
 --   rotate       1: new passwords for the logins that are there
 --   admins       a role whose members may change these passwords, too; Postgres 16 and later need it
 \set QUIET on
@@ -45,6 +46,10 @@ SET lock_timeout = '10s'; -- a session of such a login may hold a change of its 
 \else
   SELECT current_database() || '_' AS prefix \gset
 \endif
+\if :{?installation}
+\else
+  \set installation dispatcher
+\endif
 \if :{?rotate}
 \else
   \set rotate 0
@@ -63,10 +68,11 @@ WHERE (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) \g /dev/null
 CREATE TEMPORARY TABLE wanted AS
 SELECT login, of_role, namespace, secret, key, to_regrole(quote_ident(login)) IS NOT NULL AS is_there,
        format('pg-job-dispatcher, database %I', current_database()) AS mark
-FROM (VALUES (:'prefix' || 'dispatcher_migrate', 'dispatch_owner', :'ours', 'dispatcher-migrate-database', 'url'),
-             (:'prefix' || 'dispatcher', 'dispatch_reader', :'ours', 'dispatcher-database', 'url'),
-             (:'prefix' || 'dispatcher_janitor', 'dispatch_janitor', :'ours', 'dispatcher-janitor-database', 'url'),
-             (:'prefix' || 'task', 'dispatch_task', :'jobs', 'task-database', 'TASK_DATABASE_URL')
+FROM (VALUES (:'prefix' || 'dispatcher_migrate', 'dispatch_owner', :'ours', :'installation' || '-migrate-database', 'url'),
+             (:'prefix' || 'dispatcher', 'dispatch_reader', :'ours', :'installation' || '-database', 'url'),
+             (:'prefix' || 'dispatcher_janitor', 'dispatch_janitor', :'ours', :'installation' || '-janitor-database', 'url'),
+             (:'prefix' || 'task', 'dispatch_task', :'jobs',
+              CASE :'installation' WHEN 'dispatcher' THEN '' ELSE :'installation' || '-' END || 'task-database', 'TASK_DATABASE_URL')
      ) AS one (login, of_role, namespace, secret, key);
 CREATE TEMPORARY TABLE given AS SELECT :'rotate' = '1' AS rotates, nullif(:'admins', '') AS admins, :'host' AS host;
 

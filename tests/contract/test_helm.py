@@ -185,6 +185,18 @@ async def test_kube_scheduler_that_is_newer_than_the_api_server_is_named_before_
     assert {one["metadata"]["name"] for one in accounts["items"]} <= {"default"}
 
 
+async def test_second_installation_of_a_namespace_needs_a_login_of_its_own(helm: Helm, jobs: str) -> None:
+    """With one database each would take the runs of the other for lost."""
+    first = next(one for one in rendered(only="run", namespace=helm.namespace) if one["kind"] == "Deployment")
+    first["spec"]["replicas"] = 0
+    await helm.plane.apply((first,), namespace=helm.namespace)
+    said = await helm.install(jobsNamespace=jobs, installation="blue")
+    assert said.status == 1
+    assert "installation dispatcher of this namespace has the login in the Secret dispatcher-database, too" in said.err
+    secrets = {one: f"blue-{one.lower()}" for one in ("database", "janitorDatabase", "migrateDatabase", "taskDatabase")}
+    assert (await helm.install(jobsNamespace=jobs, installation="blue", secrets=secrets)).status == 0
+
+
 async def test_namespaced_installation_into_a_missing_namespace_is_removed_by_uninstall(helm: Helm) -> None:
     """The chart asks for no namespace here, because the installer may not read any."""
     said = await helm.install("namespaced", jobsNamespace="nowhere-at-all")

@@ -79,6 +79,16 @@ async def test_logins_carry_the_name_of_the_database_or_a_prefix(server: Postmas
     assert await logs_in(named[TASK]) == "Prod task"
 
 
+async def test_second_installation_of_a_namespace_replaces_no_secret(server: Postmaster) -> None:
+    first = urls(await made_logins(server.admin_url))
+    await psql(server.admin_url, "REVOKE CONNECT ON DATABASE work FROM PUBLIC; CREATE DATABASE blue")
+    await psql(server.admin_url, "REVOKE CONNECT ON DATABASE blue FROM PUBLIC")
+    second = urls(await made_logins(server.admin_url, "installation=blue", database="blue"))
+    assert second.keys() == {"blue-database", "blue-janitor-database", "blue-migrate-database", "blue-task-database"}
+    assert first.keys().isdisjoint(second)
+    assert await logs_in(second["blue-task-database"]) == "blue_task"
+
+
 @pytest.mark.parametrize("role", ["SUPERUSER LOGIN PASSWORD 'theirs'", "LOGIN PASSWORD 'theirs'", "NOLOGIN"])
 async def test_role_of_somebody_else_is_not_touched(server: Postmaster, role: str) -> None:
     await psql(server.admin_url, f"CREATE ROLE work_task {role}")

@@ -37,6 +37,17 @@
 {{- end }}
 {{- end }}
 
+{{/* Refuses a second installation in a namespace with the login of the first: each would take the runs of the other for lost. */}}
+{{- define "dispatcher.checkLogin" -}}
+{{- $first := ne .Values.installation "dispatcher" | ternary (lookup "apps/v1" "Deployment" .Release.Namespace "dispatcher") dict }}
+{{- $release := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $first }}
+{{- range ne $release .Release.Name | ternary (dig "spec" "template" "spec" "volumes" list $first) list }}
+  {{- if eq (dig "secret" "secretName" "" .) $.Values.secrets.database }}
+    {{- fail (printf "installation dispatcher of this namespace has the login in the Secret %s, too, and each would begin the runs of the other again: run deploy/logins.sql with -v installation=%s in a database of its own, and name its Secrets in the values secrets" $.Values.secrets.database $.Values.installation) }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Refuses the image that no registry has, where another one is installed. */}}
 {{- define "dispatcher.checkImage" -}}
 {{- $placeholder := "registry.example/dispatcher" }}

@@ -111,6 +111,7 @@ def test_mistyped_value_is_refused_with_its_place(values: Json, told: str) -> No
         ({"networkPolicy": {"databaseCidr": "10.1.0.0/16"}}, "networkPolicy.databaseCidr closes nothing by itself"),
         ({"networkPolicy": {"apiServerCidr": "10.1.0.0/16"}}, "networkPolicy.apiServerCidr closes nothing by itself"),
         ({"networkPolicy": {"egress": [{}]}}, "networkPolicy.egress closes nothing by itself"),
+        ({"installation": "default"}, "installation is default: every namespace has a ServiceAccount of this name"),
         ({"run": {"extraEnv": [{"name": "A"}, {"name": "A"}]}}, "run.extraEnv sets A, which is set already"),
         ({"cacheKeeper": {"extraEnv": [{"name": "NODE_NAME"}]}}, "cacheKeeper.extraEnv sets NODE_NAME"),
     ],

@@ -29,6 +29,9 @@ app.kubernetes.io/component: {{ index . 1 | quote }}
 {{- define "dispatcher.settings" -}}
 {{- include "dispatcher.checkNames" . }}
 {{- include "dispatcher.checkSecrets" . }}
+{{- if eq .Values.installation "default" }}
+  {{- fail "installation is default: every namespace has a ServiceAccount of this name, so each Pod that names none would get the rights of ours. Give another name" }}
+{{- end }}
 {{- $owners := include "dispatcher.owners" . | fromJson }}
 {{- $settings := dict "INSTALLATION" .Values.installation "NAMESPACE" (include "dispatcher.jobsNamespace" .) "TASK_SECRET" .Values.secrets.taskDatabase }}
 {{- if not .Values.clusterRights }}{{ $_ := set $settings "CHECK_ROOM" "false" }}{{ end }}

@@ -5,7 +5,7 @@
 -- that run cannot report any more. "Change passwords" in docs/install.md says what to do first.
 --
 -- The session needs the right to create roles. Variables, each by `-v NAME=VALUE`:
---   host, port   of Postgres, as Pods reach it; default: those of this session
+--   host, port   of Postgres, as Pods reach it; default: those of this session. Several hosts stand as host=a,b, with one port
 --   sslmode      default: require; verify-full if the containers have the certificate of the authority
 --   ours, jobs   namespaces of our programs and of Jobs; default: dispatcher, dispatcher-jobs
 --   prefix       of the names of the logins, which belong to the whole server; default: the name of the database and _
@@ -74,7 +74,7 @@ FROM (VALUES (:'prefix' || 'dispatcher_migrate', 'dispatch_owner', :'ours', :'in
              (:'prefix' || 'task', 'dispatch_task', :'jobs',
               CASE :'installation' WHEN 'dispatcher' THEN '' ELSE :'installation' || '-' END || 'task-database', 'TASK_DATABASE_URL')
      ) AS one (login, of_role, namespace, secret, key);
-CREATE TEMPORARY TABLE given AS SELECT :'rotate' = '1' AS rotates, nullif(:'admins', '') AS admins, :'host' AS host;
+CREATE TEMPORARY TABLE given AS SELECT :'rotate' = '1' AS rotates, nullif(:'admins', '') AS admins, :'host' AS host, :'port' AS port, :'sslmode' AS sslmode;
 
 DO $checks$ -- everything that could fail later, before the first change
 DECLARE
@@ -86,6 +86,13 @@ DECLARE
 BEGIN
     IF given.host IN ('', ':HOST') OR given.host LIKE '/%' THEN
         RAISE EXCEPTION 'Pods cannot reach the server by a socket' USING HINT = 'Give the address of the server: -v host=db.example';
+    ELSIF given.host ~ '[^A-Za-z0-9._,:-]' OR given.host ~ ':' AND given.host !~ '^[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*$' THEN
+        RAISE EXCEPTION 'host "%" is neither a name nor an address', given.host USING HINT = 'The port stands by itself: -v host=db.example -v port=5433';
+    ELSIF given.port !~ '^[0-9]{1,5}$' THEN
+        RAISE EXCEPTION 'port "%" is not a number', given.port USING HINT = '-v port=5432';
+    ELSIF given.sslmode !~ '^(disable|allow|prefer|require|verify-ca|verify-full)(&|$)' THEN
+        RAISE EXCEPTION 'sslmode "%" is none of disable, allow, prefer, require, verify-ca, verify-full', given.sslmode
+            USING HINT = 'More parameters follow it: -v sslmode=''verify-full&sslrootcert=FILE''';
     ELSIF getdatabaseencoding() <> 'UTF8' THEN
         RAISE EXCEPTION 'database "%" has the encoding %, and must have UTF8', here.datname, getdatabaseencoding()
             USING HINT = 'CREATE DATABASE work ENCODING ''UTF8'' TEMPLATE template0;';
@@ -231,6 +238,6 @@ SELECT jsonb_pretty(jsonb_build_object(
                'apiVersion', 'v1', 'kind', 'Secret', 'metadata', jsonb_build_object('name', secret, 'namespace', namespace),
                'stringData', jsonb_build_object(key, format(
                    'postgresql://%s:%s@%s:%s/%s?sslmode=%s',
-                   pg_temp.in_url(login), password, CASE WHEN :'host' LIKE '%:%' THEN format('[%s]', :'host') ELSE :'host' END, :'port', pg_temp.in_url(current_database()), :'sslmode'))))))
+                   pg_temp.in_url(login), password, CASE WHEN :'host' LIKE '%:%' THEN format('[%s]', :'host') ELSE replace(:'host', ',', ':' || :'port' || ',') END, :'port', pg_temp.in_url(current_database()), :'sslmode'))))))
 FROM logins;
 COMMIT;

@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from dispatcher.container.dial import ways_of
 from tests.integration.installing import in_database, made_logins, own_server, psql, run, script, tried, urls
 from tests.rig.pages import INSTALL, find_block
 from tests.rig.postgres import connect
@@ -77,6 +78,30 @@ async def test_logins_carry_the_name_of_the_database_or_a_prefix(server: Postmas
     }  # fmt: skip
     named = urls(await made_logins(server.admin_url, "prefix=Prod "))
     assert await logs_in(named[TASK]) == "Prod task"
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        ("host=db.example:5433", 'host "db.example:5433" is neither a name nor an address'),
+        ("host=10.0.0.1:5433", 'host "10.0.0.1:5433" is neither'),
+        ("host=postgresql://db.example", 'host "postgresql://db.example" is neither'),
+        ("port=postgres", 'port "postgres" is not a number'),
+        ("sslmode=verify_full", 'sslmode "verify_full" is none of disable, '),
+    ],
+)
+async def test_variable_that_makes_no_url_is_refused_before_a_login_is_made(
+    server: Postmaster, variable: str, words: str
+) -> None:
+    assert "-v " in await refused(server, work(server), words, variable)
+
+
+async def test_addresses_and_several_hosts_come_into_the_url(server: Postmaster) -> None:
+    made = urls(await made_logins(server.admin_url, "host=fd00::1", "sslmode=verify-full&sslrootcert=/ca.crt"))
+    assert "@[fd00::1]:" in made[TASK]
+    assert made[TASK].endswith("?sslmode=verify-full&sslrootcert=/ca.crt")
+    several = urls(await made_logins(server.admin_url, "rotate=1", "host=db-1.example,db-2.example", "port=7"))
+    assert [way[1:3] for way in ways_of(several[TASK], {})] == [("db-1.example", 7), ("db-2.example", 7)]
 
 
 async def test_second_installation_of_a_namespace_replaces_no_secret(server: Postmaster) -> None:

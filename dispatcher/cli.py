@@ -34,6 +34,7 @@ from dispatcher.model.errors import DispatcherError, SettingsError
 from dispatcher.model.tasks import printable
 
 if TYPE_CHECKING:
+    from dispatcher.commands.explain import Look
     from dispatcher.commands.reaching import DispatcherApi, Where
 
 AN_ID = RowId()
@@ -316,7 +317,9 @@ def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, **wh
 
     tell = to_json if as_json else lambda found: coloured(explaining.in_words(found))
     if is_watching:
-        ask(place(**where), lambda api: explaining.watch(ids, api, tell, click.echo))
+        rows = explaining.RowWatch(ids, tell, click.echo)
+        watch(place(**where), rows.look)
+        sys.exit(1 if rows.unknown else 0)
     else:
         sys.exit(ask(place(**where), lambda api: explaining.explain(ids, api, tell, click.echo)))
 
@@ -333,7 +336,7 @@ def status_command(parked: bool, is_watching: bool, as_json: bool, **where: str 
     words = status.parked_only if parked else status.status_in_words
     tell = to_json if as_json else lambda found: coloured(words(found))
     if is_watching:
-        ask(place(**where), lambda api: status.watch_status(api, tell, click.echo))
+        watch(place(**where), status.StatusWatch(tell, click.echo).look)
     else:
         click.echo(tell(ask(place(**where), status.ask_status)))
 
@@ -390,3 +393,12 @@ def ask(where: "Where", question: Callable[["DispatcherApi"], Awaitable[T]]) -> 
             return await question(api)
 
     return turn(reach())
+
+
+def watch(where: "Where", look: "Look") -> None:
+    """Asks a running dispatcher again and again."""
+    from dispatcher.commands import explain as explaining
+    from dispatcher.commands.reaching import reached
+
+    settings = load_settings().settings
+    turn(explaining.watch(lambda: reached(where, settings), look))

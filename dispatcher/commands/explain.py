@@ -1,14 +1,17 @@
 """`dispatcher explain ID…` and `dispatcher status`: ask a running dispatcher, and print its answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 from typing import Any, Final
 
+import click
 from msgspec.structs import replace
 
 from dispatcher.commands.options import at, span
 from dispatcher.commands.reaching import DispatcherApi, Unknown
+from dispatcher.model.errors import DispatcherError
 from dispatcher.model.reasons import ADVICE, Turn
 from dispatcher.model.tasks import TERMINAL, one_line
 from dispatcher.model.verdicts import HoldReason
@@ -23,7 +26,10 @@ LOOK_SECONDS: Final = 2
 """Seconds between two questions of `--watch`."""
 ABOUT_NODES: Final = frozenset({HoldReason.NEVER_FITS, HoldReason.NO_ROOM_NOW, HoldReason.PENDING_PODS})
 """Reasons whose explanation lists nodes."""
+EVER: Final = datetime.min.replace(tzinfo=UTC)
 Echo = Callable[[str], None]
+Look = Callable[[DispatcherApi], Awaitable[bool]]
+"""Asks once. Returns whether it was the last time."""
 
 
 async def explain(ids: Sequence[int], api: DispatcherApi, tell: Callable[[Explanation], str], echo: Echo) -> int:
@@ -34,29 +40,68 @@ async def explain(ids: Sequence[int], api: DispatcherApi, tell: Callable[[Explan
             echo(tell(await ask_row(api, task_id)))
         except Unknown as fault:
             unknown = 1
-            echo(one_line(str(fault)))
+            warn(str(fault))
     return unknown
 
 
-async def watch(ids: Sequence[int], api: DispatcherApi, tell: Callable[[Explanation], str], echo: Echo) -> None:
-    """Prints the explanation of each row whenever it changes, until all rows are over. Raises Unknown."""
-    async for found in changes(ids, api):
-        echo(tell(found))
+def warn(words: str) -> None:
+    """Tells a fault beside the output, which a program may read line by line."""
+    click.echo(one_line(words), err=True)
 
 
-async def changes(ids: Sequence[int], api: DispatcherApi) -> AsyncIterator[Explanation]:
-    """The explanations of the rows, then each one that says something new."""
-    known: dict[int, Explanation] = {}
-    left = list(dict.fromkeys(ids))
-    while left:
-        for task_id in list(left):
-            found = await ask_row(api, task_id)
-            if task_id not in known or what_matters(known[task_id]) != what_matters(found):
-                yield found
-            known[task_id] = found
+async def watch(
+    reach: Callable[[], AbstractAsyncContextManager[DispatcherApi]], look: Look, pause: float = LOOK_SECONDS
+) -> None:
+    """Looks again and again, until a look says that it was the last one. `pause`: seconds between two looks.
+
+    After the first answer an outage ends nothing: replicas come and go, and with them the port-forward.
+    """
+    has_looked, said = False, ""
+    while True:
+        try:
+            async with reach() as api:
+                while not await look(api):
+                    has_looked, said = True, ""
+                    await asyncio.sleep(pause)
+                return
+        except DispatcherError as fault:
+            if not has_looked:
+                raise
+            if str(fault) != said:
+                warn(f"asked again until it answers: {fault}")
+            said = str(fault)
+        await asyncio.sleep(pause)
+
+
+class RowWatch:
+    """Prints the explanation of each row, and then each one that says something new.
+
+    unknown: whether one of the rows does not exist, or not any more.
+    """
+
+    def __init__(self, ids: Sequence[int], tell: Callable[[Explanation], str], echo: Echo) -> None:
+        self._left = list(dict.fromkeys(ids))
+        self._known: dict[int, Explanation] = {}
+        self._tell = tell
+        self._echo = echo
+        self.unknown = False
+
+    async def look(self, api: DispatcherApi) -> bool:
+        """Asks for each row once. Returns whether all rows are over."""
+        for task_id in list(self._left):
+            try:
+                found = await ask_row(api, task_id)
+            except Unknown as fault:  # the others are watched on
+                self.unknown = True
+                self._left.remove(task_id)
+                warn(str(fault))
+                continue
+            if task_id not in self._known or what_matters(self._known[task_id]) != what_matters(found):
+                self._echo(self._tell(found))
+            self._known[task_id] = found
             if found.status in TERMINAL:
-                left.remove(task_id)
-        await asyncio.sleep(LOOK_SECONDS if left else 0)
+                self._left.remove(task_id)
+        return not self._left
 
 
 def what_matters(found: Explanation) -> tuple[Any, ...]:
@@ -127,14 +172,27 @@ async def ask_status(api: DispatcherApi) -> InstallationStatus:
     return await api.ask("status", InstallationStatus)
 
 
-async def watch_status(api: DispatcherApi, tell: Callable[[InstallationStatus], str], echo: Echo) -> None:
-    """Prints the status whenever it says something new, until the program is stopped."""
-    last = ""
-    while True:
-        if (told := tell(await ask_status(api))) != last:
-            echo(told)
-        last = told
-        await asyncio.sleep(LOOK_SECONDS)
+class StatusWatch:
+    """Prints the status whenever it says something new."""
+
+    def __init__(self, tell: Callable[[InstallationStatus], str], echo: Echo) -> None:
+        self._last = ""
+        self._tell = tell
+        self._echo = echo
+
+    async def look(self, api: DispatcherApi) -> bool:
+        """Asks once. It is never the last time."""
+        found = await ask_status(api)
+        if (told := self._tell(without_times(found))) != self._last:
+            self._echo(self._tell(found))
+        self._last = told
+        return False
+
+
+def without_times(status: InstallationStatus) -> InstallationStatus:
+    """The part of a status whose change is printed. Its times change all the time, and so do waits."""
+    queues = [replace(one, oldest_wait_seconds=None) for one in status.queues]
+    return replace(status, as_of=EVER, counted_at=EVER, queues=queues)
 
 
 def status_in_words(status: InstallationStatus) -> str:

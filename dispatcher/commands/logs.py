@@ -8,8 +8,8 @@ forge labels.
 import asyncio
 import codecs
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Final
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from dispatcher.commands.explain import ask_row
+from dispatcher.commands.explain import ask_row, warn, watch
 from dispatcher.commands.reaching import KUBECONFIG_FILE, DispatcherApi, Replica, Where, demo_of, reached
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
@@ -70,26 +70,42 @@ async def logs(wanted: LogSelection, where: Where, settings: Settings) -> int:
     try:
         if settings.kube.namespace and not where.is_said:
             return await by_labels(wanted, settings.kube.namespace, settings.kube.installation, client)
-        async with reached(where, settings) as api:
-            return await by_explanation(wanted, api, client)
+        return await by_explanation(wanted, lambda: reached(where, settings), client)
     finally:
         await client.close()
 
 
-async def by_explanation(wanted: LogSelection, api: DispatcherApi, client: KubeClient) -> int:
-    namespace = (await api.ask("status", Replica)).jobs_namespace
-    found = await ask_row(api, wanted.task)
-    said = ""
-    while wanted.follow and is_to_come(found, wanted):
-        if (words := f"{found.reason or found.status}: {found.message}") != said:
-            click.echo(one_line(f"task {wanted.task}: {words}"), err=True)
-        said = words
-        await asyncio.sleep(LOOK_SECONDS)
-        found = await ask_row(api, wanted.task)
-    with_log = [one.pod for one in found.launches if wanted.means(one) and one.logs and one.pod]
-    if with_log and await has_shown(wanted, client, namespace, with_log[-1]):
+async def by_explanation(
+    wanted: LogSelection, reach: Callable[[], AbstractAsyncContextManager[DispatcherApi]], client: KubeClient
+) -> int:
+    known = LogWatch(wanted)
+    await watch(reach, known.look)
+    with_log = [one.pod for one in known.row.launches if wanted.means(one) and one.logs and one.pod]
+    if with_log and await has_shown(wanted, client, known.namespace, with_log[-1]):
         return 0
-    return tell_end(wanted, found)
+    return tell_end(wanted, known.row)
+
+
+class LogWatch:
+    """Waits for a container, with `follow`. `row`: its last explanation. `namespace`: that of Jobs."""
+
+    row: Explanation
+
+    def __init__(self, wanted: LogSelection) -> None:
+        self.namespace = ""
+        self._wanted = wanted
+        self._said = ""
+
+    async def look(self, api: DispatcherApi) -> bool:
+        """Asks once. Returns whether no container is to come."""
+        self.namespace = self.namespace or (await api.ask("status", Replica)).jobs_namespace
+        self.row = found = await ask_row(api, self._wanted.task)
+        if not (self._wanted.follow and is_to_come(found, self._wanted)):
+            return True
+        if (words := f"{found.reason or found.status}: {found.message}") != self._said:
+            warn(f"task {found.task}: {words}")
+        self._said = words
+        return False
 
 
 def is_to_come(found: Explanation, wanted: LogSelection) -> bool:
@@ -180,7 +196,7 @@ def tell_end(wanted: LogSelection, found: Explanation) -> int:
     known = [one for one in found.launches if wanted.means(one)]
     if not known:
         what = none_in_words(wanted, found)
-        click.echo(one_line(f"task {wanted.task} has {what}; {found.reason or found.status}: {found.message}"))
+        warn(f"task {wanted.task} has {what}; {found.reason or found.status}: {found.message}")
         return 1
     for line in launches.launch_in_words(known[-1], launches.ALL_LINES):
         click.echo(one_line(line))

@@ -107,7 +107,7 @@ async def test_watch_prints_what_changes_until_the_row_is_over(place: Place) -> 
 
 
 @pytest.mark.slow
-async def test_row_that_is_deleted_while_it_is_watched_ends_the_command(place: Place) -> None:
+async def test_row_that_is_deleted_while_it_is_watched_is_told(place: Place) -> None:
     (place.templates / "broken.yaml").write_text("apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 7}\n")
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()

@@ -1,5 +1,7 @@
 """The whole explanation of a row, its launches, and the lines for people."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -10,13 +12,16 @@ from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.admission.room import Room
-from dispatcher.commands.explain import in_words, with_own_logs
-from dispatcher.commands.options import COLOURS, coloured
+from dispatcher.commands.explain import Look, RowWatch, StatusWatch, in_words, status_in_words, watch, with_own_logs
+from dispatcher.commands.explain import explain as explain_rows
+from dispatcher.commands.logs import LogSelection, LogWatch
+from dispatcher.commands.options import COLOURS, coloured, to_json
+from dispatcher.commands.reaching import DispatcherApi, NoAnswer, Replica, Unknown
 from dispatcher.model.cluster import PodEnd
 from dispatcher.model.history import BatchCount, LaunchFacts, Start
 from dispatcher.model.launches import Offer
 from dispatcher.model.reasons import ReasonInWords, Turn
-from dispatcher.model.tasks import LinePosition, Task
+from dispatcher.model.tasks import LinePosition, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.estimate import Estimate
 from dispatcher.views.explanation import Explanation, RowFacts, explain
@@ -36,7 +41,7 @@ from tests.rig.builders import (
     ago,
     later,
 )
-from tests.unit.explaining import Offers, an_explanation
+from tests.unit.explaining import Offers, a_status, an_explanation
 from tests.unit.rooms import a_node, needs, room
 
 CRASH = LaunchFacts(attempt=1, launch=1, outcome="lost", reason="exit code 1", error="\x1b[2Jgone\nno disk")
@@ -295,3 +300,71 @@ def test_a_launch_in_words_names_its_place_its_end_and_its_log() -> None:
     long = LaunchFacts(attempt=1, launch=1, error="1\n2\n3\n4\n5\n6")
     assert list(launch_in_words(long))[1:] == [f"  | {line}" for line in range(2, 7)]
     assert list(launch_in_words(long, 2))[1:] == ["  | 5", "  | 6"]
+
+
+class Answers(DispatcherApi):
+    """An API that gives these answers, in their order."""
+
+    def __init__(self, *answers: object) -> None:
+        self.name, self.is_demo = "here", False
+        self._answers = list(answers)
+
+    @asynccontextmanager
+    async def reached(self) -> AsyncIterator[DispatcherApi]:
+        yield self
+
+    async def ask(self, path: str, what: type[Any]) -> Any:
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def watched(look: Look, *answers: object) -> None:
+    await watch(Answers(*answers).reached, look, 0)
+
+
+GONE, AWAY = Unknown("there is no row 7"), NoAnswer("no dispatcher answers")
+OVER = an_explanation(status=Status.SUCCEEDED, reason=None)
+
+
+async def test_missing_row_is_told_beside_the_explanations_of_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program reads the output as one document a line."""
+    lines: list[str] = []
+    assert await explain_rows([7, 42], Answers(GONE, OVER), to_json, lines.append) == 1
+    assert [msgspec.json.decode(line)["task"] for line in lines] == [42]
+    assert capsys.readouterr().err == "there is no row 7\n"
+
+
+async def test_watch_goes_on_without_a_row_that_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    rows = RowWatch([7, 42, 42], to_json, lines.append)
+    await watched(rows.look, an_explanation(task=7), an_explanation(), GONE, an_explanation(), OVER)
+    assert [msgspec.json.decode(line)["status"] for line in lines] == ["waiting", "waiting", "succeeded"]
+    assert rows.unknown
+    assert capsys.readouterr().err == "there is no row 7\n"
+
+
+async def test_outage_ends_no_watch_that_had_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """A rollout replaces the replica that was asked."""
+    rows = RowWatch([42], to_json, lambda _: None)
+    await watched(rows.look, an_explanation(), AWAY, AWAY, OVER)
+    assert capsys.readouterr().err == "asked again until it answers: no dispatcher answers\n"
+    with pytest.raises(NoAnswer):
+        await watched(RowWatch([42], to_json, lambda _: None).look, AWAY)
+
+
+async def test_watched_status_is_printed_when_it_says_something_new() -> None:
+    lines: list[str] = []
+    first = a_status(a_cycle(), waits=1)
+    looks = [first, replace(a_status(a_cycle(), waits=9), as_of=later(9)), replace(first, slowed=["by the API server"])]
+    with pytest.raises(IndexError):
+        await watched(StatusWatch(status_in_words, lines.append).look, *looks)
+    assert ["slowed" in line for line in lines] == [False, True]
+
+
+async def test_logs_wait_for_a_container_over_an_outage(capsys: pytest.CaptureFixture[str]) -> None:
+    known = LogWatch(LogSelection(42, follow=True))
+    await watched(known.look, Replica("dispatcher", "jobs", leads=True), an_explanation(), AWAY, OVER)
+    assert (known.namespace, known.row) == ("jobs", OVER)
+    assert capsys.readouterr().err.splitlines()[0] == "task 42: NoRoomNow: the nodes are full"

@@ -374,7 +374,7 @@ def config(as_json: bool) -> None:
     """Show the effective settings and the origin of each."""
     loaded = load_settings()
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(loaded.sources)).decode())
+        click.echo(as_document(loaded.sources, as_json))
     else:
         for source in loaded.sources:
             click.echo(f"{'DISPATCHER_' + source.name:36} {source.value:32} {source.origin}")

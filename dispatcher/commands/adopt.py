@@ -42,7 +42,7 @@ from dispatcher.jobs.templates import TASK, parse_template
 from dispatcher.model import launches as ids
 from dispatcher.model.errors import TemplateError
 from dispatcher.model.jobs import Manifest
-from dispatcher.model.tasks import one_line
+from dispatcher.model.tasks import one_line, printable
 from dispatcher.pg.queries import read_sql
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -219,13 +219,13 @@ def read_file(path: Path) -> Iterator[FileDocument]:
     if path.is_dir():
         words = "templates are written there, so it is not read. If it has manifests, give another --out"
         left = (Did.LEFT_OUT.value, "", words)
-        yield FileDocument(AdoptedFile(str(path), 0, "folder", fields=[left]))
+        yield FileDocument(AdoptedFile(printable(str(path)), 0, "folder", fields=[left]))
         return
     try:
         content = sys.stdin.buffer.read(MOST_BYTES + 1) if path == INPUT else read_most(path)
         text = text_of(content, MOST_BYTES)
     except OSError as fault:
-        yield FileDocument(AdoptedFile(str(path), 0, "no manifest", faults=[str(fault.strerror)]))
+        yield FileDocument(AdoptedFile(printable(str(path)), 0, "no manifest", faults=[str(fault.strerror)]))
     except TemplateError as fault:
         yield from no_manifest(path, fault)
     else:
@@ -247,7 +247,7 @@ def read_text(path: Path, text: str) -> Iterator[FileDocument]:
     unnamed = {"kind": "Kustomization"} if path.stem == "kustomization" else {}
     for line, document in ((line, {**unnamed, **one}) for line, one in documents):
         what = f"{document.get('kind') or 'document'} {object_at(document, 'metadata').get('name', '')}".strip()
-        yield FileDocument(AdoptedFile(str(path), line, what), document, text)
+        yield FileDocument(AdoptedFile(printable(str(path)), line, what), document, text)
 
 
 def parts_of(text: str) -> list[str]:
@@ -269,7 +269,7 @@ TWICE: Final = ". kubectl takes the last one: remove the first"
 def no_manifest(path: Path, fault: TemplateError, hint: str = "") -> Iterator[FileDocument]:
     for one in fault.faults:
         words = one.words + (TWICE if "stands twice in one object" in one.words else hint)
-        yield FileDocument(AdoptedFile(str(path), one.line, "no manifest", faults=[words]))
+        yield FileDocument(AdoptedFile(printable(str(path)), one.line, "no manifest", faults=[words]))
 
 
 def read_most(path: Path) -> bytes:
@@ -302,7 +302,7 @@ def write(adoption: Adoption, source: FileDocument, to: Path, *, check: bool) ->
         lines = written(adoption.in_time, to.stem).split("\n")
         statement = " ".join(line for line in lines if not line.startswith("--"))
         told["cron_job"] = "---\n".join(map(write_document, pasted_cron_jobs(adoption, to.stem, statement)))
-    return changed(source.told, to=str(to), fields=as_told(adoption.fields), **told)
+    return changed(source.told, to=printable(str(to)), fields=as_told(adoption.fields), **told)
 
 
 def pasted_cron_jobs(adoption: Adoption, name: str, statement: str) -> Iterator[Manifest]:

@@ -18,7 +18,7 @@ import msgspec
 from dispatcher.jobs.env import check_env_names
 from dispatcher.model.reasons import Turn
 from dispatcher.model.stored_json import NotStoredJson, stored_json
-from dispatcher.model.tasks import LARGEST_ID, printable
+from dispatcher.model.tasks import LARGEST_ID, MARKS, printable
 from dispatcher.settings.loading import LoadedSettings, load
 
 if TYPE_CHECKING:
@@ -225,10 +225,15 @@ def coloured(told: str) -> str:
     return TURNS.sub(lambda found: click.style(found[0], fg=COLOURS[Turn(found[1])], bold=True), told)
 
 
+STEERING: Final = re.compile(rf"[\x7f-\x9f]|{MARKS.pattern}")
+"""What JSON does not escape."""
+
+
 def as_document(shown: object, as_json: bool) -> str:
-    """The value as JSON, or as YAML that kubectl reads unchanged."""
+    """The value as JSON, or as YAML that kubectl reads unchanged. No text in it steers a terminal."""
     if as_json:
-        return msgspec.json.format(msgspec.json.encode(shown)).decode().rstrip()
+        written = msgspec.json.format(msgspec.json.encode(shown)).decode().rstrip()
+        return STEERING.sub(lambda sign: re.sub("(....)", r"\\u\1", sign[0].encode("utf-16-be").hex()), written)
     from dispatcher.jobs.template_text import write_document
 
     return write_document(msgspec.to_builtins(shown, str_keys=True)).rstrip()

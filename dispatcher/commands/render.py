@@ -46,7 +46,7 @@ from dispatcher.model.launches import Launch, LaunchSpec, Offer
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.resources import parse_quantity
 from dispatcher.model.stored_json import NotStoredJson, stored_json
-from dispatcher.model.tasks import Kind, Request, Task, one_line
+from dispatcher.model.tasks import Kind, Request, Task, one_line, printable
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
@@ -244,7 +244,8 @@ def text_of(content: bytes, most: int = MOST_BYTES) -> str:
 
 def located(path: Path, faults: tuple[TemplateFault, ...]) -> list[LocatedFault]:
     named = [(dotted(fault.path), fault) for fault in faults]
-    found = [LocatedFault(str(path), one.line, name, one.words.removeprefix(f"{name} ")) for name, one in named]
+    file = printable(str(path))
+    found = [LocatedFault(file, one.line, name, one.words.removeprefix(f"{name} ")) for name, one in named]
     return sorted(found, key=lambda one: one.line)
 
 

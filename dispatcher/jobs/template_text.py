@@ -20,6 +20,7 @@ import yaml
 
 from dispatcher.model.errors import TemplateError, TemplateFault
 from dispatcher.model.jobs import Manifest
+from dispatcher.model.tasks import MARKS
 
 MOST_BYTES: Final = 256 << 10
 """Bytes of a text, at most."""
@@ -146,7 +147,7 @@ class Dumper(yaml.SafeDumper):
 
     def represent_text(self, data: str) -> yaml.ScalarNode:
         is_other = not isinstance(plain_value(data), str) or NO_NUMBERS.fullmatch(data)
-        style = '"' if BREAKS.search(data) else "'" if is_other else None
+        style = '"' if BREAKS.search(data) or MARKS.search(data) else "'" if is_other else None
         return self.represent_scalar(f"{TAG}str", data, style=style)
 
 
@@ -154,9 +155,9 @@ Dumper.add_representer(str, Dumper.represent_text)
 
 
 def write_document(value: object) -> str:
-    """YAML that is read as this value, here and by kubectl."""
+    """YAML that is read as this value, here and by kubectl. It has no signs that turn the direction of a line."""
     written: str = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True)
-    return written
+    return MARKS.sub(lambda mark: f"\\U{ord(mark[0]):08x}", written)
 
 
 def line_of(text: str, path: Path) -> int:

@@ -1,5 +1,6 @@
 """Documents that are no work, and what other tools would have filled in. Fields are in test_adoption.py."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import yaml
 
 from dispatcher.commands.adopt import AdoptedFile, adopt, adopt_documents, read_file, read_text
 from dispatcher.commands.adoption import AdoptedField, Did
+from dispatcher.commands.options import as_document
 from dispatcher.jobs.template_text import write_document
 from dispatcher.model.launches import DOMAIN
 from tests.rig.corpus import alone, container, cron_job, job, pod, scaled_job, step, workflow
@@ -172,6 +174,14 @@ def told_of(folder: Path, *documents: dict[str, Any]) -> list[AdoptedFile]:
     file = folder / "in.yaml"
     file.write_text("---\n".join(map(write_document, documents)))
     return list(adopt_documents(list(read_file(file)), folder, check=False))
+
+
+def test_name_that_is_no_utf8_is_told_in_json(tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(b"\xff.yaml")
+    file.write_text(write_document(job()))
+    (told,) = adopt_documents(list(read_file(file)), tmp_path / os.fsdecode(b"\xfe"), check=True)
+    assert told.file.endswith("/\N{REPLACEMENT CHARACTER}.yaml")
+    assert as_document([told], as_json=True)
 
 
 SIGN = "x {{ .Values.x }}"

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.commands.logs import LONGEST_PIECE, LogSelection, is_to_come, none_in_words, texts_of, what_is_left
+from dispatcher.commands.options import as_document
+from dispatcher.jobs.template_text import read_manifest
 from dispatcher.model.history import LaunchFacts
 from dispatcher.model.tasks import for_terminal, one_line, printable
 from dispatcher.views.row_page import HIDDEN, masked
@@ -19,6 +21,16 @@ from tests.rig.builders import NOW, a_manifest
 from tests.unit.explaining import an_explanation
 
 SHOWN = "\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_document_has_no_such_sign_and_is_read_as_the_same_value(as_json: bool) -> None:
+    """`render` shows the rows of others, and its output is applied."""
+    texts = [sign for sign in HOSTILE if sign != "\n"]
+    value = {"env": {f"{sign}A": f"a{sign}b" for sign in texts}, "all": "x".join(texts)}
+    document = as_document(value, as_json)
+    assert not {*document} & {*texts}
+    assert (msgspec.json.decode(document) if as_json else read_manifest(document)) == value
 
 
 @pytest.mark.parametrize("sign", ["\x00", "\x07", "\x0b", "\r", "\x1b", "\x7f", "\x9b", "\ud800"])

@@ -3,9 +3,12 @@
 Each command imports its program when it runs: all of them together take a third of a second, and `--help` needs none.
 """
 
+import errno
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 AN_ID = RowId()
 A_FILE = click.Path(path_type=Path, dir_okay=False)
 T = TypeVar("T")
+OF_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Faults of the file or the terminal that the output goes to."""
 
 
 def main(has_loaded: Callable[[], object] | None = None) -> None:
@@ -47,6 +52,19 @@ def main(has_loaded: Callable[[], object] | None = None) -> None:
 
     `has_loaded` is called when a command has imported its program, before it works.
     """
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # other encodings than UTF-8 lack some signs
+    try:
+        invoke(has_loaded)
+    except OSError as fault:
+        if fault.errno not in OF_OUTPUT or fault.filename is not None:
+            raise
+        click.echo(f"the output cannot be written: {fault.strerror}. It is not whole", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter writes what is left, at its end
+        sys.exit(1)
+
+
+def invoke(has_loaded: Callable[[], object] | None) -> None:
     try:
         commands.main(standalone_mode=False, obj=has_loaded)
     except click.exceptions.Exit as done:
@@ -58,7 +76,7 @@ def main(has_loaded: Callable[[], object] | None = None) -> None:
         sys.exit(130)
     except SettingsError as wrong:
         for fault in wrong.faults:
-            click.echo(fault, err=True)
+            click.echo(printable(fault), err=True)
         sys.exit(2)
     except DispatcherError as fault:
         click.echo(printable(str(fault)), err=True)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
@@ -30,7 +29,7 @@ from dispatcher.commands.neighbours import (
     word_of_kind,
     word_of_owner,
 )
-from dispatcher.commands.options import as_document
+from dispatcher.commands.options import as_document, read_input
 from dispatcher.commands.placeholders import FILLED_IN, words_of_unfilled
 from dispatcher.commands.render import text_of
 from dispatcher.commands.workflows import of_workflow
@@ -222,7 +221,7 @@ def read_file(path: Path) -> Iterator[FileDocument]:
         yield FileDocument(AdoptedFile(printable(str(path)), 0, "folder", fields=[left]))
         return
     try:
-        content = sys.stdin.buffer.read(MOST_BYTES + 1) if path == INPUT else read_most(path)
+        content = read_input(MOST_BYTES + 1) if path == INPUT else read_most(path)
         text = text_of(content, MOST_BYTES)
     except OSError as fault:
         yield FileDocument(AdoptedFile(printable(str(path)), 0, "no manifest", faults=[str(fault.strerror)]))

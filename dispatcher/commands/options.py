@@ -1,6 +1,7 @@
 """What several commands share: how they begin, options, a row on a command line; documents, times and colours."""
 
 import asyncio
+import errno
 import math
 import os
 import re
@@ -222,6 +223,8 @@ TURNS: Final = re.compile(rf"^ *({'|'.join(Turn)})'s turn\b", re.MULTILINE)
 
 def coloured(told: str) -> str:
     """The text with a colour for whose turn it is. click removes the colours where nobody would see them."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return told
     return TURNS.sub(lambda found: click.style(found[0], fg=COLOURS[Turn(found[1])], bold=True), told)
 
 
@@ -282,10 +285,17 @@ def read_json(option: str, text: str) -> str:
         raise click.UsageError(f"{option} is no JSON that Postgres stores: {fault.rule}, {fault.detail}") from fault
 
 
+def read_input(most: int) -> bytes:
+    """So many bytes of the standard input. Raises OSError if whoever started us has closed it."""
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "the standard input is closed")
+    return sys.stdin.buffer.read(most)
+
+
 def read_file(name: str) -> str:
     try:
         if name == "-":
-            content = sys.stdin.buffer.read(MOST_READ + 1)
+            content = read_input(MOST_READ + 1)
         else:
             with Path(name).open("rb") as file:
                 content = file.read(MOST_READ + 1)
@@ -295,7 +305,7 @@ def read_file(name: str) -> str:
     if len(content) > MOST_READ:
         raise click.UsageError(f"--payload @{printable(name)}: larger than {MOST_READ >> 20} MiB; a row takes 1 MiB")
     try:
-        return content.decode()
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
         raise click.UsageError(f"--payload @{printable(name)}: no UTF-8 at byte {fault.start}") from fault
 

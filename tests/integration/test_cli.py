@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,32 @@ database = one_database
 async def test_help_and_version_need_no_settings(arguments: list[str]) -> None:
     answer = await dispatcher(*arguments)
     assert (answer.status, answer.err) == (DONE, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        ("config > /dev/full", COULD_NOT, "cannot be written: No space left on device. It is not whole\n"),
+        ("config --help > /dev/full", COULD_NOT, "cannot be written: No space left on device. It is not whole\n"),
+        ("adopt - <&-", COULD_NOT, ""),
+        ("submit --payload @- <&-", WRONG, "--payload @-: the standard input is closed\n"),
+    ],
+)
+def test_output_and_input_that_cannot_be_used_are_told_without_a_trace(line: str, status: int, said: str) -> None:
+    child = subprocess.run(  # a shell opens and closes them
+        f"{shlex.quote(sys.executable)} -m dispatcher {line}", shell=True, capture_output=True, text=True, check=False,
+        env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert (child.returncode, child.stderr.endswith(said), "Traceback" in child.stderr) == (status, True, False)
+
+
+def test_sign_that_the_terminal_lacks_is_written_as_an_escape() -> None:
+    """A locale such as de_DE has ISO 8859-1."""
+    child = subprocess.run(
+        [sys.executable, "-m", "dispatcher", "wait", "--help"], capture_output=True, check=False,
+        env={"PATH": os.environ["PATH"], "PYTHONIOENCODING": "latin-1"},
+    )  # fmt: skip
+    assert (child.returncode, b"[ID\\u2026]" in child.stdout, child.stderr) == (DONE, True, b"")
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,12 @@ def test_line_of_whose_turn_it_is_begins_with_a_colour(turn: Turn) -> None:
     assert shown.count("\x1b[") == 3, "two for colour and weight, one that ends both"
 
 
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_terminal_without_colours_gets_none(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    assert coloured(in_words(an_explanation())) == in_words(an_explanation())
+
+
 def test_statuses_without_a_row_are_left_out() -> None:
     found = batch_status(BatchCount("q", "team_a", "april", 9, 0, 2, 6, 1, 0, NOW, None, is_whole=False))
     assert (found.queue, found.submitted_by, found.batch, found.tasks) == ("q", "team_a", "april", 9)

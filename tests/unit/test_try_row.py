@@ -1,7 +1,11 @@
 """The row of `dispatcher try`, and the words about its end."""
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
+from dispatcher.commands.options import read_payload
 from dispatcher.commands.trying import (
     Ended,
     InMemoryRow,
@@ -137,3 +141,10 @@ def test_pause_doubles_up_to_ten_minutes() -> None:
 @pytest.mark.parametrize("outcome", ["retry", "failed"])
 def test_cancel_counts_more_than_a_failure(outcome: str) -> None:
     assert status_after(outcome, is_cancelled=True) == "cancelled"
+
+
+def test_file_of_a_payload_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Editors of Windows write one."""
+    file = tmp_path / "payload.json"
+    file.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n')
+    assert msgspec.json.decode(read_payload(f"@{file}")) == {"a": 1}

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 from yarl import URL
 
-from dispatcher.kube.client import KubeClient
+from dispatcher.kube.client import KubeClient, words_of
 from dispatcher.kube.credentials import in_cluster, is_cluster_named, log_in
 from dispatcher.kube.reflector import Resource, list_all
 from dispatcher.kube.wire import UNREADABLE, WirePod
@@ -147,8 +147,7 @@ class DispatcherApi:
             async with self._session.get(f"api/v1/{path}") as reply:
                 body = await whole(reply)
         except (aiohttp.ClientError, TimeoutError) as fault:
-            why = str(fault) or type(fault).__name__
-            raise NoAnswer(f"no dispatcher answers at {self.name}: {why}") from fault
+            raise NoAnswer(f"no dispatcher answers at {self.name}: {words_of(fault) or type(fault).__name__}") from fault
         if reply.status == 200:
             return self._read(body, what)
         told = error_of(body)
@@ -165,7 +164,7 @@ class DispatcherApi:
             async with self._session.get(path.lstrip("/")) as reply:
                 body = await whole(reply)
         except (aiohttp.ClientError, TimeoutError) as fault:
-            raise NoAnswer(f"{self.name} does not answer: {str(fault) or type(fault).__name__}") from fault
+            raise NoAnswer(f"{self.name} does not answer: {words_of(fault) or type(fault).__name__}") from fault
         if reply.status != 200:
             raise DispatcherError(f"{self.name} answers {reply.status}")
         return body.decode(errors="replace")

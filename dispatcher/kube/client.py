@@ -90,6 +90,14 @@ CONTENT: Final = {"PATCH": "application/merge-patch+json"}
 S = TypeVar("S")
 
 
+ROUTE: Final = re.compile(r" ssl:(?:\w+|<[^>]*>)(?= \[)")
+
+
+def words_of(fault: BaseException) -> str:
+    """The text of a fault of the network, without the TLS context, whose name is another one in each process."""
+    return ROUTE.sub("", str(fault))
+
+
 class AnswerTooLarge(ClusterAway):
     """The body of an answer has more than MOST_BYTES."""
 
@@ -213,7 +221,7 @@ class KubeClient:
                 return Reply(answer.status, content, seconds_of(answer.headers.get("Retry-After")))
         except NETWORK_FAULTS as fault:
             if not await self._has_other_certificates(fault):
-                raise ClusterAway(f"{question.method} {question.path}: {type(fault).__name__}: {fault}") from fault
+                raise ClusterAway(f"{question.method} {question.path}: {type(fault).__name__}: {words_of(fault)}") from fault
         finally:
             KUBE_REQUESTS.labels(question.method, resource, code).inc()
             KUBE_SECONDS.labels(question.method, resource).observe(time.perf_counter() - began)
@@ -271,7 +279,7 @@ class KubeClient:
             raise WatchSilent(f"{doing}: no word for {limits.sock_read or CONNECT_SECONDS:.0f} s") from fault
         except NETWORK_FAULTS as fault:
             await self._has_other_certificates(fault)  # the next stream uses them
-            raise ClusterAway(f"{doing}: {type(fault).__name__}: {fault}") from fault
+            raise ClusterAway(f"{doing}: {type(fault).__name__}: {words_of(fault)}") from fault
 
     async def web_socket(self, path: str, params: Mapping[str, str], protocol: str) -> aiohttp.ClientWebSocketResponse:
         """Opens a web socket with this subprotocol. Raises ClusterRefused and ClusterAway."""
@@ -287,7 +295,7 @@ class KubeClient:
                 (await self.request("GET", path, params=params)).expect(f"open {path}")
             raise ClusterRefused(f"open {path}", refused.status, "", refused.message) from refused
         except NETWORK_FAULTS as fault:
-            raise ClusterAway(f"open {path}: {type(fault).__name__}: {fault}") from fault
+            raise ClusterAway(f"open {path}: {type(fault).__name__}: {words_of(fault)}") from fault
 
     async def _headers(self, refused: bool, content: str = "application/json") -> list[tuple[str, str]]:
         return [("Accept", "application/json"), ("Content-Type", content), *await self._login.authorization(refused)]

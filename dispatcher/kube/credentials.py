@@ -138,24 +138,38 @@ class Kubeconfig:
         return any(Path(one).expanduser().exists() for one in self._paths.split(os.pathsep) if one)
 
     async def load(self) -> None:
-        """Raises FileNotFoundError without a file, and any exception for a faulty one."""
+        """Raises ValueError without a file, or if a part of it is missing, and any exception for other faults."""
         from kubernetes_asyncio import config
 
         if not self.exists():
-            raise FileNotFoundError("no such file: name your kubeconfig by KUBECONFIG or DISPATCHER_KUBECONFIG")
+            raise ValueError("no such file: name your kubeconfig by KUBECONFIG or DISPATCHER_KUBECONFIG")
+        if fault := missing_from(self._merged(), self._context):
+            raise ValueError(fault)
         await config.load_kube_config(config_file=self._path, context=self._context, client_configuration=self.target)
         report_token(self.target.api_key.get("BearerToken", "").removeprefix("Bearer "))
 
     def active(self) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
         """The context in use, its user and its cluster, as they are written."""
         from kubernetes_asyncio import config
-        from kubernetes_asyncio.config.kube_config import KubeConfigMerger
 
         contexts, current = config.list_kube_config_contexts(config_file=self._path)
         found = next((known for known in contexts or () if known["name"] == self._context), current) or {"context": {}}
-        context, written = found["context"], KubeConfigMerger(self._paths).config
+        context, written = found["context"], self._merged()
         user, cluster = (part_of(written, kind, context.get(kind)) for kind in ("user", "cluster"))
         return context, user, cluster
+
+    def _merged(self) -> Any:
+        """All files as one. Raises ValueError if one of them is no kubeconfig."""
+        from kubernetes_asyncio.config.kube_config import KubeConfigMerger
+
+        try:
+            return KubeConfigMerger(self._paths).config
+        except (TypeError, AttributeError, KeyError) as fault:
+            raise ValueError("it is empty, or no kubeconfig: name another one by DISPATCHER_KUBECONFIG") from fault
+
+    def plugin(self) -> str:
+        """The command of the credential plugin in use; empty: there is none."""
+        return str((self.active()[1].get("exec") or {}).get("command") or "")
 
     async def token(self, refused: bool) -> str | None:
         if refused:
@@ -181,16 +195,47 @@ async def from_kubeconfig(path: str | None, context: str | None) -> Login:
     try:
         await loaded.load()
         active, user, cluster = loaded.active()
+        tls = tls_of(loaded.target)
     except Exception as fault:  # exec plugins and half-written files raise any exception
-        raise SettingsError((f"{loaded.named}: {fault}",)) from fault
+        raise SettingsError((f"{loaded.named}: {in_words(fault, loaded)}",)) from fault
     if faults := [*unsupported("user", user), *unsupported("cluster", cluster)]:
         raise SettingsError(tuple(f"{loaded.named}: {fault}" for fault in faults))
-    tls = tls_of(loaded.target)
     return Login(
         str(loaded.target.host), tls, loaded.token, str(active.get("namespace") or "default"),
         renewed=FreshTls(tls, loaded.files, loaded.make_tls).context, headers=headers_of(user),
         proxy=str(cluster.get("proxy-url") or ""), server_name=str(cluster.get("tls-server-name") or ""),
     )  # fmt: skip
+
+
+def missing_from(written: Any, chosen: str | None) -> str:
+    """What a merged kubeconfig lacks for a login, and the next step; empty: nothing."""
+    named = {kind: [one.value for one in written.value[f"{kind}s"]] for kind in ("context", "cluster", "user")}
+    parts = {kind: {one["name"]: one.get(kind) or {} for one in ones} for kind, ones in named.items()}
+    known = f"it has {', '.join(map(repr, parts['context'])) or 'no context'}"
+    name = chosen or written.value.get("current-context")
+    if not name:
+        return f"no context is chosen: name one by DISPATCHER_KUBE_CONTEXT, or by kubectl config use-context; {known}"
+    if name not in parts["context"]:
+        return f"there is no context {name!r}: {known}"
+    cluster = parts["cluster"].get(parts["context"][name].get("cluster"), {})
+    is_open = str(cluster.get("server")).startswith("http:")  # its users are ignored
+    for kind in ("cluster", *(() if is_open else ("user",))):
+        if not (part := parts["context"][name].get(kind)):
+            return f"context {name!r} names no {kind}: kubectl config set-context {name} --{kind}=NAME"
+        if part not in parts[kind]:
+            return f"context {name!r} names the {kind} {part!r}, which is not there"
+    if not cluster.get("server"):
+        return f"the cluster of context {name!r} has no server: kubectl config set-cluster NAME --server=URL"
+    return ""
+
+
+def in_words(fault: Exception, loaded: Kubeconfig) -> str:
+    """A fault of a kubeconfig: neither a missing program nor OpenSSL says what was asked for."""
+    if isinstance(fault, ssl.SSLError):
+        return f"a certificate or key of the cluster or of the user cannot be used: {fault}"
+    if isinstance(fault, OSError) and (plugin := loaded.plugin()) and fault.filename in {None, plugin}:
+        return f"the credential plugin {plugin!r} cannot be run: {fault.strerror}. Install it, or use another context"
+    return str(fault) or type(fault).__name__
 
 
 def part_of(written: Any, kind: str, name: object) -> Mapping[str, Any]:

@@ -240,6 +240,48 @@ async def test_field_that_is_not_honoured_is_named(
         await from_kubeconfig(str(kubeconfig(tmp_path, "https://127.0.0.1:1", cluster, user)), None)
 
 
+CONTEXT, CLUSTER = {"cluster": "c", "user": "u"}, {"server": "https://127.0.0.1:1"}
+ABSENT = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "absent-plugin"}}
+BROKEN = {"certificate-authority-data": "aGFsbG8="}
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("", "it is empty, or no kubeconfig: name another one by DISPATCHER_KUBECONFIG"),
+        ("nonsense", "it is empty, or no kubeconfig: name another one by DISPATCHER_KUBECONFIG"),
+        ({"current-context": ""}, "no context is chosen: name one by DISPATCHER_KUBE_CONTEXT, or by kubectl"),
+        ({"current-context": "b"}, "there is no context 'b': it has 'a'"),
+        ({"contexts": None}, "there is no context 'a': it has no context"),
+        ({"contexts": [{"name": "a", "context": {"cluster": "c"}}]}, "context 'a' names no user: kubectl config set-"),
+        ({"clusters": []}, "context 'a' names the cluster 'c', which is not there"),
+        ({"users": None}, "context 'a' names the user 'u', which is not there"),
+        ({"clusters": [{"name": "c", "cluster": {}}]}, "the cluster of context 'a' has no server: kubectl config"),
+        ({"clusters": [{"name": "c", "cluster": {**CLUSTER, **BROKEN}}]}, "a certificate or key of the cluster or of"),
+        ({"users": [{"name": "u", "user": ABSENT}]}, "the credential plugin 'absent-plugin' cannot be run: No such "),
+    ],
+)
+async def test_kubeconfig_says_what_it_lacks(tmp_path: Path, written: dict[str, Any] | str, words: str) -> None:
+    whole = {
+        "current-context": "a", "contexts": [{"name": "a", "context": CONTEXT}],
+        "clusters": [{"name": "c", "cluster": CLUSTER}], "users": [{"name": "u", "user": {}}],
+    }  # fmt: skip
+    path = tmp_path / "kubeconfig"
+    path.write_text(written if isinstance(written, str) else yaml.safe_dump({**whole, **written}))
+    with pytest.raises(SettingsError) as refused:
+        await from_kubeconfig(str(path), None)
+    (fault,) = refused.value.faults
+    assert fault.startswith(f"KUBECONFIG: {path}: {words}")
+
+
+async def test_api_server_without_tls_needs_no_user(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, "http://127.0.0.1:1")
+    path.write_text(path.read_text().replace("user: me", "user: ''"))
+    async with client_of(path) as client:
+        with pytest.raises(ClusterAway, match=r"Cannot connect to host 127\.0\.0\.1:1 \["):
+            await works(client)
+
+
 def test_every_field_of_the_format_is_placed() -> None:
     """Those of `clientcmd/api/v1/types.go` of Kubernetes 1.36."""
     assert HONOURED["cluster"] == {

@@ -6,7 +6,7 @@ and pip, so its time is also that of the package index and of the line to it. Th
 the last Job is swept. Their containers take no time (`tests/rig/instant.py`). Cluster, containers and stopwatch share
 one process here, so the dispatcher has one core for itself and all else has the other.
 
-Most of these seconds are imports and other work of the CPU, so the limits are multiplied by the slowness of the machine.
+Most of these seconds are imports and other work of the CPU, so limits are multiplied by the slowness of the machine.
 """
 
 import asyncio

@@ -113,6 +113,13 @@ NETWORK_FAULTS: Final = (
 )
 
 
+UNFIT: Final = {
+    "25006": "the session may only read (default_transaction_read_only of its login, database or server)",
+    "42501": "the login lacks a right",
+}
+"""SQLSTATEs that say nothing of the database's shape."""
+
+
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
     """Translates faults of the driver. Messages name the fault, never a parameter or a row."""
@@ -133,7 +140,8 @@ def translated() -> Iterator[None]:
     except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as fault:
         raise DatabaseUnfit(f"the database refuses the login: {fault}") from fault
     except asyncpg.PostgresError as fault:
-        raise DatabaseUnfit(f"the database is not as this version needs it: {fault} ({fault.sqlstate})") from fault
+        what = UNFIT.get(fault.sqlstate or "", "the database is not as this version needs it")
+        raise DatabaseUnfit(f"{what}: {fault} ({fault.sqlstate})") from fault
 
 
 NAMED_BY: Final = ("PGHOST", "PGHOSTADDR", "PGSERVICE")

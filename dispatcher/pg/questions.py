@@ -47,6 +47,7 @@ MOST_EXPLAINED: Final = 1000
 OF_THE_ROW: Final = ("DI", "22", "23", "42501")
 """SQLSTATEs that name a fault of a row: ours, the type of a value, a key, the right to insert."""
 FIRST_ELEMENT: Final = "element 1 of tasks: "
+NO_SUBMITTER: Final = "An operator grants dispatch_submitter to the login."
 UNSEEN: Final = (
     "a row of this dedupe_key is alive, and the role that the login begins as does not see it\n"
     "Let the login inherit: ALTER ROLE … INHERIT, then grant it dispatch_submitter again."
@@ -409,7 +410,8 @@ class OwnRows:
                     raise
                 told = fault.as_dict()
                 words = told["message"].removeprefix(FIRST_ELEMENT)
-                raise RowRefused("\n".join(filter(None, (f"{words} ({fault.sqlstate})", told.get("hint"))))) from None
+                hint = told.get("hint") or (NO_SUBMITTER if fault.sqlstate == "42501" else None)
+                raise RowRefused("\n".join(filter(None, (f"{words} ({fault.sqlstate})", hint)))) from None
         if made is None:
             raise RowRefused(UNSEEN)
         return int(made)

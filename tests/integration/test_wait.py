@@ -153,6 +153,17 @@ async def test_login_without_the_right_is_told(database: Database) -> None:
     answer = await asked(database, "submit", login="observer")
     assert (answer.status, answer.out) == (COULD_NOT, "")
     assert "permission denied" in answer.err
+    assert "grants dispatch_submitter to the login" in answer.err
+    answer = await asked(database, "wait", "1", login="task")
+    assert (answer.status, "the login lacks a right: permission denied" in answer.err) == (UNKNOWN, True)
+
+
+async def test_login_that_may_only_read_is_told(own: Database) -> None:
+    admin = await own.session("admin")
+    await admin.execute(f"ALTER ROLE team_a IN DATABASE {own.name} SET default_transaction_read_only = on")
+    answer = await asked(own, "submit")
+    assert (answer.status, answer.out) == (COULD_NOT, "")
+    assert "the session may only read (default_transaction_read_only of its login" in answer.err
 
 
 async def test_submit_waits_for_its_row(database: Database) -> None:

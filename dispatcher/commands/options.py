@@ -185,7 +185,7 @@ ROW_OPTIONS: Final = (
     text_option("--batch", metavar="NAME", help="A name for rows that belong together."),
     text_option("--label", metavar="N=V", multiple=True, help="A mark by which the row is found; may be repeated."),
     click.option("--priority", metavar="N", type=int, help="Lower numbers first; 100 if left out."),
-    text_option("--run-at", metavar="TIME", help="Not before this time, as Postgres reads it: `2026-12-01 03:00+01`."),
+    text_option("--run-at", metavar="TIME", help="Not before this time, UTC without an offset: `2026-12-01 03:00+01`."),
     click.option("--timeout-seconds", metavar="S", type=int, help="The run limit of each launch."),
     click.option("--max-failures", metavar="N", type=int, help="After so many failures the row has failed."),
     text_option("--cache-key", metavar="KEY", help="Rows of the same key share a directory of their node."),

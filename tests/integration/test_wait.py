@@ -86,6 +86,14 @@ async def test_row_without_options_has_the_defaults(database: Database) -> None:
     assert (row["queue"], row["template"], row["env"], row["payload"]) == ("default", "default", {}, None)
 
 
+async def test_time_without_an_offset_is_utc(own: Database) -> None:
+    admin = await own.session("admin")
+    await admin.execute(f"ALTER DATABASE {own.name} SET timezone = 'Asia/Kathmandu'")
+    answer = await asked(own, "submit", "--run-at", "2031-12-01 03:00")
+    assert (await own.task(int(answer.out)))["run_at"].isoformat() == "2031-12-01T03:00:00+00:00"
+    assert "UTC without an offset" in " ".join((await asked(own, "submit", "--help")).out.split())
+
+
 async def test_dedupe_key_gives_the_row_that_is_there(database: Database) -> None:
     first, second = [await asked(database, "submit", "--dedupe-key", "night") for _ in range(2)]
     assert first == second

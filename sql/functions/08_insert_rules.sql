@@ -60,7 +60,7 @@ BEGIN
         END) IS NOT TRUE THEN
             RETURN ROW('DI002', 'spec', CASE
                 -- What begins with a digit is a quantity with a mistake; other words may be anything.
-                WHEN name IN ('cpu', 'memory') AND value #>> '{}' ~ '^-?[0-9][0-9A-Za-z.+-]{0,19}$' THEN format('spec.%s "%s" is not usable', name, value #>> '{}')
+                WHEN name IN ('cpu', 'memory') AND value #>> '{}' ~ '^-?[0-9][0-9A-Za-z.+-]{0,19}$' THEN format('spec.%s %s is not usable', name, value)
                 ELSE format('spec.%s is not usable', name) END, CASE
                 WHEN name IN ('command', 'args') THEN 'An array of at most 1000 strings, 128 KiB in all.'
                 WHEN name = 'image' THEN 'An image reference as a string.'

@@ -50,6 +50,8 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"spec": []}, "DI002", "spec must be a JSON object, not a JSON array"),
     ({"labels": "{}"}, "DI008", "labels must be a JSON object of strings, not a JSON string (encoded twice?)"),
     ({"spec": {"imagee": SECRET}}, "DI002", 'spec has no field "imagee"'),
+    ({"spec": {"cpu": 2}}, "DI002", "spec.cpu 2 is not usable"),
+    ({"spec": {"cpu": "2x"}}, "DI002", 'spec.cpu "2x" is not usable'),
     ({"cache_key": SECRET.ljust(201)}, "DI005", "cache_key has 201 characters"),
     ({"dedupe_key": ""}, "DI005", "dedupe_key has 0 characters"),
     ({"template": "Odd"}, "DI006", 'template "Odd" is not the name of a template'),

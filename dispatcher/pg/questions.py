@@ -41,7 +41,12 @@ from dispatcher.pg.tasks import UNREADABLE, TaskSnapshot, columns, read_texts, s
 
 MOST_BATCHES: Final = 20
 """Batches of one name that are counted, at most."""
-OF_A_SUBMITTER: Final = {"application_name": "dispatcher/wait", "statement_timeout": "7000"}
+OF_A_SUBMITTER: Final = {
+    "application_name": "dispatcher/wait",
+    "statement_timeout": "7000",
+    # In a stricter transaction, an INSERT whose dedupe_key another session has just inserted fails with 40001.
+    "default_transaction_isolation": "read committed",
+}
 MOST_EXPLAINED: Final = 1000
 """Rows whose reasons are read, at most."""
 OF_THE_ROW: Final = ("DI", "22", "23", "42501")

@@ -99,6 +99,17 @@ async def test_dedupe_key_gives_the_row_that_is_there(database: Database) -> Non
     assert first == second
 
 
+async def test_row_of_a_key_that_comes_meanwhile_is_given_in_any_isolation(own: Database) -> None:
+    admin, team = await own.session("admin"), await own.session("team_a")
+    await admin.execute(f"ALTER DATABASE {own.name} SET default_transaction_isolation = 'serializable'")
+    async with asyncio.timeout(30), team.transaction():
+        task_id = await own.insert_task(dedupe_key="k")
+        answer = asyncio.create_task(asked(own, "submit", "--dedupe-key", "k"))
+        while not await admin.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):
+            assert not answer.done()
+    assert ((await answer).out, (await answer).err) == (f"{task_id}\n", "")
+
+
 @asynccontextmanager
 async def beginning_as_another_role(database: Database, inherit: str) -> AsyncIterator[str]:
     """A login of the server that begins as dispatch_submitter."""

@@ -2,12 +2,14 @@
 
 import logging
 import sys
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web import RequestPayloadError
+
+from dispatcher.runtime.clock import Clock, elapsed
 
 
 def configure_logs(level: str, *, as_text: bool | None = None) -> None:
@@ -33,15 +35,33 @@ def configure_logs(level: str, *, as_text: bool | None = None) -> None:
     theirs = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish]
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=theirs, foreign_pre_chain=added))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("aiohttp.server").addFilter(without_quotation)
+    logging.getLogger("aiohttp.server").addFilter(BadRequests())
 
 
-def without_quotation(record: logging.LogRecord) -> bool:
-    """Removes quoted requests from log lines. aiohttp's server quotes what it cannot parse, maybe a part of a body."""
-    fault = record.exc_info[1] if record.exc_info else None
-    if isinstance(fault, HttpProcessingError | RequestPayloadError):
+BETWEEN_SECONDS: Final = 1
+"""Seconds between two lines about requests that cannot be parsed. Whoever reaches a port may send any number."""
+
+
+class BadRequests:
+    """Filters the log lines of aiohttp's server. It quotes what it cannot parse, maybe a part of a body.
+
+    The quotations are removed. Of many such lines, one in BETWEEN_SECONDS stays: they would push all others out of a
+    log that is rotated by its size.
+    """
+
+    def __init__(self, clock: Clock = elapsed) -> None:
+        self._clock = clock
+        self._said_at = float("-inf")
+
+    def __call__(self, record: logging.LogRecord) -> bool:
+        fault = record.exc_info[1] if record.exc_info else None
+        if not isinstance(fault, HttpProcessingError | RequestPayloadError):
+            return True
         record.msg, record.args, record.exc_info = f"{record.getMessage()}: {type(fault).__name__}", (), None
-    return True
+        if (now := self._clock()) - self._said_at < BETWEEN_SECONDS:
+            return False
+        self._said_at = now
+        return True
 
 
 def to_json(event: Any, **_: Any) -> str:

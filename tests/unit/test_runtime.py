@@ -1,12 +1,14 @@
 """What runs beside decisions: rounds and their faults, work that can wait, and what a program exports at /metrics."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp.http_exceptions import BadStatusLine
 from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -21,6 +23,7 @@ from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.jobs import Phase
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.health import ExportedMetrics, MetricsText, build_app
+from dispatcher.runtime.logs import BadRequests
 from dispatcher.runtime.metrics import OF_ROWS, OF_RUN, REFUSED_PODS
 from dispatcher.runtime.rounds import BUGS_IN_A_ROW, Precedence, Rounds, Wake
 from tests.rig.builders import NOW, a_job
@@ -216,6 +219,22 @@ async def test_replica_that_does_not_lead_tells_no_refused_pods() -> None:
     refusals.forget()
     assert (refusals.known, value("dispatcher_refused_pods", cause="refused")) == ({}, None)
     await client.close()
+
+
+def test_many_requests_that_cannot_be_parsed_fill_no_log() -> None:
+    """Whoever reaches a port sends any number of them, and a node keeps some megabytes of a log."""
+    now = [0.0]
+    stays = BadRequests(lambda: now[0])
+
+    def line(fault: Exception) -> logging.LogRecord:
+        said = (type(fault), fault, None)
+        return logging.LogRecord("aiohttp.server", logging.ERROR, "", 0, "Error from %s", ("1.2.3.4",), said)
+
+    bad = line(BadStatusLine("secret"))
+    assert [stays(bad), stays(line(BadStatusLine("secret"))), stays(line(ValueError("a bug")))] == [True, False, True]
+    assert (bad.getMessage(), bad.exc_info) == ("Error from 1.2.3.4: BadStatusLine", None)
+    now[0] = 1
+    assert stays(line(BadStatusLine("secret")))
 
 
 def test_program_exports_no_metric_that_it_never_sets() -> None:

@@ -22,12 +22,12 @@ from msgspec import Struct
 from dispatcher.admission.heads import learn_kinds
 from dispatcher.admission.launch_inputs import OrderInputs, make_order
 from dispatcher.jobs.catalog import Catalog
-from dispatcher.jobs.manifest import JobSite, build_job
+from dispatcher.jobs.manifest import JobSite
 from dispatcher.jobs.memory import is_ours, refusal_of
 from dispatcher.jobs.observed import due_at
 from dispatcher.jobs.picture import JobsPicture
-from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.refusals import OF_THE_ROW, is_absent, read_create
+from dispatcher.jobs.submit import build
 from dispatcher.jobs.templates import Template
 from dispatcher.model.caches import CacheHistory
 from dispatcher.model.jobs import ApiAnswer, Manifest
@@ -57,9 +57,9 @@ class Trial:
         """Why no Job can be made of this row as it is; None: a Job can be made, or it is not known."""
         template = templates[order.task.template]
         assert isinstance(template, Template)  # a faulty template has no offer
-        manifest = build_job(order, template, self._site)
-        if violation := check_job(manifest, order, template, self._site):
-            return Hold(HoldReason.POLICY_DENIED, violation)
+        manifest, violation = build(order, template, self._site)
+        if violation:  # a bug of ours, which makes no Job, says nothing of the row
+            return Hold(HoldReason.POLICY_DENIED, violation) if manifest else None
         name = name_of(order, self._site.installation)
         found = await self._jobs.get(name)
         if found.status == 200 and not (found.job and is_ours(order, found.job)):

@@ -33,6 +33,7 @@ from dispatcher import __version__
 from dispatcher.kube.credentials import Login
 from dispatcher.kube.objects import read_status
 from dispatcher.kube.wire import UNREADABLE, read_json
+from dispatcher.model.cluster import LATEST
 from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused
 from dispatcher.model.rights import Verb
 from dispatcher.runtime.clock import elapsed
@@ -54,15 +55,17 @@ class ServerClock:
         return told + timedelta(seconds=self._clock() - at)
 
     def hear(self, date: str | None) -> None:
-        """Takes the Date header of an answer. Text that is no date changes nothing."""
+        """Takes the Date header of an answer. Text that is no date, or one by which no time can be added, changes
+        nothing.
+        """
         if date is None or date == self._date:
             return  # of many answers in one second, the first is the most exact
         self._date = date
         try:
             told = parsedate_to_datetime(date).astimezone(UTC)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return
-        if not told <= self.now() < told + SECOND:
+        if told < LATEST and not told <= self.now() < told + SECOND:
             self._told = told, self._clock()
 
 

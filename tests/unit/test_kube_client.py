@@ -165,12 +165,18 @@ def test_the_clock_follows_a_server_whose_clock_is_set() -> None:
         assert abs(answers.lag + change) < 1
 
 
-@pytest.mark.parametrize("date", [None, "", "yesterday", "Fri, 99 May 2026 12:00:00 GMT"])
+@pytest.mark.parametrize(
+    "date",
+    [None, "", "yesterday", "Fri, 99 May 2026 12:00:00 GMT", "Fri, 01 May 99999999999 12:00:00 GMT",
+     "Fri, 31 Dec 9999 23:59:59 GMT"],
+)  # fmt: skip
 def test_an_unreadable_date_changes_nothing(date: str | None) -> None:
     answers = TimedAnswers()
     before = answers.clock.now()
     answers.clock.hear(date)
     assert answers.clock.now() == before
+    answers.come(after=3600)
+    assert 0 <= answers.lag < 1
 
 
 GENERALIZED_TIME = 0x18

@@ -22,8 +22,8 @@ from dispatcher.model.cluster import LONG_AGO, ScaleAnswer
 from dispatcher.model.launches import PodKind, Probe
 from dispatcher.model.snapshot import ClusterView
 
-SET_BACK: Final = timedelta(minutes=1)
-"""A clock that goes back by more was set back. Those of the replicas of an API server differ by less."""
+SET_BACK: Final = timedelta(minutes=5)
+"""A clock that goes back by more was set back. Those of the replicas of an API server may differ by some minutes."""
 RoomInputs = tuple[Mapping[PodKind, int], Sequence[Claim], Demand, Mapping[str, str]]
 
 

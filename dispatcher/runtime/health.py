@@ -158,7 +158,7 @@ class ExportedMetrics(Collector):
         return (family for family in REGISTRY.collect() if family.name not in self._left_out)
 
 
-WRITING_PART: Final = 0.1
+WRITING_PART: Final = 0.25
 """Part of the time for which metrics are written, at most."""
 
 

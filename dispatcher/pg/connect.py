@@ -93,6 +93,13 @@ DIRECTLY: Final = (
 )
 
 
+WHOSE: Final = (
+    "DISPATCHER_DATABASE_URL has to name a login of dispatch_submitter for wait and submit, of dispatch_janitor for "
+    "the janitor, of dispatch_owner for migrate, and of dispatch_reader for the others; `dispatcher doctor` tells "
+    "rights that are lost"
+)
+
+
 LIFE_SECONDS: Final = 300
 """The longest life of a connection, in seconds. After a fail-over the old primary may live on behind the same address,
 and an open connection would stay with it for ever.
@@ -111,13 +118,6 @@ NETWORK_FAULTS: Final = (
     asyncpg.exceptions.LockNotAvailableError,
     asyncpg.exceptions.IdleInTransactionSessionTimeoutError,
 )
-
-
-UNFIT: Final = {
-    "25006": "the session may only read (default_transaction_read_only of its login, database or server)",
-    "42501": "the login lacks a right",
-}
-"""SQLSTATEs that say nothing of the database's shape."""
 
 
 @contextlib.contextmanager
@@ -140,8 +140,15 @@ def translated() -> Iterator[None]:
     except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as fault:
         raise DatabaseUnfit(f"the database refuses the login: {fault}") from fault
     except asyncpg.PostgresError as fault:
-        what = UNFIT.get(fault.sqlstate or "", "the database is not as this version needs it")
-        raise DatabaseUnfit(f"{what}: {fault} ({fault.sqlstate})") from fault
+        raise DatabaseUnfit(unfit(fault)) from fault
+
+
+def unfit(fault: asyncpg.PostgresError) -> str:
+    if isinstance(fault, asyncpg.InsufficientPrivilegeError):
+        return f"the login may not do this: {fault} (42501). {WHOSE}"
+    if isinstance(fault, asyncpg.ReadOnlySQLTransactionError):
+        return f"the session may only read (default_transaction_read_only of its login, database or server): {fault}"
+    return f"the database is not as this version needs it: {fault} ({fault.sqlstate})"
 
 
 NAMED_BY: Final = ("PGHOST", "PGHOSTADDR", "PGSERVICE")

@@ -52,7 +52,6 @@ MOST_EXPLAINED: Final = 1000
 OF_THE_ROW: Final = ("DI", "22", "23", "42501")
 """SQLSTATEs that name a fault of a row: ours, the type of a value, a key, the right to insert."""
 FIRST_ELEMENT: Final = "element 1 of tasks: "
-NO_SUBMITTER: Final = "An operator grants dispatch_submitter to the login."
 UNSEEN: Final = (
     "a row of this dedupe_key is alive, and the role that the login begins as does not see it\n"
     "Let the login inherit: ALTER ROLE … INHERIT, then grant it dispatch_submitter again."
@@ -411,12 +410,12 @@ class OwnRows:
             try:
                 made = await connection.fetchval(query("submit", "wait"), msgspec.json.encode(columns).decode())
             except asyncpg.PostgresError as fault:
-                if not (fault.sqlstate or "").startswith(OF_THE_ROW):
-                    raise
                 told = fault.as_dict()
+                lacks_right = isinstance(fault, asyncpg.InsufficientPrivilegeError) and not told.get("hint")
+                if lacks_right or not (fault.sqlstate or "").startswith(OF_THE_ROW):
+                    raise
                 words = told["message"].removeprefix(FIRST_ELEMENT)
-                hint = told.get("hint") or (NO_SUBMITTER if fault.sqlstate == "42501" else None)
-                raise RowRefused("\n".join(filter(None, (f"{words} ({fault.sqlstate})", hint)))) from None
+                raise RowRefused("\n".join(filter(None, (f"{words} ({fault.sqlstate})", told.get("hint"))))) from None
         if made is None:
             raise RowRefused(UNSEEN)
         return int(made)

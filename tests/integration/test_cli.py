@@ -142,6 +142,12 @@ async def test_absent_database_is_reported_without_its_password(command: list[st
     assert "hush" not in answer.out + answer.err
 
 
+async def test_login_of_another_command_is_told_which_one_is_needed(database: Database) -> None:
+    answer = await dispatcher("render", "1", DATABASE_URL=database.url("team_a"))
+    assert answer.err.startswith("the login may not do this: permission denied for ")
+    assert "and of dispatch_reader for the others" in answer.err
+
+
 @pytest.mark.slow
 async def test_migrate_checks_applies_and_has_nothing_left(postgres: PostgresServer) -> None:
     empty = await postgres.create_database(migrated=False)

@@ -171,10 +171,10 @@ async def test_refusal_shows_no_value(database: Database) -> None:
 async def test_login_without_the_right_is_told(database: Database) -> None:
     answer = await asked(database, "submit", login="observer")
     assert (answer.status, answer.out) == (COULD_NOT, "")
-    assert "permission denied" in answer.err
-    assert "grants dispatch_submitter to the login" in answer.err
+    assert "the login may not do this: permission denied" in answer.err
+    assert "has to name a login of dispatch_submitter for wait and submit" in answer.err
     answer = await asked(database, "wait", "1", login="task")
-    assert (answer.status, "the login lacks a right: permission denied" in answer.err) == (UNKNOWN, True)
+    assert (answer.status, "the login may not do this: permission denied" in answer.err) == (UNKNOWN, True)
 
 
 async def test_login_that_may_only_read_is_told(own: Database) -> None:

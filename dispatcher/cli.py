@@ -140,7 +140,7 @@ def cache_commands() -> None:
     """Look after cache directories from outside their nodes."""
 
 
-@cache_commands.command("drop")
+@cache_commands.command("drop", short_help="Order the removal of the directories of a cache key.")
 @text_option("--queue", metavar="NAME", required=True, help="The queue of the cache key.")
 @text_option("--key", metavar="KEY", required=True, help="The cache key, as in tasks.cache_key.")
 @text_option("--node", metavar="NAME", help="Only on this node.")

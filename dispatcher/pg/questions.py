@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import asyncpg
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.history import (
@@ -373,7 +373,7 @@ class RowRefused(DispatcherError):
     """The database refuses a row. The message has its rule and the next step, never a value of env or payload."""
 
 
-class RowNow(NamedTuple):
+class RowNow(Struct, frozen=True):
     """A row that a submitter waits for. `error`: why it has failed."""
 
     id: int
@@ -390,7 +390,7 @@ class BatchNow(NamedTuple):
     cancelled: int
 
 
-class Reason(NamedTuple):
+class Reason(Struct, frozen=True):
     """A reason, and the number of unfinished rows that have it."""
 
     status: str

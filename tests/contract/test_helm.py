@@ -314,6 +314,8 @@ async def test_notes_name_each_secret_the_alerts_of_kept_jobs_and_caches_that_no
     assert f"  task-database with the key TASK_DATABASE_URL, in namespace {jobs}" in said.out.splitlines()
     assert "KubeJobFailed" in said.out
     assert f'namespace="{jobs}"' in said.out
+    said = await helm.install(jobsNamespace=jobs, migrate={"enabled": False}, queues=[{"name": "reports"}])
+    assert "Nobody inserts the queues of the values" in said.out
 
 
 @pytest.mark.promise

@@ -120,7 +120,7 @@ class RowId(click.IntRange):
         return int(written)
 
 
-class RowText(click.ParamType):
+class RowText(click.types.StringParamType):
     """A text that a row may hold. A shell hands over any bytes, such as those of a script in Latin-1."""
 
     name = "text"

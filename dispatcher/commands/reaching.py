@@ -147,7 +147,8 @@ class DispatcherApi:
             async with self._session.get(f"api/v1/{path}") as reply:
                 body = await whole(reply)
         except (aiohttp.ClientError, TimeoutError) as fault:
-            raise NoAnswer(f"no dispatcher answers at {self.name}: {words_of(fault) or type(fault).__name__}") from fault
+            why = words_of(fault) or type(fault).__name__
+            raise NoAnswer(f"no dispatcher answers at {self.name}: {why}") from fault
         if reply.status == 200:
             return self._read(body, what)
         told = error_of(body)

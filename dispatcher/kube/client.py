@@ -224,7 +224,8 @@ class KubeClient:
                 return Reply(answer.status, content, seconds_of(answer.headers.get("Retry-After")))
         except NETWORK_FAULTS as fault:
             if not await self._has_other_certificates(fault):
-                raise ClusterAway(f"{question.method} {question.path}: {type(fault).__name__}: {words_of(fault)}") from fault
+                why = f"{type(fault).__name__}: {words_of(fault)}"
+                raise ClusterAway(f"{question.method} {question.path}: {why}") from fault
         finally:
             KUBE_REQUESTS.labels(question.method, resource, code).inc()
             KUBE_SECONDS.labels(question.method, resource).observe(time.perf_counter() - began)

@@ -23,7 +23,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.model.errors import SettingsError
-from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import READY
 
 ALL_INTERFACES: Final = None
@@ -160,6 +160,8 @@ class ExportedMetrics(Collector):
 
 WRITING_PART: Final = 0.25
 """Part of the time for which metrics are written, at most."""
+BURST_SECONDS: Final = 1
+"""Seconds of writing that may be ahead of it, so that a scrape now and then has the values of its moment."""
 
 
 class CollectedMetrics(Collector):
@@ -176,26 +178,41 @@ class MetricsText:
     """The metrics as text. Thousands of queues take seconds to write, and whoever reaches the port may ask.
 
     So the event loop reads one metric at a time, each with all its series, and a thread writes them. All who ask
-    meanwhile get the same text. It is answered again until WRITING_PART allows another one.
+    meanwhile share the next text. Beyond WRITING_PART of the time, the last text is answered again.
     """
 
-    def __init__(self, exported: Collector) -> None:
+    def __init__(self, exported: Collector, clock: Clock = elapsed) -> None:
         self._exported = exported
+        self._clock = clock
         self._thread = ThreadPoolExecutor(1)  # of its own: a DNS outage keeps the threads of the loop busy
         self._turn = asyncio.Lock()
-        self._text, self._until = b"", float("-inf")
+        self._text = b""
+        self._read_at = self._paid_at = float("-inf")
+        self._owed = 0.0
 
     async def read(self) -> bytes:
+        asked = self._clock()
         async with self._turn:
-            if (began := elapsed()) >= self._until:
-                families = list[Metric]()
-                for family in self._exported.collect():
-                    families.append(family)
-                    await asyncio.sleep(0)
-                write = partial(generate_latest, CollectedMetrics(families))
-                self._text = await asyncio.get_running_loop().run_in_executor(self._thread, write)
-                self._until = elapsed() + (elapsed() - began) / WRITING_PART
+            if self._read_at < asked and self._may_write():
+                await self._write()
             return self._text
+
+    def _may_write(self) -> bool:
+        """Whether the time that was spent on earlier texts allows another one."""
+        now = self._clock()
+        self._owed = max(0.0, self._owed - (now - self._paid_at) * WRITING_PART)
+        self._paid_at = now
+        return self._owed < BURST_SECONDS
+
+    async def _write(self) -> None:
+        self._read_at = self._clock()
+        families = list[Metric]()
+        for family in self._exported.collect():
+            families.append(family)
+            await asyncio.sleep(0)
+        write = partial(generate_latest, CollectedMetrics(families))
+        self._text = await asyncio.get_running_loop().run_in_executor(self._thread, write)
+        self._owed += self._clock() - self._read_at
 
 
 def build_app(checks: Mapping[str, Check], never_set: Sequence[MetricWrapperBase] = ()) -> web.Application:

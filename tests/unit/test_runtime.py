@@ -168,11 +168,29 @@ async def test_metrics_are_read_on_the_event_loop_and_written_beside_it() -> Non
     assert here not in scraped.series.writers
 
 
-async def test_scrapes_that_come_together_cost_one() -> None:
+async def test_scrapes_that_come_together_share_the_next_text() -> None:
+    """The first one begins to read before the others ask."""
     scraped = Scraped()
     written = MetricsText(scraped)
-    texts = await asyncio.gather(*(written.read() for _ in range(50)))
-    assert len(set(texts)) == len(scraped.readers) == 1
+    await asyncio.gather(*(written.read() for _ in range(50)))
+    assert len(scraped.readers) <= 2
+
+
+async def test_each_scrape_has_the_values_of_its_moment_unless_they_cost_too_much() -> None:
+    """Each text takes a tenth of a second here. A flood gets the last one, for three quarters of the time."""
+    scraped, pauses = Scraped(), 0.0
+    written = MetricsText(scraped, lambda: len(scraped.readers) / 10 + pauses)
+    for _ in range(10):
+        pauses += 0.001
+        await written.read()
+    assert len(scraped.readers) == 10
+    for _ in range(1000):
+        pauses += 0.001
+        await written.read()
+    assert 10 < (flooded := len(scraped.readers)) < 20
+    pauses += 60
+    await written.read()
+    assert len(scraped.readers) == flooded + 1
 
 
 async def test_end_of_the_token_is_known_when_it_is_read(tmp_path: Path) -> None:

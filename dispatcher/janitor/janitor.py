@@ -210,7 +210,7 @@ ACTS_AT_ONCE: Final = 8
 WRITTEN_AT_ONCE: Final = 200
 """Ends of launches in one call, at most."""
 HELD_AT_MOST: Final = 10_000
-"""Rows that a container holds and that one round reads, at most."""
+"""Rows that a container holds, beside those with a Job, that one round reads, at most."""
 STEADY: Final = timedelta(minutes=10)
 """Time for which templates must have been the same, at most, before rows are failed by them."""
 
@@ -288,6 +288,11 @@ def steady_seconds(settings: Settings) -> float:
     return min(STEADY, timedelta(seconds=settings.janitor.park_seconds) / 6).total_seconds()
 
 
+def most_held(view: ClusterView) -> int:
+    """How many rows that a container holds a round reads. Those with a Job must not hide one whose Job is gone."""
+    return len(view.jobs) + HELD_AT_MOST
+
+
 async def fault_of(step: Awaitable[None]) -> Sequence[DispatcherError]:
     """Runs a step of a round, and returns its fault. The fault stops no later step."""
     try:
@@ -337,7 +342,7 @@ class Janitor:
         self._refresh()
         view = await self._view()  # 1 Jobs first, so that no Job is newer than its row
         self._pause = self._pace.pause_after(elapsed() - began, self._pause)
-        async with look(self._session, HELD_AT_MOST) as rows:  # 2 rows second, in one snapshot
+        async with look(self._session, most_held(view)) as rows:  # 2 rows second, in one snapshot
             read = await self._reader.read(rows, self._picture(view, rows), are_steady=self._are_templates_steady())
             self._ends.look(read.picture)
             ended = await self._ends.unwritten(rows, read.picture, read.tasks.values())

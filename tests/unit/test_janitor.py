@@ -21,19 +21,21 @@ from dispatcher.janitor.janitor import (
     JanitorPace,
     Retention,
     Snapshots,
+    most_held,
 )
 from dispatcher.janitor.tables import LOOK_SECONDS, WRITE_SECONDS, Offered, TemplateTableSync
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.offered import MOST_TOLD, differences, offered_templates, without_brackets
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
+from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import OfferedTemplate
 from dispatcher.pg.tasks import MOST_REFUSED, Deleted, pass_over
 from dispatcher.runtime.metrics import OLDEST_SNAPSHOT
 from dispatcher.settings.definition import JobSettings
 from dispatcher.views.counting import COMPARE_SECONDS
 from dispatcher.views.surfaces import TemplateComparison
-from tests.rig.builders import a_manifest, a_template
+from tests.rig.builders import NOW, a_job, a_manifest, a_template
 
 
 @pytest.mark.parametrize(("listing", "pause"), [(0.0, 10), (0.5, 10), (1.0, 20), (15.0, 300), (60.0, 300)])
@@ -46,6 +48,12 @@ def test_one_slow_list_at_most_doubles_the_pause() -> None:
     for listing in (0.1, 60, 60, 60, 0.1, 60):
         pauses.append(JanitorPace().pause_after(listing, pauses[-1]))
     assert pauses[1:] == [10, 20, 40, 80, 10, 20]
+
+
+def test_rows_with_a_job_hide_no_row_whose_job_is_gone() -> None:
+    """A large installation has more rows with Jobs than a round would read otherwise. They come in no order."""
+    jobs = {f"job-{number}": a_job() for number in range(20_000)}
+    assert most_held(ClusterView(NOW, jobs, {}, {})) > len(jobs)
 
 
 class Table:

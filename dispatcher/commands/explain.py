@@ -54,7 +54,8 @@ async def watch(
 ) -> None:
     """Looks again and again, until a look says that it was the last one. `pause`: seconds between two looks.
 
-    After the first answer an outage ends nothing: replicas come and go, and with them the port-forward.
+    After the first answer an outage ends nothing: replicas come and go, and with them the port-forward. Raises Unknown,
+    which is an answer.
     """
     has_looked, said = False, ""
     while True:
@@ -65,7 +66,7 @@ async def watch(
                     await asyncio.sleep(pause)
                 return
         except DispatcherError as fault:
-            if not has_looked:
+            if isinstance(fault, Unknown) or not has_looked:
                 raise
             if str(fault) != said:
                 warn(f"asked again until it answers: {fault}")

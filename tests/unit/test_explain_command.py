@@ -374,3 +374,10 @@ async def test_logs_wait_for_a_container_over_an_outage(capsys: pytest.CaptureFi
     await watched(known.look, Replica("dispatcher", "jobs", leads=True), an_explanation(), AWAY, OVER)
     assert (known.namespace, known.row) == ("jobs", OVER)
     assert capsys.readouterr().err.splitlines()[0] == "task 42: NoRoomNow: the nodes are full"
+
+
+async def test_logs_end_with_the_row_that_they_wait_for() -> None:
+    """The janitor, or an administrator, may delete a row that waits."""
+    known = LogWatch(LogSelection(42, follow=True))
+    with pytest.raises(Unknown):
+        await watched(known.look, Replica("dispatcher", "jobs", leads=True), an_explanation(), GONE)

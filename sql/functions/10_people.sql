@@ -179,15 +179,16 @@ LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     own CONSTANT text := dispatch_private.own_name(who);
 BEGIN
-    IF most IS NULL THEN -- the answer 0 would say that no row is left
-        RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'most is NULL', HINT = 'A number of rows; without it, the call cancels the whole batch.';
+    IF (most >= 1) IS NOT TRUE THEN -- the answer 0 would say that no row is left
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = concat('most is ', coalesce(most::text, 'NULL')),
+            HINT = 'A number of rows from 1 on; without it, the call cancels the whole batch.';
     END IF;
     RETURN (SELECT count(*) FROM dispatch_private.cancel_rows(ARRAY(
         SELECT t.id FROM dispatch_private.tasks AS t
         WHERE (t.submitted_by, t.queue, t.batch) >= (own, in_queue, named) AND (t.submitted_by, t.queue, t.batch) <= (own, in_queue, named)
           AND t.batch IS NOT NULL AND (t.status = 'waiting' OR t.status = 'processing'
                AND (t.cancel_requested_at IS NULL OR t.heartbeat_at < now() - interval '60 s')) -- the others were asked by an earlier call
-        ORDER BY t.submitted_by, t.queue, t.batch, t.id LIMIT greatest(most, 0)), NULL));
+        ORDER BY t.submitted_by, t.queue, t.batch, t.id LIMIT most), NULL));
 END
 $$;
 

@@ -207,6 +207,8 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
         code = self.exit_code
         if code is not None and (job.phase is not Phase.FAILING or code == 0):
             return code == 0
+        if job.ended_by == EndedBy.LIMIT and job.is_finished:
+            return False
         if job.phase is not Phase.FAILED or job.ended_by == EndedBy.OTHERS:
             return None
         return False if any(pod.had_run and not is_stopped(pod) for pod in self.pods) else None
@@ -236,6 +238,19 @@ def is_stopped(pod: Pod) -> bool:
     """Whether the Pod was told to stop by something else than its own run limit."""
     is_late = pod.end is not None and pod.end.reason == DEADLINE
     return pod.exit is not None and pod.exit.was_told and not is_late
+
+
+def bound_at(pod: Pod) -> datetime:
+    """When a Pod got its node. Its start deadline and its run limit count from then on."""
+    return pod.scheduled_at or pod.created_at
+
+
+def runs_without_limit(job: Job, pod: Pod, cluster: ObservedCluster) -> bool:
+    """Whether the run limit is over, and a policy has taken it from the Pod. No kubelet would ever end such a Pod."""
+    if not job.limit_seconds or pod.limit_seconds:
+        return False
+    late = timedelta(seconds=job.limit_seconds) + cluster.rules.report_grace
+    return cluster.cluster_now - bound_at(pod) >= late
 
 
 def due_at(task: Task) -> datetime:
@@ -288,6 +303,7 @@ UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 GONE: Final[Mapping[str, str]] = {
     EndedBy.US: "it did not start, so the dispatcher deleted its Pod",
+    EndedBy.LIMIT: "ran over its limit, which a policy had taken from its Pod, so the dispatcher deleted it",
     EndedBy.OTHERS: "Disrupted: its Pod was evicted, preempted or deleted",
     EndedBy.NODE: "the kubelet of its node rejected its Pod",
     EndedBy.ITSELF: "exit code 0",
@@ -324,7 +340,8 @@ def launch_end(job: Job, pods: Sequence[Pod]) -> LaunchEnd | None:
     if end is not None:
         output = "" if end.cause in NEVER_BEGAN else end.output
         return LaunchEnd(
-            reason=of_pod(end, pod, job.limit_seconds), exit_code=end.exit_code, output=output, pod_name=pod.name,
+            reason=GONE[EndedBy.LIMIT] if job.ended_by == EndedBy.LIMIT else of_pod(end, pod, job.limit_seconds),
+            exit_code=end.exit_code, output=output, pod_name=pod.name,
             node_name=pod.node_name, started_at=end.started_at if pod.had_run else None,
             ended_at=end.ended_at,
         )  # fmt: skip

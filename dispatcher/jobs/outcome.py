@@ -24,7 +24,9 @@ from dispatcher.jobs.observed import (
     ObservedCluster,
     Rules,
     TaskWithJobs,
+    bound_at,
     is_stopped,
+    runs_without_limit,
     stage,
 )
 from dispatcher.model.cluster import DEADLINE, FORGOTTEN, Node, Pod
@@ -40,24 +42,23 @@ def stuck_key(pod: Pod) -> str:
 
 
 def end_cause(row: TaskWithJobs, job: Job, pod: Pod) -> str:
-    """Why the Pod of an unstarted launch is deleted: start deadline, image error, refused Pod; empty: it stays.
+    """Why a Pod is deleted: its run limit, or a launch that cannot start, or starts too late. Empty: it stays.
 
     The Job always stays as the memory of its launch. A Pod without a node is not deleted, however long it waits: a full
     cluster must not cost the row a launch.
     """
-    if pod.phase != "Pending" or pod.deleting or pod.had_run or row.task.launch >= job.launch or not pod.node_name:
-        return ""
     cluster = row.cluster
+    if pod.deleting or pod.has_ended or not pod.node_name:
+        return ""
+    if runs_without_limit(job, pod, cluster):
+        return "its run limit is over, and a policy has taken it from its Pod"
+    if pod.phase != "Pending" or pod.had_run or row.task.launch >= job.launch:
+        return ""
     if pod.cannot_start and cluster.has_lasted(stuck_key(pod), GRACE):
         return pod.waiting_reason
-    late = cluster.cluster_now - waits_since(pod) >= timedelta(seconds=cluster.rules.start_deadline_seconds)
+    late = cluster.cluster_now - bound_at(pod) >= timedelta(seconds=cluster.rules.start_deadline_seconds)
     # An init container that works is a start. Its time counts in the run limit alone.
     return LATE_START if late and not (job.suspended or pod.had_prepared) else ""
-
-
-def waits_since(pod: Pod) -> datetime:
-    """When the start deadline of a Pod with a node began. The time without a node does not count."""
-    return pod.scheduled_at or pod.created_at
 
 
 def is_refused_for_long(row: TaskWithJobs, job: Job) -> bool:
@@ -244,13 +245,14 @@ def launched(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def ending(job: Job, pod: Pod, cause: str) -> ObjectWrite:
-    """First write: the note `us` on the Job, in the version that was judged. Next cycle: the delete of the Pod.
+    """First write: the note on the Job, in the version that was judged. Next cycle: the delete of the Pod.
 
     The version guards a note that others end the Pod: ours must not replace it.
     """
     if job.ended_by:
         return ObjectWrite("pods", pod.name, pod.uid, cause)
-    return ObjectWrite(EndedBy.US, job.name, job.uid, cause, resource_version=job.resource_version)
+    note = EndedBy.LIMIT if pod.had_run else EndedBy.US
+    return ObjectWrite(note, job.name, job.uid, cause, resource_version=job.resource_version)
 
 
 def detail_of(row: TaskWithJobs, job: Job) -> str:
@@ -391,6 +393,8 @@ def newest(times: Iterable[datetime]) -> tuple[datetime, ...]:
 
 def is_stopped_early(row: TaskWithJobs, seen: Job) -> bool:
     """Whether something other than its run limit stopped the newest Job, or its Pod."""
+    if seen.ended_by == EndedBy.LIMIT:
+        return False
     is_unproven = seen.phase is Phase.COMPLETE and not (row.has_exited or row.has_failed)
     is_ended = any(is_stopped(pod) for pod in row.pods)
     return is_unproven or (seen.deleting and not seen.is_finished) or is_ended

@@ -25,8 +25,8 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.memory import OPEN, KnownCreates, UnobservedCreate, plan_create
-from dispatcher.jobs.observed import ObservedCluster, Rules, by_job, observe, overlooked_jobs
-from dispatcher.jobs.outcome import judge, waits_since
+from dispatcher.jobs.observed import ObservedCluster, Rules, bound_at, by_job, observe, overlooked_jobs
+from dispatcher.jobs.outcome import judge
 from dispatcher.model.cluster import CRASHES, DEADLINE, ENDED, Pod
 from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
 from dispatcher.model.launches import (
@@ -147,7 +147,7 @@ def find_runs(jobs: Iterable[Job], cluster: ObservedCluster) -> Iterator[PodRun]
     for job in jobs:
         for pod in cluster.pods.get(job.uid, ()) if not job.is_finished and job.needs is not None else ():
             if pod.node_name and job.needs is not None:
-                ends_at = (pod.scheduled_at or pod.created_at) + timedelta(seconds=job.limit_seconds)
+                ends_at = bound_at(pod) + timedelta(seconds=job.limit_seconds)
                 yield PodRun(pod.node_name, dict(job.needs.asks), ends_at)
 
 
@@ -447,7 +447,7 @@ def plan_rest_of(picture: JobsPicture, task: Task, jobs: Sequence[Job], found: J
     pods, now = cluster.pods.get(uid, ()), cluster.cluster_now
     if uid in cluster.refusals or uid in cluster.suspensions or not may_rest(found, jobs[0], pods):
         return None
-    since = max([waits_since(pod) for pod in pods if pod.node_name], default=now)
+    since = max([bound_at(pod) for pod in pods if pod.node_name], default=now)
     left = cluster.rules.start_deadline_seconds - (now - since).total_seconds()
     return plan_rest(task, jobs[0], picture.at + rest_seconds(task, pods, cluster.rules.rest_seconds, left))
 

@@ -31,13 +31,15 @@ class Phase(StrEnum):
 class EndedBy(StrEnum):
     """Who has ended the Pod of a launch.
 
-    US: we deleted it.
+    US: we deleted it before its container ran.
+    LIMIT: we deleted it, because its container ran over the run limit.
     OTHERS: somebody else deleted it.
     NODE: the kubelet of its node rejected it.
     ITSELF: its container ended with 0, and had not been told to stop.
     """
 
     US = "us"
+    LIMIT = "limit"
     OTHERS = "others"
     NODE = "node"
     ITSELF = "itself"
@@ -139,7 +141,7 @@ class ObjectWrite(Struct, frozen=True):
     kind `unplaced-pods`: delete the Pod only if it has no node.
     kind `deadline`: let the Job fail, and keep it as the memory of its launch.
     kind `mark`: mark the Job as unplaced.
-    kind `us`, `others`, `node`: note on the Job who ends its Pod.
+    kind in EndedBy: note on the Job who ends its Pod.
     """
 
     kind: str

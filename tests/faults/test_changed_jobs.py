@@ -12,7 +12,7 @@ from tests.controlplane.api import KubeFault
 from tests.controlplane.waiting import wait_for
 from tests.rig.admission import ADMISSION, CREATES_PODS, changing, failing_webhook, here, write_workload
 from tests.rig.dispatching import Dispatcher, Place, QuickDispatcher
-from tests.rig.janitoring import Janitor, becomes, both
+from tests.rig.janitoring import Janitor, QuickJanitor, becomes, both
 from tests.rig.reasons import explained
 from tests.rig.steps import (
     LET_GRACES_PASS,
@@ -387,4 +387,22 @@ async def test_work_whose_pods_lose_our_label_is_done_once(place: Place, monkeyp
         async with changing_pods(place, NO_LABEL, lambda pod: LABEL not in pod["metadata"]["labels"]):
             (task_id,) = await insert(place, 1, template="code")
             await becomes(place, task_id, "succeeded", janitor)
+    assert len(creates(place)) == 1
+
+
+NO_LIMIT = '[JSONPatch{op: "remove", path: "/spec/activeDeadlineSeconds"}]'
+
+
+@pytest.mark.slow
+@pytest.mark.fault(45)
+async def test_run_whose_pod_lost_its_run_limit_ends_after_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kubelet ends it: it would keep its row, its caps and its room."""
+    monkeypatch.setitem(A_POD["spec"], "activeDeadlineSeconds", 60)
+    place.template("code", steer={"run-seconds": "600"}, report="exit-code")
+    async with QuickDispatcher(place) as dispatcher, QuickJanitor(place) as janitor:
+        await dispatcher.ready()
+        async with changing_pods(place, NO_LIMIT, lambda pod: "activeDeadlineSeconds" not in pod["spec"]):
+            (task_id,) = await insert(place, 1, template="code", timeout_seconds=1, max_failures=1)
+            await becomes(place, task_id, "failed", janitor)
+    assert "ran over its limit, which a policy had taken" in str((await place.database.task(task_id))["error"])
     assert len(creates(place)) == 1

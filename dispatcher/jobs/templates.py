@@ -398,7 +398,7 @@ class Template(Bounds, frozen=True, kw_only=True):
         hook = (self.task_container.get("lifecycle") or {}).get("preStop") or {}
         if self.report == "sql" and hook.keys() - {"sleep"}:
             yield "preStop runs before SIGTERM: a program that it ends with 0 counts as done. Let it signal process 1"
-        for one in (*self.pod_spec.get("initContainers", ()), *self.pod_spec["containers"]):
+        for one in (*(self.pod_spec.get("initContainers") or ()), *self.pod_spec["containers"]):
             if one.get("image") and not is_image(one["image"]):
                 yield f"image {one['image']!r:.80} is none that a node can pull: did nobody fill it in?"
         own = self.pod_spec.get("schedulerName")

@@ -7,6 +7,8 @@ import copy
 import os
 import random
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -48,11 +50,17 @@ SETTINGS = load({"DISPATCHER_IMAGE": "i", "DISPATCHER_PASS_ENV": "P"}, str).sett
 PLACED_BY = PlacedBy(pool_of=lambda spec: Pool("pool", "p", is_private=True) if "private_machine" in spec else None)
 
 
-def mutant(rng: random.Random) -> dict[str, Any]:
-    """The whole Job with one to three parts that are left out, odd, or a part from elsewhere."""
+def open_job() -> dict[str, Any]:
+    """A Job with each field that there is, as a template that opens all to rows."""
     manifest = whole_job()
     manifest["metadata"]["annotations"] = {f"dispatcher.internal/{name}": value for name, value in OPEN.items()}
     manifest["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    return manifest
+
+
+def mutant(rng: random.Random) -> dict[str, Any]:
+    """The Job with one to three parts that are left out, odd, or a part from elsewhere."""
+    manifest = open_job()
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         if not (places := paths(manifest)):
             break
@@ -83,21 +91,43 @@ def judged(template: Template) -> str:
     return "offers" if any(isinstance(one, Offer) for one in offers) else "holds"
 
 
+def end_of(manifest: dict[str, Any], *, by_text: bool = False) -> str:
+    """What becomes of a manifest. Raises nothing, whatever it is."""
+    try:
+        adopt(manifest)
+        template = parse_template("t", write_document(manifest)) if by_text else judge_template("t", manifest)
+    except TemplateError as fault:
+        assert fault.faults  # noqa: PT017  # a refusal is one of two right ends
+        return "refused"
+    return judged(template)
+
+
+def test_no_blank_stops_anything_but_the_rows_of_its_template() -> None:
+    """Each field in turn is null, as envsubst and helm leave it."""
+    ends = Counter[str]()
+    for path in paths(open_job()):
+        manifest = open_job()
+        parent_of(manifest, path)[path[-1]] = None
+        with naming(f"{path} is null"):
+            ends[end_of(manifest)] += 1
+    assert min(ends["refused"], ends["offers"]) > ends.total() / 20
+
+
 def test_no_template_stops_anything_but_its_own_rows() -> None:
     rng, ends = random.Random(SEED), Counter[str]()
     for number in range(MUTANTS):
         manifest = mutant(rng)
-        try:
-            adopt(manifest)
-            by_text = number % 20 == 0
-            template = parse_template("t", write_document(manifest)) if by_text else judge_template("t", manifest)
-        except TemplateError as fault:
-            assert fault.faults  # noqa: PT017  # a refusal is one of two right ends
-            ends["refused"] += 1
-            continue
-        except Exception as bug:  # it is named, and raised again
-            bug.add_note(f"MUTANT_SEED={SEED}, mutant {number}: {manifest}")
-            raise
-        ends[judged(template)] += 1
+        with naming(f"MUTANT_SEED={SEED}, mutant {number}: {manifest}"):
+            ends[end_of(manifest, by_text=number % 20 == 0)] += 1
     print(f"{MUTANTS} mutants, MUTANT_SEED={SEED}: {dict(ends)}")  # noqa: T201  # the figures are the purpose
     assert min(ends["refused"], ends["offers"]) > MUTANTS / 20
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Adds to any fault what it was about."""
+    try:
+        yield
+    except Exception as bug:
+        bug.add_note(what)
+        raise

@@ -68,7 +68,7 @@ async def test_launch_that_never_reported_names_what_ended_it(place: Place, name
         (told,) = (await explained(dispatcher, task_id))["launches"]
         assert (told["reason"], told["exit_code"], told["pod"]) == (reason, exit_code, launch["pod_name"])
         _, said = await command(dispatcher, "explain", task_id)
-        assert f"unstarted: {reason}" in said
+        assert f"unstarted, {reason}" in said
         assert (SECRET in error) is (name == "crash"), "the end of the output is the submitter's to read"
         assert SECRET not in janitor.log + dispatcher.log, "and never reaches a log"
 

@@ -159,7 +159,7 @@ async def test_launch_whose_pod_is_gone_shows_what_is_known_of_it(place: Place) 
         status, said = await asks(place, "logs", task)
         assert status == 0, said
         assert said.splitlines() == [
-            "attempt 1, launch 1 on node-1: lost: exit code 1",
+            "attempt 1, launch 1 on node-1: lost, exit code 1",
             "  | no disk",
             f"task {task}: its Pod is gone; this is the last output that was kept",
         ]

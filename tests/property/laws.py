@@ -16,6 +16,7 @@ from math import inf
 from dispatcher.admission.dispatch import Decision
 from dispatcher.admission.snapshot import effective_queues
 from dispatcher.jobs.env import CONTRACT
+from dispatcher.jobs.memory import REFUSED_SECONDS
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest, ObjectWrite, Phase
 from dispatcher.model.launches import LaunchSpec, job_name, name_of, task_identity
 from dispatcher.model.tasks import Queue, Status
@@ -58,8 +59,13 @@ class Laws:
         self._decided_at: dict[str, int] = {}
         self._peaks: dict[str, Caps] = {}
         self._doubted: set[tuple[int, str]] = set()
-        self._refused: set[tuple[int, str]] = set()
+        self._refused: dict[tuple[int, str], float] = {}  # when
         self.crashes: Counter[tuple[int, int]] = Counter()
+
+    @property
+    def refusals(self) -> int:
+        """Creates that were refused. Each of their rows is tried again after REFUSED_SECONDS, for ever."""
+        return self.answers["409"] + self.answers["422"]
 
     # events of the world
 
@@ -134,7 +140,8 @@ class Laws:
         name, replica = manifest["metadata"]["name"], self.replicas[id(api)]
         assert replica is self.leader, f"I6: {name} was sent by a replica that does not lead"
         order = self._orders[name]
-        assert (id(api), row_key(order)) not in self._refused, f"I8: {name} was refused for good and is sent again"
+        rested = api.network.clock() - self._refused.get((id(api), row_key(order)), -inf)
+        assert rested >= REFUSED_SECONDS, f"I8: {name} is sent again {rested} s after it was refused"
         both: list[Held | Late] = [*api.network.late, *api.network.held]
         underway = [on_its_way(one) for one in both if one.api is api]
         others = {one for one, task in underway if task == order.task.id and one != name}
@@ -149,7 +156,7 @@ class Laws:
         if answer.status == 422:
             self._doubted.add(key)
         elif answer.status == 404 and key in self._doubted:
-            self._refused.add(key)
+            self._refused[key] = api.network.clock()
 
     def _check_landed(self, api: Api, manifest: Manifest, answer: ApiAnswer) -> None:
         order = self._orders[manifest["metadata"]["name"]]

@@ -49,7 +49,7 @@ def starts_early(settings: Settings) -> Settings:
 def main() -> None:
     loaded = load_settings()
     if "janitor" in sys.argv:
-        turn(janitor.run(loaded.settings, pace=QUICK_JANITOR))
+        turn(janitor.run(loaded.settings, dry_run="--dry-run" in sys.argv, pace=QUICK_JANITOR))
     elif "telling" in sys.argv:
         turn(app.run(loaded.settings, None, loaded.sources, TELLING))
     else:

@@ -27,7 +27,8 @@ CREATE OR REPLACE FUNCTION dispatch_private.announce_rows(kind text, ids bigint[
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM dispatch_private.announce('dispatch_' || announce_rows.kind, due.clock)
-    FROM (SELECT DISTINCT dispatch_private.clock_of(announce_rows.kind, t.submitted_by) AS clock FROM dispatch_private.tasks AS t WHERE t.id = ANY (ids)) AS due;
+    FROM (SELECT DISTINCT dispatch_private.clock_of(announce_rows.kind, t.submitted_by) AS clock FROM dispatch_private.tasks AS t
+          WHERE t.id = ANY (ids) AND t.attempt > 0) AS due; -- attempt is in no index: in one of submitters, the number of searches would tell how many there are
 END
 $$;
 COMMENT ON FUNCTION dispatch_private.announce_rows(text, bigint[]) IS 'Announces rows by the clocks of their submitters, whoever has moved them: another team must not use up the clock of the janitor or of an operator.';

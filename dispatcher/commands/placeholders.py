@@ -144,7 +144,7 @@ def is_of_template(document: Json, path: Path) -> bool:
     """Whether the template has what stands here. It has no name, no schedule, no trigger and no count."""
     kind = document.get("kind")
     if path[0] == "metadata":
-        return kind in {"Job", "ScaledJob", "Pod"} and path[1] in {"labels", "annotations"}
+        return kind in {"Job", "ScaledJob", "Pod"} and path[1:2] in {("labels",), ("annotations",)}
     is_whole = kind == "Pod" or str(document.get("apiVersion")).startswith("argoproj.io/")
     return is_whole or "template" in path or path[:3] == ("spec", "jobTemplate", "metadata")
 

@@ -203,6 +203,7 @@ OF_A_SECRET = {"name": "A", "valueFrom": {"secretKeyRef": {"name": SIGN}}}
         (job(meta={"labels": {"a": SIGN}}), "write it in the template"),
         (job(name=SIGN), "write it in the manifest, and adopt that again"),
         (job(backoffLimit=SIGN), "write it in the manifest, and adopt that again"),
+        ({**job(), "metadata": SIGN}, "write it in the manifest, and adopt that again"),
         (cron_job(schedule=SIGN), "write it in the manifest, and adopt that again"),
         (scaled_job(triggers=[{"type": "x", "metadata": {"queue": SIGN}}]), "write it in the manifest, and adopt that"),
         (workflow(step(container={"image": "a", "args": [SIGN]})), "row-may-set: args"),

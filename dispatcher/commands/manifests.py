@@ -103,7 +103,7 @@ TIMES: Final = {
 
 def every_time(spec: Json) -> list[Json]:
     """When a row is inserted, by the names of a CronJob: once for each schedule. A CronWorkflow may have several."""
-    found = {TIMES[field]: value for field, value in spec.items() if field in TIMES and value is not None}
+    found = {TIMES[field]: value for field, value in spec.items() if field in TIMES and value not in (None, "")}
     several = spec.get("schedules")
     times = several if isinstance(several, list) and several else [found.get("schedule")]
     return [at_time(found, one) for one in times if isinstance(one, str) and one]
@@ -147,7 +147,7 @@ def word_of_time(field: str, value: object, *, is_pasted: bool = True) -> tuple[
     """What becomes of the other fields of a schedule. None: it is none of them. `is_pasted`: a CronJob comes."""
     if field not in {*TIMES, "concurrencyPolicy"} or field == "schedule":
         return None
-    if value is False or value == "Allow":
+    if value is False or value in ("", "Allow"):
         return Did.LEFT_OUT, "it is so anyway"
     if field == "concurrencyPolicy":
         return word_of_policy(str(value), is_pasted=is_pasted)

@@ -45,6 +45,14 @@ def test_cron_job_of_a_cron_workflow_is_never_too_late_to_run() -> None:
     assert adopted(later).schedule == {"schedule": "@daily", "startingDeadlineSeconds": 10}
 
 
+def test_blank_zone_of_a_cron_workflow_is_none() -> None:
+    """The API server refuses a CronJob with a blank zone. Argo reads it as none, as it does a blank policy."""
+    blank = workflow(step(), kind="CronWorkflow", entrypoint="one", more={"timezone": "", "concurrencyPolicy": ""})
+    assert adopted(blank).schedule == {"schedule": "@daily"}
+    for field in ("timezone", "concurrencyPolicy"):
+        assert told(blank, f"spec.{field}") == [(Did.LEFT_OUT, "it is so anyway")]
+
+
 def test_schedule_whose_first_step_is_a_graph_is_left_to_a_person() -> None:
     graph = {"name": "all", "dag": {"tasks": []}}
     times = {

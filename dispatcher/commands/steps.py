@@ -385,7 +385,7 @@ def places_of(step: Json, path: Path, limits: Mapping[Path, object]) -> list[tup
         *((rf"{pod}containers\[{number + 1}\]", f"{here}.sidecars[{number}]") for number in sidecars),
         (rf"{pod}activeDeadlineSeconds$", dotted(shortest(limits) if limits else (*path, "activeDeadlineSeconds"))),
         *((rf"{pod}{name}\b", f"{here}.{theirs}") for theirs, name in OTHER_NAMES.items()),
-        (rf"^{re.escape(here)}\.template\.(spec\.)?", f"{here}."),
+        (rf"^{re.escape(here)}\.template(\.spec)?(?=\.|$)", here),
         (rf"^{re.escape(here)}\.backoffLimit$", f"{here}.retryStrategy.limit"),
     ]
 

@@ -53,6 +53,11 @@ def test_blank_zone_of_a_cron_workflow_is_none() -> None:
         assert told(blank, f"spec.{field}") == [(Did.LEFT_OUT, "it is so anyway")]
 
 
+def test_names_that_a_step_needs_are_told_at_the_step() -> None:
+    (word,) = told(workflow(step(serviceAccountName="s")), "spec.templates[0]")
+    assert word == (Did.OPEN, "an operator lists what the Pod names in the value policy of the chart: serviceAccounts: [s]")
+
+
 def test_schedule_whose_first_step_is_a_graph_is_left_to_a_person() -> None:
     graph = {"name": "all", "dag": {"tasks": []}}
     times = {

@@ -98,7 +98,8 @@ def adopt_inner(document: Json) -> list[Adoption]:
             fields = [AdoptedField(each.did, f"{dotted(path)}.{each.field}", each.words) for each in one.fields]
             maker = f"{document['kind']} {name_of(document)}" if document.get("kind") else "what reads this file"
             words = f"{maker} made it, and may write values into it: insert its row then"
-            found.append(replace(one, fields=[AdoptedField(Did.OPEN, dotted(path), words), *fields]))
+            places = [*one.places, (r"^(?=.)", f"{dotted(path)}.")]
+            found.append(replace(one, fields=[AdoptedField(Did.OPEN, dotted(path), words), *fields], places=places))
     return found
 
 

@@ -67,6 +67,13 @@ def test_work_inside_of_another_object_is_adopted() -> None:
     )  # fmt: skip
 
 
+def test_fault_of_work_inside_of_another_object_has_its_place() -> None:
+    (one,) = printed({"kind": "Policy", "spec": {"objects": [job(pod(container(imagee="a")))]}})
+    assert one.faults == [
+        "spec.objects[0].spec.template.spec.containers[0].imagee is no field of Kubernetes: is it image? (line 18)",
+    ]
+
+
 def test_maker_without_a_kind_is_the_reader_of_the_file() -> None:
     found = adopt({"extraObjects": [job()]})
     assert isinstance(found, list)

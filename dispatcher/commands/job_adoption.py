@@ -223,7 +223,7 @@ class Adopter(AdoptionReport):
             if limit is not None:
                 self.tell(Did.LEFT_OUT, (*at, "backoffLimit"), "each row has a limit of its own")
         given = next((one for one in (per_index, limit) if one is not None), RETRIES_OF_A_JOB)
-        if not isinstance(given, int):
+        if type(given) is not int or given < 0:
             self.tell(Did.OPEN, (*at, field), "it is no whole number")
             return
         is_default = limit is None and per_index is None

@@ -220,6 +220,7 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
          "3 Pods of each Job count in queues.max_jobs"),
         (job(completions="5"), "spec.completions", Did.OPEN, "no whole number"),
         (job(backoffLimit="5"), "spec.backoffLimit", Did.OPEN, "no whole number"),
+        (job(backoffLimit=-1), "spec.backoffLimit", Did.OPEN, "no whole number"),
         (job(pod(beside=({"name": "b", "image": "b"},))), "spec.template.spec.containers", Did.OPEN, "is work the one"),
         (job(pod(schedulerName="v")), "spec.template.spec.schedulerName", Did.KEPT, "SCHEDULER_NAME"),
         (

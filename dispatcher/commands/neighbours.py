@@ -190,15 +190,11 @@ def word_of_owner(document: Json) -> tuple[Did, str] | None:
         return None
     kind = str(owner.get("kind"))
     made = f"{document.get('kind')} {name_of(document)}: {kind} {owner.get('name')} makes it"
-    if kind in MAKERS:
+    if kind in WORK:
         return Did.LEFT_OUT, f"{made}: adopt that one"
     if NO_WORK.get(kind) == WITHOUT_END or kind == "Node":
         return Did.LEFT_OUT, f"{made}, and it has no end: leave it as it is"
     return Did.OPEN, f"{made}, which is not known here: remove its ownerReferences, adopt it, and stop its owner"
-
-
-MAKERS: Final = frozenset({*WORK, "JobSet"})
-"""Kinds that make Jobs and Pods, and that a person writes."""
 
 
 HELD_WORK: Final = re.compile(

@@ -355,7 +355,7 @@ def owned(kind: str, document: dict[str, Any], **more: Any) -> dict[str, Any]:
     ("document", "did", "words"),
     [
         (owned("CronJob", job()), Did.LEFT_OUT, "Job load: CronJob x makes it: adopt that one"),
-        (owned("JobSet", job()), Did.LEFT_OUT, "JobSet x makes it: adopt that one"),
+        (owned("JobSet", job()), Did.OPEN, "JobSet x makes it, which is not known here: remove its ownerReferences"),
         (owned("Job", alone()), Did.LEFT_OUT, "Pod alone: Job x makes it: adopt that one"),
         (owned("ReplicaSet", alone()), Did.LEFT_OUT, "it has no end: leave it"),
         (owned("Magic", job()), Did.OPEN, "Magic x makes it, which is not known here"),

@@ -276,8 +276,9 @@ def as_of_step(told: AdoptedField, places: Iterable[tuple[str, str]], path: Path
 def words_of_lost(spec: Json) -> Iterator[tuple[Path, str]]:
     """Texts of a template that nobody fills in. Images are told with those of other kinds."""
     for own, text in texts_at(spec, (), PLACEHOLDER):
-        if own[-1] != "image" and any(one.startswith("{{") for one in signs(spec, own, text)):
-            yield own, f"nobody fills in {text!r:.80} here: {next_step(spec, own, 0)}"
+        sign = next((one for one in signs(spec, own, text) if one.startswith("{{")), "")
+        if sign and own[-1] != "image":
+            yield own, f"nobody fills in {sign!r:.80} here: {next_step(spec, own, 0)}"
 
 
 LIMIT: Final = re.compile(r"[0-9]{1,9}")

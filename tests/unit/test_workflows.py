@@ -58,6 +58,13 @@ def test_names_that_a_step_needs_are_told_at_the_step() -> None:
     assert word == (Did.OPEN, "an operator lists what the Pod names in the value policy of the chart: serviceAccounts: [s]")
 
 
+def test_words_for_a_long_script_show_what_nobody_fills_in() -> None:
+    script = {"image": "a:1", "command": ["sh"], "source": f"{'true $(date);' * 9} echo {{{{workflow.name}}}}"}
+    one = {"name": "one", "script": script}
+    ((_, words),) = told(workflow(one), "spec.templates[0].script.source")[1:]
+    assert words.startswith("nobody fills in '{{workflow.name}}' here")
+
+
 def test_schedule_whose_first_step_is_a_graph_is_left_to_a_person() -> None:
     graph = {"name": "all", "dag": {"tasks": []}}
     times = {

@@ -30,7 +30,7 @@ from dispatcher.commands.neighbours import (
     word_of_owner,
 )
 from dispatcher.commands.options import as_document, read_input
-from dispatcher.commands.placeholders import FILLED_IN, words_of_unfilled
+from dispatcher.commands.placeholders import words_of_unfilled
 from dispatcher.commands.render import text_of
 from dispatcher.commands.workflows import of_workflow
 from dispatcher.jobs.fields import dotted, object_at
@@ -242,7 +242,7 @@ def read_text(path: Path, text: str) -> Iterator[FileDocument]:
             for part in parts:
                 yield from read_text(path, part)
         else:
-            yield from no_manifest(path, fault, HELM if FILLED_IN.search(text) else "")
+            yield from no_manifest(path, fault, HELM if "{{" in text else "")
         return
     unnamed = {"kind": "Kustomization"} if path.stem == "kustomization" else {}
     for line, document in ((line, {**unnamed, **one}) for line, one in documents):

@@ -74,6 +74,11 @@ def test_fault_of_work_inside_of_another_object_has_its_place() -> None:
     ]
 
 
+def test_text_without_the_signs_of_helm_is_none_of_its_templates() -> None:
+    (other,), (chart,) = (read_text(Path("a.yaml"), f"a: !Ref {sign}") for sign in ("${b}", "'{{ b }}'"))
+    assert ["Helm" in one.told.faults[0] for one in (other, chart)] == [False, True]
+
+
 def test_maker_without_a_kind_is_the_reader_of_the_file() -> None:
     found = adopt({"extraObjects": [job()]})
     assert isinstance(found, list)

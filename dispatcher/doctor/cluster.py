@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from dispatcher.doctor.finding import Finding, fault, good, or_good, unchecked, warning
-from dispatcher.doctor.installation import Installation
+from dispatcher.doctor.finding import Finding, Installation, fault, good, or_good, unchecked, warning
 from dispatcher.extender import configuration
 from dispatcher.model.rights import InstallationSite, Verb, account_of
 

@@ -18,6 +18,7 @@ from dispatcher.doctor.checks import Part
 from dispatcher.doctor.finding import (
     Finding,
     FindingState,
+    Installation,
     fault,
     good,
     ident,
@@ -27,7 +28,6 @@ from dispatcher.doctor.finding import (
     unchecked,
     warning,
 )
-from dispatcher.doctor.installation import Installation
 from dispatcher.doctor.schema import (
     NAMES_IN,
     OWNER,

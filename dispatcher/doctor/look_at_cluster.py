@@ -38,7 +38,7 @@ from dispatcher.doctor.cluster import (
     SchedulingFacts,
     UnreadObject,
 )
-from dispatcher.doctor.installation import Installation, read_installation
+from dispatcher.doctor.finding import Installation, read_installation
 from dispatcher.keeper.program import DISK_FULL
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.kube.job_api import jobs_path, pods_path

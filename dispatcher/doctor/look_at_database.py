@@ -19,8 +19,7 @@ from dispatcher.doctor.database import (
     Server,
     Upkeep,
 )
-from dispatcher.doctor.finding import Finding
-from dispatcher.doctor.installation import Installation
+from dispatcher.doctor.finding import Finding, Installation
 from dispatcher.doctor.schema import (
     INDEXES,
     PUBLIC,

@@ -16,8 +16,7 @@ from dispatcher import __version__
 from dispatcher.doctor.checks import CHECKS, Part
 from dispatcher.doctor.cluster import judge_caches, judge_cluster, judge_prometheus, judge_running, judge_scheduling
 from dispatcher.doctor.database import Clocks, judge_clocks
-from dispatcher.doctor.finding import Finding, FindingState, fault, unchecked
-from dispatcher.doctor.installation import Installation, judge_settings
+from dispatcher.doctor.finding import Finding, FindingState, Installation, fault, good, unchecked
 from dispatcher.doctor.look_at_cluster import (
     ClusterReader,
     look_at_caches,
@@ -214,6 +213,18 @@ def no_answer(part: Part, why: str) -> list[Finding]:
     if part in FIRST:
         return [fault(FIRST[part], part, why, namespace="NAMESPACE")]
     return [unchecked(name, part, why) for name, check in CHECKS.items() if check.part is part]
+
+
+def judge_settings(unknown: Sequence[str]) -> Iterator[Finding]:
+    """Judges the settings. A value that cannot be read ends every program, so only unknown names are left to find.
+
+    unknown: the warnings of `load`, each of which begins with the name of a variable.
+    """
+    for said in unknown:
+        name, _, rest = said.partition(" ")
+        yield fault("UnknownSetting", name, rest, name=name)
+    if not unknown:
+        yield good("UnknownSetting", "environment")
 
 
 async def examine(loaded: LoadedSettings, around: DoctorEnvironment) -> DoctorReport:

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from dispatcher.doctor.finding import Finding, FindingState
-from dispatcher.doctor.installation import Installation
+from dispatcher.doctor.finding import Finding, FindingState, Installation
 from dispatcher.doctor.look_at_database import look_at_database
 from tests.rig.postgres import Database
 

@@ -10,8 +10,7 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.doctor.checks import CHECKS, Part
-from dispatcher.doctor.finding import FindingState
-from dispatcher.doctor.installation import RELEASE
+from dispatcher.doctor.finding import RELEASE, FindingState
 from dispatcher.doctor.program import DoctorEnvironment
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane

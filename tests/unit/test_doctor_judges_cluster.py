@@ -20,10 +20,16 @@ from dispatcher.doctor.cluster import (
     misuses,
 )
 from dispatcher.doctor.cluster import SchedulingFacts as Scheduling
-from dispatcher.doctor.finding import Finding, FindingState, good
-from dispatcher.doctor.installation import POLICY as POLICY_KEY
-from dispatcher.doctor.installation import RELEASE, Installation, judge_settings, read_installation
-from dispatcher.doctor.program import exit_status, in_words
+from dispatcher.doctor.finding import POLICY as POLICY_KEY
+from dispatcher.doctor.finding import (
+    RELEASE,
+    Finding,
+    FindingState,
+    Installation,
+    good,
+    read_installation,
+)
+from dispatcher.doctor.program import exit_status, in_words, judge_settings
 from dispatcher.model.rights import EXTENDER, JANITOR, RUN, InstallationSite, Verb, account_of, verbs_of
 
 SITE = InstallationSite("dispatcher", "ours", "jobs")

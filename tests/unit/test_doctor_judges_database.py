@@ -26,8 +26,17 @@ from dispatcher.doctor.database import (
     judge_server,
     judge_upkeep,
 )
-from dispatcher.doctor.finding import FindingState, fault, ident, line, relation, shell, signature, warning
-from dispatcher.doctor.installation import Installation
+from dispatcher.doctor.finding import (
+    FindingState,
+    Installation,
+    fault,
+    ident,
+    line,
+    relation,
+    shell,
+    signature,
+    warning,
+)
 from dispatcher.doctor.schema import (
     AGAIN,
     OF_JANITOR,

@@ -7,8 +7,7 @@ import pytest
 
 from dispatcher.admission.room import RoomIndex
 from dispatcher.doctor.cluster import UnreadObject
-from dispatcher.doctor.finding import Finding, FindingState
-from dispatcher.doctor.installation import Installation
+from dispatcher.doctor.finding import Finding, FindingState, Installation
 from dispatcher.doctor.pod_rules import (
     BASELINE,
     PRIVILEGED,

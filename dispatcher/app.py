@@ -42,7 +42,7 @@ from dispatcher.pg.connect import Listener, Session
 from dispatcher.pg.tasks import TaskSnapshot, look
 from dispatcher.placement.placing import Key, Warmth
 from dispatcher.placement.uses import Uses
-from dispatcher.prometheus.client import Prometheus
+from dispatcher.prometheus import Prometheus
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import Bucket, elapsed
 from dispatcher.runtime.metrics import OF_JANITOR, OF_KEEPER

@@ -59,7 +59,7 @@ from dispatcher.model.rights import (
     verbs_of,
 )
 from dispatcher.model.stored_json import Json
-from dispatcher.prometheus.client import METRICS, Prometheus, PrometheusFault
+from dispatcher.prometheus import METRICS, Prometheus, PrometheusFault
 
 
 async def look_at_prometheus(url: str) -> dict[str, bool] | UnreadObject:

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.model.caches import Use
-from dispatcher.prometheus.client import Prometheus, PrometheusFault
+from dispatcher.prometheus import Prometheus, PrometheusFault
 from tests.prometheus.exporter import Container, Exporter
 from tests.prometheus.lives import LIVE, LIVE_SECONDS, Lived, live
 from tests.prometheus.server import PrometheusServer

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from dispatcher.model.caches import Use
 from dispatcher.model.errors import DispatcherError
-from dispatcher.prometheus.client import LARGEST_ANSWER, Prometheus, PrometheusFault
+from dispatcher.prometheus import LARGEST_ANSWER, Prometheus, PrometheusFault
 from tests.controlplane.ports import free_ports
 from tests.prometheus.exporter import CPU, MEMORY
 from tests.prometheus.scripted import (

@@ -155,7 +155,7 @@ def test_each_folder_of_the_product_has_tests_and_each_pattern_finds_some() -> N
 @pytest.mark.parametrize(
     ("changed", "tests"),
     [
-        ("dispatcher/prometheus/client.py", ("house", *TESTS_OF["dispatcher/prometheus"])),
+        ("dispatcher/prometheus.py", ("house", *TESTS_OF["dispatcher/prometheus.py"])),
         ("dispatcher/app.py", ("house", *TESTS_OF["dispatcher"])),
         ("tests/unit/test_rate.py", ("house", "unit/test_rate.py")),
         ("tests/contract/wire.py", ("house", "contract")),

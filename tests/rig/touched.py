@@ -67,7 +67,7 @@ TESTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
         "journey/test_real_use.py",
         "journey/test_cache_keeper.py",
     ),
-    "dispatcher/prometheus": ("contract/test_prometheus*", "journey/test_real_use.py"),
+    "dispatcher/prometheus.py": ("contract/test_prometheus*", "journey/test_real_use.py"),
     "dispatcher/runtime": ("unit", "contract/test_listening.py", "journey"),
     "dispatcher/settings": ("unit/test_settings*", "integration/test_cli.py", "contract/test_chart*"),
     "dispatcher/sweep": ("unit", "property", "journey/test_outcomes.py", "faults/test_many_finished_jobs.py"),
@@ -106,7 +106,7 @@ def paths_for(changed: Iterable[str]) -> tuple[str, ...]:
 
 
 def suite_of(file: str) -> tuple[str, ...]:
-    folder = next((one for one in sorted(TESTS_OF, key=len, reverse=True) if file.startswith(f"{one}/")), None)
+    folder = next((one for one in sorted(TESTS_OF, key=len, reverse=True) if f"{file}/".startswith(f"{one}/")), None)
     if folder:
         return TESTS_OF[folder]
     parts = Path(file).parts

@@ -2,6 +2,8 @@
 
 The series come from cAdvisor, as every kubelet exports them. The pause container and cAdvisor's sums over a Pod are
 left out, because everything would count twice. A run shorter than two scrapes has no rate, so its use is unknown.
+
+Only this file calls the HTTP API of Prometheus.
 """
 
 import math

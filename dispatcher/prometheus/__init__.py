@@ -1,1 +1,0 @@
-"""Adapter to Prometheus. Only this folder calls its HTTP API."""

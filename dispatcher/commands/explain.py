@@ -16,8 +16,7 @@ from dispatcher.model.reasons import ADVICE, Turn
 from dispatcher.model.tasks import TERMINAL, one_line
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views import launches
-from dispatcher.views.estimate import Estimate
-from dispatcher.views.explanation import Explanation
+from dispatcher.views.explanation import Estimate, Explanation
 from dispatcher.views.launches import binary
 from dispatcher.views.nodes import NodeGroup
 from dispatcher.views.status import InstallationStatus, ParkedRow, QueueStatus, ShapeDemand

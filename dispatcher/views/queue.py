@@ -22,8 +22,7 @@ from dispatcher.model.history import DeclaredQueue, EndedTask, Percentiles
 from dispatcher.model.reasons import Turn
 from dispatcher.model.tasks import IndexedRow, LinePosition, Status, Task
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.views.estimate import Estimate, estimate_by, telling_starts
-from dispatcher.views.explanation import OF_ROOM, explain_row, place_for
+from dispatcher.views.explanation import OF_ROOM, Estimate, estimate_by, explain_row, place_for, telling_starts
 from dispatcher.views.first_page import QueueHour
 from dispatcher.views.status import QueueStatus
 

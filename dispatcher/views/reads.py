@@ -32,8 +32,7 @@ from dispatcher.pg.questions import Questions
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import ESTIMATE_HITS
 from dispatcher.views import failures as grouping
-from dispatcher.views.estimate import Estimate
-from dispatcher.views.explanation import Explanation, RowFacts, explain
+from dispatcher.views.explanation import Estimate, Explanation, RowFacts, explain
 from dispatcher.views.failures import MOST_PARKED, Failure, FailureGroups, FailuresPage
 from dispatcher.views.first_page import EstimateRecord
 from dispatcher.views.launches import CacheNow, Caches, cache_now

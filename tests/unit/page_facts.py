@@ -5,7 +5,7 @@ from __future__ import annotations
 from dispatcher.model.history import EndedTask, Percentiles
 from dispatcher.model.reasons import Turn
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.views.estimate import Estimate
+from dispatcher.views.explanation import Estimate
 from dispatcher.views.node_room import HeldRoom, NodeRoom, NodesPage
 from dispatcher.views.queue import NextRow, QueuePage, QueueSettings, QueueTimes
 from dispatcher.views.server import Pages

@@ -23,8 +23,7 @@ from dispatcher.model.launches import Offer
 from dispatcher.model.reasons import ReasonInWords, Turn
 from dispatcher.model.tasks import LinePosition, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from dispatcher.views.estimate import Estimate
-from dispatcher.views.explanation import Explanation, RowFacts, explain
+from dispatcher.views.explanation import Estimate, Explanation, RowFacts, explain
 from dispatcher.views.launches import MOST_LAUNCHES, CacheNow, launch_in_words, launches_of
 from dispatcher.views.nodes import NodeGroup
 from dispatcher.views.rows import batch_status

@@ -21,8 +21,7 @@ from dispatcher.model.launches import Offer, PodKind
 from dispatcher.model.tasks import IndexedRow, LinePosition, Queue, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.runtime.metrics import ESTIMATE_HITS
-from dispatcher.views.estimate import FEWEST_STARTS, Estimate, estimate_start
-from dispatcher.views.explanation import RowFacts, explain
+from dispatcher.views.explanation import FEWEST_STARTS, Estimate, RowFacts, estimate_start, explain
 from dispatcher.views.queue import NextRow, in_order, next_places, next_rows
 from dispatcher.views.reads import MOST, Estimates
 from dispatcher.views.rows import ReadRows, judged_ids, labels_of, page_of, queues_behind

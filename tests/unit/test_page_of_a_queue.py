@@ -12,7 +12,7 @@ from dispatcher.model.history import DeclaredQueue, EndedTask, Percentiles
 from dispatcher.model.reasons import ADVICE, Turn
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.answers import ApiRequest
-from dispatcher.views.estimate import Estimate
+from dispatcher.views.explanation import Estimate
 from dispatcher.views.first_page import QueueHour
 from dispatcher.views.node_room import KeptCaches, NodesPage
 from dispatcher.views.nodes import FitSummary, NodeFit, NodeGroup

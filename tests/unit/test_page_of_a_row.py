@@ -11,8 +11,7 @@ from dispatcher.model.reasons import ADVICE, ReasonInWords, Turn
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.answers import ApiRequest
-from dispatcher.views.estimate import Estimate
-from dispatcher.views.explanation import Explanation
+from dispatcher.views.explanation import Estimate, Explanation
 from dispatcher.views.launches import CacheNow
 from dispatcher.views.nodes import NodeGroup
 from dispatcher.views.row_page import CopyCommand, PreviewedJob, RowPage, Span, TimeKind

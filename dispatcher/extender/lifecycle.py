@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from dispatcher.extender.hold_index import ChangeLog, HoldIndex
 from dispatcher.model.cluster import BoundPod, NodeCapacities
-from dispatcher.model.notices import Notice
+from dispatcher.model.jobs import Notice
 from dispatcher.model.reservations import LANDED, Reservation
 from dispatcher.model.resources import Amounts
 

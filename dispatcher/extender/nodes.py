@@ -32,7 +32,7 @@ from dispatcher.extender.waiting_pods import WaitingPod, WaitingPods
 from dispatcher.extender.wire import ExtenderPod, MetaVictims, asks, read_pod_request
 from dispatcher.kube.wire import UNREADABLE
 from dispatcher.model.cluster import BoundPod, FreeCapacity, NodeCapacities
-from dispatcher.model.notices import Notices
+from dispatcher.model.jobs import Notices
 from dispatcher.model.resources import NOTHING, Amounts, added, milli_of
 from dispatcher.placement.placing import RealUses, history_points, read_history, read_needs
 

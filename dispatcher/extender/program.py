@@ -36,7 +36,7 @@ from dispatcher.kube.reflector import Reflectors, Resource
 from dispatcher.kube.reservations import Reports
 from dispatcher.model.cluster import BoundPod, NodeCapacities
 from dispatcher.model.errors import ClusterError, ClusterRefused, SettingsError, certificates_end
-from dispatcher.model.notices import Notices
+from dispatcher.model.jobs import Notices
 from dispatcher.model.reservations import Reservation
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed

@@ -30,8 +30,8 @@ from dispatcher.kube.events import Events
 from dispatcher.kube.reflector import Reflectors, fault_of, list_all
 from dispatcher.model.caches import CACHES_OF, KEY, ORDERS, name_of_map, write_node_caches
 from dispatcher.model.errors import ClusterStale, DiskError, SettingsError
+from dispatcher.model.jobs import Notice
 from dispatcher.model.launches import LABEL_INSTALLATION
-from dispatcher.model.notices import Notice
 from dispatcher.placement.placing import cache_digest, cache_folder, cache_path
 from dispatcher.runtime import health
 from dispatcher.runtime.metrics import (

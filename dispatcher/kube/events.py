@@ -20,8 +20,7 @@ from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
 from dispatcher.kube.wire import EventList, WireEvent
 from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.errors import ClusterError, ClusterRefused
-from dispatcher.model.jobs import Job
-from dispatcher.model.notices import Notice, Notices
+from dispatcher.model.jobs import Job, Notice, Notices
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.metrics import EVENTS, REFUSED_PODS
 

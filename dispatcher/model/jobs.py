@@ -1,8 +1,14 @@
-"""Jobs as decisions see them, and answers of the API server. Times are by the API server's clock."""
+"""Jobs as decisions see them, what we write to the API server, and its answers. Times are by the API server's clock.
 
+A notice about an object becomes an Event, which `kubectl describe` shows below the object.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -175,3 +181,67 @@ class ApiAnswer(Struct, frozen=True):
     is_told: bool = True
     changes: tuple[str, ...] = ()
     is_compared: bool = False
+
+
+MOST_NOTICES: Final = 1000
+MOST_TRIES: Final = 10
+
+
+class Notice(Struct, frozen=True, gc=False):
+    """One notice.
+
+    kind, name: the object; `name` is `namespace/name`, or `/name` of a Node.
+    uid: tells the object from another one of the same name.
+    reason, words: reason and message of the Event.
+    is_warning: type Warning instead of Normal.
+    """
+
+    kind: str
+    name: str
+    uid: str
+    reason: str
+    words: str
+    is_warning: bool = False
+
+
+class Notices:
+    """Notices that wait to be written, oldest first. Each object and reason has only its newest notice.
+
+    Not guaranteed: that all are written. At most MOST_NOTICES wait, and further ones are dropped. A notice that could
+    not be written MOST_TRIES times is dropped, too.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[tuple[str, str], Notice] = {}
+        self._tries: Counter[tuple[str, str]] = Counter()
+        self.dropped: Counter[str] = Counter()
+        """Number of dropped notices, by reason."""
+
+    def say(self, notice: Notice) -> None:
+        key = notice.uid, notice.reason
+        if len(self._due) < MOST_NOTICES or key in self._due:
+            self._due[key] = notice
+        else:
+            self.dropped[notice.reason] += 1
+
+    def due(self, most: int) -> Sequence[Notice]:
+        """The oldest notices, at most `most`. They stay until `told` removes them."""
+        return list(islice(self._due.values(), most))
+
+    def told(self, notice: Notice) -> None:
+        """Removes a notice that was written, unless a newer one has replaced it."""
+        key = notice.uid, notice.reason
+        if self._due.get(key) is notice:
+            del self._due[key]
+            self._tries.pop(key, None)
+
+    def put_off(self, notice: Notice) -> None:
+        """Moves a notice that could not be written behind the others."""
+        key = notice.uid, notice.reason
+        self._tries[key] += 1
+        newest = self._due.pop(key, notice)
+        if self._tries[key] < MOST_TRIES:
+            self._due[key] = newest
+        else:
+            del self._tries[key]
+            self.dropped[notice.reason] += 1

@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from dispatcher.admission.last_cycle import LastCycle, QueueReason, RowReason
 from dispatcher.jobs.observed import launch_end
 from dispatcher.model.cluster import Pod
-from dispatcher.model.jobs import Job
+from dispatcher.model.jobs import Job, Notice
 from dispatcher.model.launches import IN_NAME
-from dispatcher.model.notices import Notice
 from dispatcher.model.reasons import advice_of, cause_of
 from dispatcher.model.verdicts import PARKED, HoldReason
 from dispatcher.views.status import InstallationStatus, Moment

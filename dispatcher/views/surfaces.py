@@ -28,7 +28,7 @@ from dispatcher.kube.client import KubeClient
 from dispatcher.kube.config_maps import ConfigMaps
 from dispatcher.kube.events import Events, write_due
 from dispatcher.kube.lease import Lease, LeaseName
-from dispatcher.model.notices import Notice, Notices
+from dispatcher.model.jobs import Notice, Notices
 from dispatcher.model.tasks import OfferedTemplate
 from dispatcher.pg.connect import Session
 from dispatcher.pg.questions import questions

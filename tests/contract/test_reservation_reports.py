@@ -23,7 +23,7 @@ from dispatcher.kube.reflector import Reflectors
 from dispatcher.kube.reservations import PATH, RESERVATIONS, ClaimObjects, Reports, read_reservation
 from dispatcher.model.cluster import NodeCapacities
 from dispatcher.model.errors import ClusterAway
-from dispatcher.model.notices import Notice
+from dispatcher.model.jobs import Notice
 from dispatcher.model.reservations import Reservation
 from tests.contract.own_jobs import Account
 from tests.controlplane.cluster import ControlPlane

@@ -13,7 +13,7 @@ from dispatcher.extender.hold_index import REFUSED
 from dispatcher.extender.nodes import ClusterFacts, NodeFilter, NotListed, always, unreserved_filter
 from dispatcher.extender.wire import ExtenderPod, MetaPod, MetaVictims
 from dispatcher.model.cluster import BoundPod, Node, NodeCapacities
-from dispatcher.model.notices import Notice, Notices
+from dispatcher.model.jobs import Notice, Notices
 from dispatcher.model.reservations import Reservation, key_of, keys_of
 from tests.rig.builders import NOW
 

@@ -34,7 +34,7 @@ from dispatcher.keeper.program import FIRST_SECONDS, TELL_SECONDS, WARN_SECONDS,
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.kube.config_maps import read_cache_pod
 from dispatcher.kube.credentials import Login, TokenFile
-from dispatcher.model.notices import Notice
+from dispatcher.model.jobs import Notice
 from dispatcher.runtime.clock import elapsed
 from dispatcher.settings.loading import load
 

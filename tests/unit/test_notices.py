@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.model.cluster import Pod, PodEnd
 from dispatcher.model.errors import ClusterAway
-from dispatcher.model.jobs import Job
-from dispatcher.model.notices import MOST, MOST_TRIES, Notice, Notices
+from dispatcher.model.jobs import MOST_NOTICES, MOST_TRIES, Job, Notice, Notices
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.published import notices_of
 from dispatcher.views.surfaces import WRITES_IN_A_ROUND, JobEventWriter
@@ -48,10 +47,10 @@ def test_a_notice_that_comes_during_a_write_is_kept() -> None:
 
 def test_notices_beyond_the_limit_are_dropped_and_counted() -> None:
     notices = Notices()
-    for number in range(MOST + 2):
+    for number in range(MOST_NOTICES + 2):
         notices.say(a_notice(number))
     notices.say(a_notice(0, "new"))
-    assert len(notices.due(2 * MOST)) == MOST
+    assert len(notices.due(2 * MOST_NOTICES)) == MOST_NOTICES
     assert notices.due(1)[0].words == "new"
     assert notices.dropped == {"Refused": 2}
 

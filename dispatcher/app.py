@@ -35,9 +35,8 @@ from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.kube.reflector import Reflectors, Resource
 from dispatcher.kube.reservations import RESERVATIONS, ClaimObjects
 from dispatcher.model.caches import CacheRun, Use
-from dispatcher.model.cluster import BoundPod
+from dispatcher.model.cluster import BoundPod, ClusterView, StoreAge
 from dispatcher.model.rights import RUN, verbs_of
-from dispatcher.model.snapshot import ClusterView, StoreAge
 from dispatcher.pg.connect import Listener, Session
 from dispatcher.pg.tasks import TaskSnapshot, look
 from dispatcher.placement.placing import Key, Warmth

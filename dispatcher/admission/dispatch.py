@@ -61,12 +61,11 @@ from dispatcher.admission.snapshot import (
     plan_shares,
     plan_stuck,
 )
-from dispatcher.model.cluster import Quota, ScaleAnswer
+from dispatcher.model.cluster import ClusterView, Quota, ScaleAnswer
 from dispatcher.model.jobs import LaunchGroup, ObjectWrite
-from dispatcher.model.launches import InFlight, JobsVerdict, LaunchSpec, PodRun, Probe, UncountedPods
+from dispatcher.model.launches import CreatePauses, InFlight, JobsVerdict, LaunchSpec, PodRun, Probe, UncountedPods
 from dispatcher.model.resources import NOTHING
-from dispatcher.model.snapshot import ClusterView, CreatePauses, Frame
-from dispatcher.model.tasks import Request, Task
+from dispatcher.model.tasks import Frame, Request, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason, NotReady
 from dispatcher.runtime.clock import Bucket, Clock, elapsed
 from dispatcher.runtime.metrics import (

@@ -18,9 +18,8 @@ from dispatcher.admission.demand import Demand, Demands, FirstPods, Patience
 from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_view import RoomView
 from dispatcher.admission.windows import PodsInView, Windows
-from dispatcher.model.cluster import LONG_AGO, ScaleAnswer
+from dispatcher.model.cluster import LONG_AGO, ClusterView, ScaleAnswer
 from dispatcher.model.launches import PodKind, Probe
-from dispatcher.model.snapshot import ClusterView
 
 SET_BACK: Final = timedelta(minutes=5)
 """A clock that goes back by more was set back. Those of the replicas of an API server may differ by some minutes."""

@@ -22,12 +22,11 @@ from msgspec import Struct
 
 from dispatcher.admission.demand import Demand, DemandPods, FirstPods
 from dispatcher.admission.room import Room
-from dispatcher.model.cluster import Quota, Quotas
+from dispatcher.model.cluster import ClusterView, Quota, Quotas
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import InFlight, PodKind, Probe, UncountedPods
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.resources import NOTHING, Amounts, added
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold
 

@@ -42,10 +42,10 @@ from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import JobApi, jobs_path, pods_path
 from dispatcher.kube.objects import own_pod_reader, read_job
 from dispatcher.kube.reflector import Reflectors, Resource, list_all
+from dispatcher.model.cluster import ClusterView
 from dispatcher.model.errors import DatabaseUnfit, DispatcherError
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import job_selector
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Task
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import LOCKED, Closings, Deleted, TaskSnapshot, look

@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from dispatcher.jobs.env import escape
 from dispatcher.jobs.refusals import OF_THE_ROW, Breaker, CreateOutcome, K, Refusals, RefusedRows, trimmed
+from dispatcher.model.cluster import ClusterView
 from dispatcher.model.jobs import ApiAnswer, Job, LaunchGroup
-from dispatcher.model.launches import Launch, LaunchSpec, Offer, identity_of, is_same
-from dispatcher.model.snapshot import ClusterView, CreatePauses
+from dispatcher.model.launches import CreatePauses, Launch, LaunchSpec, Offer, identity_of, is_same
 from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import BY_POLICY, MUCH_TEXT, Hold, HoldReason, NotReady, Stage
 

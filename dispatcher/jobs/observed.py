@@ -9,10 +9,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.model.cluster import CRASHES, DEADLINE, Node, Pod, PodEnd, PodRefusal
+from dispatcher.model.cluster import CRASHES, DEADLINE, ClusterView, Node, Pod, PodEnd, PodRefusal
 from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Stage
 

@@ -27,9 +27,10 @@ from msgspec import Struct
 from dispatcher.jobs.memory import OPEN, KnownCreates, UnobservedCreate, plan_create
 from dispatcher.jobs.observed import ObservedCluster, Rules, bound_at, by_job, observe, overlooked_jobs
 from dispatcher.jobs.outcome import judge
-from dispatcher.model.cluster import CRASHES, DEADLINE, ENDED, Pod
+from dispatcher.model.cluster import CRASHES, DEADLINE, ENDED, ClusterView, Pod
 from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
 from dispatcher.model.launches import (
+    CreatePauses,
     InFlight,
     JobsVerdict,
     Launch,
@@ -43,7 +44,6 @@ from dispatcher.model.launches import (
     task_identity,
 )
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.snapshot import ClusterView, CreatePauses
 from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
 from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage, own_fault
 

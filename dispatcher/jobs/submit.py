@@ -22,10 +22,10 @@ from dispatcher.jobs.picture import CarriedState, JobsPicture, Judged, KnownJobs
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.refusals import CreateOutcome, are_over, is_absent, is_of_a_policy, read_create
 from dispatcher.jobs.templates import Template
+from dispatcher.model.cluster import ClusterView
 from dispatcher.model.errors import ClusterError
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
 from dispatcher.model.launches import Ask, LaunchSpec, identity_of, is_same, name_of
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.verdicts import own_fault
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import INSERT_TO_JOB, JOB_CREATES, LAUNCHES

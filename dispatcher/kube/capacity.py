@@ -28,12 +28,11 @@ from dispatcher.kube.objects import (
 from dispatcher.kube.reflector import Reflector, Reflectors, Resource, fault_of, faults_of
 from dispatcher.kube.reservations import RESERVATIONS, amounts_of
 from dispatcher.kube.wire import Meta, Wire, full_name
-from dispatcher.model.cluster import LONG_AGO, BoundPod, Node, Pod, PriorityClass, Quota, Scope
+from dispatcher.model.cluster import LONG_AGO, BoundPod, ClusterView, Node, Pod, PriorityClass, Quota, Scope
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import job_selector
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.reservations import Reservation
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import JOBS_ENDED
 

@@ -18,10 +18,9 @@ import structlog
 
 from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
 from dispatcher.kube.wire import EventList, WireEvent
-from dispatcher.model.cluster import PodRefusal
+from dispatcher.model.cluster import ClusterView, PodRefusal
 from dispatcher.model.errors import ClusterError, ClusterRefused
 from dispatcher.model.jobs import Job, Notice, Notices
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.metrics import EVENTS, REFUSED_PODS
 
 VERSIONS: Final = {"Job": "batch/v1", "Pod": "v1", "NodeReservation": "dispatcher.internal/v1alpha1", "Node": "v1"}

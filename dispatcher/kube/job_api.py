@@ -24,12 +24,11 @@ from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
 from dispatcher.kube.events import events_about, next_jobs
 from dispatcher.kube.objects import encode, read_job, read_status
 from dispatcher.kube.wire import UNREADABLE, Bare, Condition, ListPage, Meta, Wire, WireEvent, readable
-from dispatcher.model.cluster import LONG_AGO, Pod, ScaleAnswer
+from dispatcher.model.cluster import LONG_AGO, ClusterView, Pod, ScaleAnswer
 from dispatcher.model.errors import ClusterAway, ClusterRefused
 from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, Manifest, ObjectWrite
 from dispatcher.model.launches import ENDED_BY, UNPLACED, job_selector
 from dispatcher.model.reservations import changes_of
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.clock import Clock, elapsed
 
 WRITE_SECONDS: Final = 10

@@ -35,8 +35,8 @@ from msgspec import Struct
 from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply, WatchSilent
 from dispatcher.kube.objects import read_status
 from dispatcher.kube.wire import UNREADABLE, Bare, Event, ListPage, Meta, full_name, mended
+from dispatcher.model.cluster import StoreAge
 from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused, doubled
-from dispatcher.model.snapshot import StoreAge
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import RELISTS, STORE_AGE
 

@@ -1,5 +1,7 @@
 """Pods, nodes, free capacity and ResourceQuotas, as decisions see them. Times are by the API server's clock.
 
+`ClusterView`: the cluster at one moment, with its Jobs.
+
 `NodeCapacities`: only bound Pods that have not ended count, as in kube-scheduler. A Pod is not known here while
 kube-scheduler has chosen its node but not bound it. Amounts are in thousandths.
 
@@ -17,6 +19,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from dispatcher.model.jobs import Job
 from dispatcher.model.needs import PodNeeds, Taint, is_met
 from dispatcher.model.resources import NOTHING, Amounts, add_to, added, less, take_from, written
 
@@ -394,3 +397,47 @@ def is_best_effort(needs: PodNeeds) -> bool:
 def bare(name: str) -> str:
     """The resource that a name of a quota is about: `memory` for `limits.memory`."""
     return name.removeprefix("requests.").removeprefix("limits.")
+
+
+class ClusterView(Struct, frozen=True):
+    """The cluster at one moment.
+
+    now: the API server's clock.
+    jobs: Jobs by name.
+    pods: Pods by name.
+    nodes: nodes by name.
+    jobs_version: resourceVersion up to which the Jobs are known; empty: not known.
+    stale: the part of the view that is too old or missing; empty: none.
+    refusals: Jobs whose Pods are refused, by UID.
+    made: what Pods of each shape need of a node, as the API server makes them.
+    suspensions: why Jobs are suspended, in the words of others, by UID.
+    """
+
+    now: datetime
+    jobs: Mapping[str, Job]
+    pods: Mapping[str, Pod]
+    nodes: Mapping[str, Node]
+    jobs_version: str = ""
+    stale: str = ""
+    refusals: Mapping[str, PodRefusal] = {}
+    made: Mapping[str, PodNeeds] = {}
+    suspensions: Mapping[str, str] = {}
+
+    def has_seen(self, resource_version: str) -> bool:
+        """Whether the view is at least as new as a write with this version (KEP-5504: versions are integers)."""
+        ours, theirs = self.jobs_version, resource_version
+        return ours.isdigit() and theirs.isdigit() and int(ours) >= int(theirs)
+
+
+class StoreAge(Struct, frozen=True):
+    """The age of something that decisions or answers rest on.
+
+    age: seconds since the last sign of life; infinite before the first.
+    most: an older one is stale.
+    fault: why it must not be used; empty: nothing is known.
+    """
+
+    store: str
+    age: float
+    most: float
+    fault: str = ""

@@ -321,3 +321,22 @@ def job_selector(installation: str, task_id: int | None = None) -> str:
     """Label selector of all Jobs and Pods of an installation, or of one task."""
     ours = f"{LABEL_INSTALLATION}={installation}"
     return ours if task_id is None else f"{ours},{LABEL_TASK_ID}={task_id}"
+
+
+class CreatePauses(Struct, frozen=True):
+    """Pauses of all creates that the API server's answers ask for.
+
+    api: the hold after throttling, a lost answer or a missing right; None: no pause.
+    quota: the hold after an exceeded quota; None: no pause.
+    is_probing: a create failed and none has succeeded since, so that one create at a time is sent.
+    under_way: number of creates whose answers are awaited.
+    """
+
+    api: Hold | None = None
+    quota: Hold | None = None
+    is_probing: bool = False
+    under_way: int = 0
+
+    def places(self, batch: int) -> int:
+        """Number of creates that a cycle may begin, at most `batch`."""
+        return max(0, 1 - self.under_way) if self.is_probing else batch

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -206,3 +206,18 @@ class OfferedTemplate(Struct, frozen=True):
     machines: tuple[str, ...]
     sets: tuple[str, ...]
     note: str
+
+
+class Frame(Struct, frozen=True):
+    """The first query of every snapshot of the rows.
+
+    queues: declared queues.
+    held: ids of rows that a container holds or held.
+    next_due: the next `run_at` in the future; None: no row has one.
+    tasks_refused: why no login of containers could report; empty: nothing is known against it.
+    """
+
+    queues: Sequence[Queue]
+    held: Sequence[int]
+    next_due: datetime | None
+    tasks_refused: str = ""

@@ -21,8 +21,7 @@ from msgspec import Meta, Struct
 from dispatcher.container.contract import NewestServer
 from dispatcher.model.caches import CacheRun
 from dispatcher.model.errors import DatabaseError, DatabaseNotPrimary, DatabaseUnfit
-from dispatcher.model.snapshot import Frame
-from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
+from dispatcher.model.tasks import Frame, IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.pg.connect import Session, Url, open_connection, translated
 from dispatcher.pg.migrate import NEWEST, WRITING, check_newer
 from dispatcher.pg.queries import query

@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final
 
-from dispatcher.model.cluster import Pod
+from dispatcher.model.cluster import ClusterView, Pod
 from dispatcher.model.jobs import Job, ObjectWrite, Phase
 from dispatcher.model.launches import is_same, task_identity
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import TERMINAL, Task
 
 MOST_TOMBSTONES: Final = 1000

@@ -14,9 +14,8 @@ from typing import Final, Protocol
 import structlog
 from msgspec import Struct
 
-from dispatcher.model.cluster import Quota, is_full_of_objects
+from dispatcher.model.cluster import ClusterView, Quota, is_full_of_objects
 from dispatcher.model.jobs import ApiAnswer, Job, ObjectWrite
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Task
 from dispatcher.runtime.clock import Bucket, Clock, elapsed
 from dispatcher.runtime.metrics import JOBS, KEPT_OBJECTS, SWEEP_DELETES, TAKEN_BACK

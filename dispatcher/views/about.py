@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.model.snapshot import StoreAge
+from dispatcher.model.cluster import StoreAge
 from dispatcher.settings.loading import PREFIX, SettingSource
 from dispatcher.views.status import InstallationIdentity
 

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.admission.room import Room
 from dispatcher.model.caches import CacheTotal
+from dispatcher.model.cluster import StoreAge
 from dispatcher.model.errors import DatabaseError
-from dispatcher.model.snapshot import StoreAge
 from dispatcher.model.tasks import TERMINAL, EndCount, QueueCount
 from dispatcher.model.verdicts import PARKED, HoldReason
 from dispatcher.runtime.clock import Clock, elapsed

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from dispatcher.admission.room import RoomIndex
 from dispatcher.admission.room_view import RoomView
-from dispatcher.model.cluster import BoundPod, Node, Pod
-from dispatcher.model.snapshot import ClusterView
+from dispatcher.model.cluster import BoundPod, ClusterView, Node, Pod
 from dispatcher.model.tasks import Task
 from dispatcher.settings.definition import AdmissionSettings
 from tests.property.cluster import NODE

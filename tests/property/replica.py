@@ -16,9 +16,9 @@ from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.picture import JobsPicture
 from dispatcher.jobs.submit import Launcher, Submitter
+from dispatcher.model.cluster import ClusterView
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.jobs import ObjectWrite
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.clock import Bucket
 from dispatcher.settings.definition import AdmissionSettings, JobSettings, PlacementSettings, SweepSettings
 from dispatcher.sweep.sweep import Remover, Sweep, SweepPorts

@@ -13,8 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.model.launches import start_key
-from dispatcher.model.snapshot import Frame
-from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Queue, Request, Status, Task
+from dispatcher.model.tasks import TERMINAL, Frame, IndexedRow, Kind, Queue, Request, Status, Task
 from tests.property.timing import Timeline
 from tests.rig.builders import DATABASE_ID
 

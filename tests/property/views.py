@@ -7,9 +7,8 @@ known to lose an event. The tests lose events all the same; `View.hidden` says w
 from collections.abc import Iterator
 from typing import Any, Final
 
-from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.cluster import ClusterView, Node, Pod
 from dispatcher.model.jobs import Job
-from dispatcher.model.snapshot import ClusterView
 from tests.property.cluster import Cluster, Event
 from tests.property.timing import Timeline
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from dispatcher.model.cluster import StoreAge
 from dispatcher.model.history import RowFilter
-from dispatcher.model.snapshot import StoreAge
 from dispatcher.settings.loading import load
 from dispatcher.views.about import DOCS, AboutPage, AboutSources, Election, ReplicaCondition, about_page, stale_after
 from dispatcher.views.answers import ADDRESSES, API, openapi

@@ -13,9 +13,9 @@ from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Launcher, Submitter
+from dispatcher.model.cluster import ClusterView
 from dispatcher.model.jobs import ApiAnswer, Job, ObjectWrite
-from dispatcher.model.snapshot import ClusterView, Frame
-from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
+from dispatcher.model.tasks import Frame, IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.runtime.clock import Bucket, elapsed
 from dispatcher.settings.loading import load

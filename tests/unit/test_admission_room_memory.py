@@ -8,9 +8,8 @@ from dispatcher.admission.demand import FIRST, PATIENCE, Demands
 from dispatcher.admission.room_memory import RoomMemory
 from dispatcher.admission.room_view import RoomView
 from dispatcher.admission.windows import DOUBT
-from dispatcher.model.cluster import Pod, PodEnd
+from dispatcher.model.cluster import ClusterView, Pod, PodEnd
 from dispatcher.model.launches import PodRun, Probe
-from dispatcher.model.snapshot import ClusterView
 from tests.rig.builders import NOW, a_job, a_pod, ago, later
 from tests.unit.rooms import a_node, needs, unplaced, view_of
 

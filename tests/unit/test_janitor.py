@@ -27,8 +27,8 @@ from dispatcher.janitor.tables import LOOK_SECONDS, WRITE_SECONDS, Offered, Temp
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.offered import MOST_TOLD, differences, offered_templates, without_brackets
 from dispatcher.jobs.templates import Template, judge_template
+from dispatcher.model.cluster import ClusterView
 from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import OfferedTemplate
 from dispatcher.pg.tasks import MOST_REFUSED, Deleted, pass_over
 from dispatcher.runtime.metrics import OLDEST_SNAPSHOT

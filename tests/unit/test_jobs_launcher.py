@@ -23,10 +23,9 @@ from dispatcher.jobs.memory import (
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.picture import JobsPicture
 from dispatcher.jobs.submit import CreateConcurrency, Launcher, Submitter
-from dispatcher.model.cluster import Pod, PodRefusal
+from dispatcher.model.cluster import ClusterView, Pod, PodRefusal
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
 from dispatcher.model.launches import InFlight, JobsVerdict, Launch, LaunchSpec, Offer, PodKind
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import MUCH_TEXT, Hold, HoldReason
 from dispatcher.settings.loading import load

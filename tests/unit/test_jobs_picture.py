@@ -18,11 +18,10 @@ from dispatcher.jobs.memory import (
 )
 from dispatcher.jobs.picture import CarriedState, know_jobs, with_jobs
 from dispatcher.jobs.refusals import CreateOutcome, RefusedRows
-from dispatcher.model.cluster import PodRefusal
+from dispatcher.model.cluster import ClusterView, PodRefusal
 from dispatcher.model.jobs import ApiAnswer, LaunchGroup, Phase
 from dispatcher.model.launches import Launch, LaunchSpec, Offer, PodKind, PodRun, identity_of, name_of
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Kind
 from dispatcher.model.verdicts import BY_POLICY, Hold, HoldReason
 from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task, ago, an_order, later

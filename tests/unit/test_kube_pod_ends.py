@@ -20,10 +20,9 @@ from dispatcher.kube.job_api import LONGEST_WORDS, MOST_PODS, answer_of, next_po
 from dispatcher.kube.objects import read_pod
 from dispatcher.kube.pods import MOST_OUTPUT
 from dispatcher.kube.wire import EventList, EventSeries, EventSource, Meta, WireEvent
-from dispatcher.model.cluster import LONG_AGO, Pod, PodEnd, PodRefusal, ScaleAnswer
+from dispatcher.model.cluster import LONG_AGO, ClusterView, Pod, PodEnd, PodRefusal, ScaleAnswer
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import DOMAIN
-from dispatcher.model.snapshot import ClusterView
 from tests.rig.builders import NOW, a_failed_job, a_job, a_pod, ago
 from tests.unit.wire import AT, THEN, written
 

@@ -11,9 +11,9 @@ from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
 from dispatcher.kube.events import PodRefusals
 from dispatcher.kube.job_api import KUEUE, LONGEST_WORDS, Suspensions, suspended_jobs
 from dispatcher.kube.objects import read_job, read_pod
+from dispatcher.model.cluster import ClusterView
 from dispatcher.model.errors import ClusterError
 from dispatcher.model.jobs import Job
-from dispatcher.model.snapshot import ClusterView
 from tests.rig.builders import NOW, a_failed_job, a_job, ago
 from tests.unit.wire import AT, a_wire_job, written
 

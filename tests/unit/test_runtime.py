@@ -19,9 +19,8 @@ from dispatcher.kube.capacity import count_end
 from dispatcher.kube.client import KubeClient, resource_of
 from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.kube.events import PodRefusals
-from dispatcher.model.cluster import PodRefusal
+from dispatcher.model.cluster import ClusterView, PodRefusal
 from dispatcher.model.jobs import Phase
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.health import ExportedMetrics, MetricsText, build_app
 from dispatcher.runtime.logs import BadRequests
 from dispatcher.runtime.metrics import OF_ROWS, OF_RUN, REFUSED_PODS

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from dispatcher.admission.room import room_of
 from dispatcher.admission.snapshot import Allowance, Load, Pending, effective_queues, plan_load, plan_pending
-from dispatcher.model.cluster import Pod
+from dispatcher.model.cluster import ClusterView, Pod
 from dispatcher.model.jobs import Job, LaunchGroup, Phase
 from dispatcher.model.launches import InFlight, PodKind
-from dispatcher.model.snapshot import ClusterView
 from tests.rig.builders import NOW, a_cluster, a_complete_job, a_job, a_picture, a_pod, a_queue, a_snapshot, ago, later
 from tests.unit.rooms import needs, unplaced, view_of
 

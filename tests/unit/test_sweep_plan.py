@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dispatcher.model.cluster import ClusterView
 from dispatcher.model.jobs import Job, ObjectWrite, Phase
-from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Status, Task
 from dispatcher.sweep.plan import (
     MOST_FINALIZERS,

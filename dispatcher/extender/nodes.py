@@ -31,7 +31,7 @@ from dispatcher.extender.lifecycle import refusal_notices
 from dispatcher.extender.waiting_pods import WaitingPod, WaitingPods
 from dispatcher.extender.wire import ExtenderPod, MetaVictims, asks, read_pod_request
 from dispatcher.kube.wire import UNREADABLE
-from dispatcher.model.cluster import BoundPod, FreeCapacity, NodeCapacities
+from dispatcher.model.cluster import BoundPod, FreeCapacity
 from dispatcher.model.jobs import Notices
 from dispatcher.model.resources import NOTHING, Amounts, added, milli_of
 from dispatcher.placement.placing import RealUses, history_points, read_history, read_needs
@@ -182,11 +182,6 @@ class NodeFilter:
 
     def _is_certain_for(self, request: PodRequest) -> bool:
         return request.is_exempt or self._facts.is_certain()
-
-
-def unreserved_filter() -> NodeFilter:
-    """A filter without reservations: every node passes."""
-    return NodeFilter(ReservationBook(NodeCapacities()), ClusterFacts(), Notices())
 
 
 def asks_by_uid(pods: Iterable[BoundPod]) -> dict[str, Amounts]:

@@ -10,13 +10,13 @@ import aiohttp
 import pytest_asyncio
 from aiohttp import web
 
-from dispatcher.extender.nodes import unreserved_filter
 from dispatcher.extender.program import KEEP_ALIVE_SECONDS, Tls
 from dispatcher.extender.server import Extender
 from dispatcher.runtime.health import listen
 from dispatcher.settings.loading import load
 from tests.contract.asked import Asked
 from tests.contract.bodies import ROOMS
+from tests.rig.unreserved import unreserved_filter
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.extender.nodes import unreserved_filter
 from dispatcher.extender.server import BadBody, Call, Extender
 from tests.contract.bodies import ROOMS, SECRET, asking
 from tests.property.drawn import GOOD
 from tests.property.mutations import change
 from tests.property.profiles import FACT
+from tests.rig.unreserved import unreserved_filter
 
 SEED = 20260314
 INPUTS = 100_000

@@ -10,12 +10,13 @@ import pytest
 from dispatcher.extender.assumed_pods import PodRequest
 from dispatcher.extender.book import UNCERTAIN, ReservationBook
 from dispatcher.extender.hold_index import REFUSED
-from dispatcher.extender.nodes import ClusterFacts, NodeFilter, NotListed, always, unreserved_filter
+from dispatcher.extender.nodes import ClusterFacts, NodeFilter, NotListed, always
 from dispatcher.extender.wire import ExtenderPod, MetaPod, MetaVictims
 from dispatcher.model.cluster import BoundPod, Node, NodeCapacities
 from dispatcher.model.jobs import Notice, Notices
 from dispatcher.model.reservations import Reservation, key_of, keys_of
 from tests.rig.builders import NOW
+from tests.rig.unreserved import unreserved_filter
 
 CPU = REFUSED.format("cpu")
 NODES = {"a": None, "b": None}

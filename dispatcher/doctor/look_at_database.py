@@ -7,10 +7,10 @@ from functools import cache
 
 import msgspec
 
-from dispatcher.doctor import database as judged
-from dispatcher.doctor import database as upkeep
 from dispatcher.doctor.database import (
     DatabaseFacts,
+    GroupLogin,
+    HeldSnapshot,
     Limit,
     MigrationState,
     MissingRole,
@@ -18,6 +18,8 @@ from dispatcher.doctor.database import (
     Schema,
     Server,
     Upkeep,
+    judge_database,
+    judge_refusal,
 )
 from dispatcher.doctor.finding import Finding, Installation
 from dispatcher.doctor.schema import (
@@ -51,10 +53,10 @@ async def look_at_database(
     try:
         found = await inspect(url(), frequent)
     except DatabaseError as fault:
-        return [judged.judge_refusal(kind_of(fault), str(fault), await installation())], None
+        return [judge_refusal(kind_of(fault), str(fault), await installation())], None
     ahead = (found.server["now"] - now()).total_seconds()
     group = group_of(found.login["groups"], (await installation()).program)
-    return list(judged.judge_database(facts_of(found, group))), ahead
+    return list(judge_database(facts_of(found, group))), ahead
 
 
 def frequent(login: Row) -> Iterable[str]:
@@ -90,8 +92,8 @@ def upkeep_of(found: Inspection) -> Upkeep:
         autovacuum=found.server["autovacuum"],
         without_triggers=tuple(found.server["without_triggers"]),
         prepared=tuple(Prepared(**row) for row in found.prepared),
-        snapshots=tuple(upkeep.HeldSnapshot(**row) for row in found.snapshots),
-        members=tuple(upkeep.GroupLogin(row["name"], row["ends"], tuple(row["talks"])) for row in found.members),
+        snapshots=tuple(HeldSnapshot(**row) for row in found.snapshots),
+        members=tuple(GroupLogin(row["name"], row["ends"], tuple(row["talks"])) for row in found.members),
         gone=tuple(MissingRole(**row) for row in found.roles_gone or ()),
         last_id=ids["last"],
         largest_id=ids["largest"],

@@ -430,11 +430,9 @@ class OwnRows:
     async def batch(self, queues: Sequence[str], batch: str) -> BatchNow:
         return BatchNow(*(await self._fetch(query("batch", "wait"), queues, batch))[0])
 
-    async def rows_of_batch(
-        self, queues: Sequence[str], batch: str, statuses: Sequence[str], most: int = MOST_EXPLAINED
-    ) -> list[RowNow]:
+    async def rows_of_batch(self, queues: Sequence[str], batch: str, statuses: Sequence[str]) -> list[RowNow]:
         """The first rows of a batch of this login that have one of these statuses."""
-        found = await self._fetch(query("rows_of_batch", "wait"), queues, batch, statuses, most)
+        found = await self._fetch(query("rows_of_batch", "wait"), queues, batch, statuses, MOST_EXPLAINED)
         return [RowNow(*row) for row in found]
 
     async def why(self, ids: Sequence[int]) -> list[Reason]:

@@ -12,9 +12,8 @@ from aiohttp.web import RequestPayloadError
 from dispatcher.runtime.clock import Clock, elapsed
 
 
-def configure_logs(level: str, *, as_text: bool | None = None) -> None:
+def configure_logs(level: str) -> None:
     """Configures logs, once at start. Libraries log from WARNING on, because some print whole bodies at DEBUG."""
-    is_text = sys.stderr.isatty() if as_text is None else as_text
     added: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -23,7 +22,7 @@ def configure_logs(level: str, *, as_text: bool | None = None) -> None:
     # Plain tracebacks, because pretty ones print local variables, and these hold secrets of rows.
     finish: list[Any] = (
         [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
-        if is_text
+        if sys.stderr.isatty()
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=to_json)]
     )
     structlog.configure(

@@ -55,7 +55,10 @@ def test_blank_zone_of_a_cron_workflow_is_none() -> None:
 
 def test_names_that_a_step_needs_are_told_at_the_step() -> None:
     (word,) = told(workflow(step(serviceAccountName="s")), "spec.templates[0]")
-    assert word == (Did.OPEN, "an operator lists what the Pod names in the value policy of the chart: serviceAccounts: [s]")
+    assert word == (
+        Did.OPEN,
+        "an operator lists what the Pod names in the value policy of the chart: serviceAccounts: [s]",
+    )
 
 
 def test_words_for_a_long_script_show_what_nobody_fills_in() -> None:

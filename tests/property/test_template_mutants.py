@@ -128,6 +128,6 @@ def naming(what: str) -> Iterator[None]:
     """Adds to any fault what it was about."""
     try:
         yield
-    except Exception as bug:
+    except Exception as bug:  # it is named, and raised again
         bug.add_note(what)
         raise

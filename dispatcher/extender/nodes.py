@@ -41,19 +41,7 @@ class NotListed(Exception):
     """Reservations, nodes or Pods are not listed yet, so no question can be answered."""
 
 
-def always() -> bool:
-    return True
-
-
-def no_pods() -> Iterable[BoundPod]:
-    return ()
-
-
-def no_fault() -> str:
-    return ""
-
-
-class ClusterFacts(Struct, frozen=True):
+class ClusterFacts(Struct, frozen=True, kw_only=True):
     """The extender's knowledge of the cluster. Each field is a function, which is called at every use.
 
     `is_synced`: reservations, nodes and Pods were all listed once.
@@ -66,14 +54,14 @@ class ClusterFacts(Struct, frozen=True):
     `elapsed`: a clock that only goes forward, in seconds.
     """
 
-    is_synced: Callable[[], bool] = always
-    is_certain: Callable[[], bool] = always
-    now: Callable[[], float] = lambda: 0.0
-    bound_pods: Callable[[], Iterable[BoundPod]] = no_pods
-    fault: Callable[[], str] = no_fault
-    hears_bindings: Callable[[], bool] = always
-    knows_reservations: Callable[[], bool] = always
-    elapsed: Callable[[], float] = lambda: 0.0
+    is_synced: Callable[[], bool]
+    is_certain: Callable[[], bool]
+    now: Callable[[], float]
+    bound_pods: Callable[[], Iterable[BoundPod]]
+    fault: Callable[[], str]
+    hears_bindings: Callable[[], bool]
+    knows_reservations: Callable[[], bool]
+    elapsed: Callable[[], float]
 
 
 class NodeFilter:

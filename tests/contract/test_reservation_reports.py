@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 
 from dispatcher.admission.claims import Claim
 from dispatcher.extender.book import ReservationBook
-from dispatcher.extender.nodes import ClusterFacts
 from dispatcher.extender.program import REFUSED_SECONDS, ExtenderWrites
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
@@ -31,6 +30,7 @@ from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.http_verbs import status
 from tests.faults.rules import nth
 from tests.rig.deployed import rendered
+from tests.rig.unreserved import certain_facts
 from tests.unit.rooms import needs
 
 pytest_plugins = ["tests.scheduling.fixtures"]
@@ -117,7 +117,7 @@ async def test_refused_status_delays_no_other_status(namespace: str, through: tu
     for name in names:
         holds.hear_reservation(None, Reservation(name, name, "nowhere", {"cpu": 1}, name, float("inf")))
     rule = proxy.add(status(403), lambda asked: asks("patch", "nodereservations/status")(asked) and asked.name == "r1")
-    rounds = ExtenderWrites(client, ClusterFacts(), holds).rounds()
+    rounds = ExtenderWrites(client, certain_facts(), holds).rounds()
     with capture_logs() as told:
         await rounds["statuses"]()
     assert [(line["event"], line["number"]) for line in told] == [("not written, tried again", 1)]

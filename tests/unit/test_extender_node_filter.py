@@ -10,13 +10,13 @@ import pytest
 from dispatcher.extender.assumed_pods import PodRequest
 from dispatcher.extender.book import UNCERTAIN, ReservationBook
 from dispatcher.extender.hold_index import REFUSED
-from dispatcher.extender.nodes import ClusterFacts, NodeFilter, NotListed, always
+from dispatcher.extender.nodes import NodeFilter, NotListed
 from dispatcher.extender.wire import ExtenderPod, MetaPod, MetaVictims
 from dispatcher.model.cluster import BoundPod, Node, NodeCapacities
 from dispatcher.model.jobs import Notice, Notices
 from dispatcher.model.reservations import Reservation, key_of, keys_of
 from tests.rig.builders import NOW
-from tests.rig.unreserved import unreserved_filter
+from tests.rig.unreserved import always, certain_facts, unreserved_filter
 
 CPU = REFUSED.format("cpu")
 NODES = {"a": None, "b": None}
@@ -44,13 +44,13 @@ def a_node_filter(
     ends_at = (NOW + timedelta(minutes=1)).timestamp()
     book.hear_reservation(None, Reservation("team/r", "r", "a", {"cpu": 2000}, target, ends_at))
     answers = {name: lambda answer=answer: answer for name, answer in facts.items()}
-    return NodeFilter(book, ClusterFacts(now=NOW.timestamp, bound_pods=lambda: bound, **answers), Notices())
+    return NodeFilter(book, certain_facts(now=NOW.timestamp, bound_pods=lambda: bound, **answers), Notices())
 
 
 def a_node_filter_with_clock(is_certain: Callable[[], bool] = always) -> tuple[NodeFilter, list[float]]:
     """As `a_node_filter`, with its clock: a list of one number, which tests change."""
     seconds = [NOW.timestamp()]
-    facts = ClusterFacts(is_certain=is_certain, now=lambda: seconds[0], elapsed=lambda: seconds[0])
+    facts = certain_facts(is_certain=is_certain, now=lambda: seconds[0], elapsed=lambda: seconds[0])
     return NodeFilter(a_node_filter()._book, facts, Notices()), seconds
 
 
@@ -146,12 +146,6 @@ def test_unreadable_pod_is_refused_reserved_nodes() -> None:
 def test_questions_before_the_first_lists_raise_not_listed(question: str) -> None:
     with pytest.raises(NotListed, match=r"are not all listed yet: $"):
         getattr(a_node_filter(is_synced=False), question)(a_pod(), {})
-
-
-def test_cluster_facts_are_certain_by_default() -> None:
-    facts = ClusterFacts()
-    assert (facts.is_synced(), facts.is_certain(), facts.now(), list(facts.bound_pods())) == (True, True, 0, [])
-    assert (facts.fault(), facts.knows_reservations(), facts.elapsed()) == ("", True, 0)
 
 
 def test_filter_without_reservations_refuses_nothing() -> None:

@@ -42,31 +42,6 @@ async def test_every_node_gets_an_answer_so_ties_are_broken_at_random(own_extend
         assert sorted(line["node"] for line in scored) == sorted(own_extender_nodes.nodes)
 
 
-async def test_node_that_is_twice_in_the_history_takes_no_place_of_another(own_extender_nodes: SharedNodes) -> None:
-    first, second, third, fourth = own_extender_nodes.nodes
-    pod, _ = await own_extender_nodes.bound(notes=noted(first, first, second, third, fourth))
-    assert own_extender_nodes.added(pod) == [30, 20, 10, 0]
-
-
-async def test_third_node_is_taken_if_the_two_newest_cannot_take_the_pod(
-    node_group: NodeGroup, own_extender: OwnExtender
-) -> None:
-    newest, second, third = nodes = await node_group.nodes(3)
-    await node_group.cordon(second)
-    await node_group.occupy(newest, cpu="7950m")
-    assert await node_group.bound(
-        await warm(node_group, node_group.scheduler_of(await own_extender.printed()), *nodes)
-    ) == [third]
-
-
-async def test_newest_node_that_is_gone_is_skipped(node_group: NodeGroup, own_extender: OwnExtender) -> None:
-    newest, second, _ = nodes = await node_group.nodes(3)
-    await node_group.remove_node(newest)
-    assert await node_group.bound(
-        await warm(node_group, node_group.scheduler_of(await own_extender.printed()), *nodes)
-    ) == [second]
-
-
 async def test_node_that_came_back_after_the_pod_was_made_gets_no_points(
     node_group: NodeGroup, own_extender: OwnExtender
 ) -> None:
@@ -81,17 +56,6 @@ async def test_node_that_came_back_after_the_pod_was_made_gets_no_points(
     await node_group.open_gate(pod)
     assert await node_group.bound(pod) == [second]
     assert scheduler.extender_score(node_group.key(pod), newest) == 0
-
-
-async def test_node_that_came_back_gets_points_from_pods_made_since(
-    node_group: NodeGroup, own_extender: OwnExtender
-) -> None:
-    newest, *_ = nodes = await node_group.nodes(3)
-    await node_group.return_node(await node_group.remove_node(newest))
-    scheduler = node_group.scheduler_of(await own_extender.printed())
-    pod = await warm(node_group, scheduler, *nodes)
-    assert await node_group.bound(pod) == [newest]
-    assert scheduler.extender_score(node_group.key(pod), newest) == 30
 
 
 async def another_second(made: Json) -> None:
@@ -151,15 +115,6 @@ async def test_point_of_a_golden_case_is_ten_points_of_kube_scheduler(
     assert await node_group.bound(name) == nodes[:1]
     points = [scheduler.extender_score(node_group.key(name), node) for node in nodes]
     assert points == [100, *(10 * score for score in list(GOLDEN.values())[1:])]
-
-
-async def test_requests_of_pods_on_the_node_are_not_free(node_group: NodeGroup, own_extender: OwnExtender) -> None:
-    (node,) = await node_group.nodes(1, cpu="8", memory="12Gi")
-    await becomes(own_extender, node, 7)
-    filling = await node_group.occupy(node, cpu="4", memory="8Gi")
-    await becomes(own_extender, node, 6)
-    await node_group.delete_pod(filling)
-    await becomes(own_extender, node, 7)
 
 
 async def test_ended_pods_take_no_room(node_group: NodeGroup, own_extender: OwnExtender) -> None:

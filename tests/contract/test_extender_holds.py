@@ -53,13 +53,6 @@ async def test_skew_of_five_minutes_does_not_move_the_end_of_a_hold(
         )
 
 
-async def test_end_in_the_past_by_a_wrong_clock_is_reported(reserved: ReservedNodes) -> None:
-    (node,) = await reserved.node_group.nodes(1)
-    early = datetime.now(UTC) - timedelta(minutes=5)
-    hold = await reserved.reservations.hold(node, {"cpu": "1"}, jobName="ours", expires_at=early)
-    await reserved.reservations.wait_for_phase(hold, "Expired", "its time was over before it was made, at 20")
-
-
 class Doubtful:
     """An extender that sees no Pod until the rule ends."""
 
@@ -144,30 +137,11 @@ async def test_events_of_a_reservation_name_refused_pods_and_its_end(reserved: R
     assert [one["reason"] for one in await reserved.reservations.told("NodeReservation", hold)] == ["Refused", "Landed"]
 
 
-async def test_reservation_that_only_holds_has_no_events(reserved: ReservedNodes) -> None:
-    (node,) = await reserved.node_group.nodes(1)
-    hold = await reserved.reservations.hold(node, {"cpu": "1"}, jobName="ours")
-    await reserved.reservations.wait_for_phase(hold, "Active")
-    later = await reserved.reservations.hold("nowhere", {"cpu": "1"}, jobName="theirs")
-    await reserved.reservations.wait_for_event("NodeReservation", later, "NodeMissing", "there is no node nowhere")
-    assert await reserved.reservations.told("NodeReservation", hold) == []
-
-
 GATE = [{"name": "test.dispatcher.internal/gate"}]
 
 
 async def high(reserved: ReservedNodes, **wanted: object) -> str:
     return await reserved.pod(priorityClassName=await reserved.node_group.priority("high", 100), **wanted)
-
-
-async def test_no_pod_is_evicted_if_the_held_room_would_still_be_missing(reserved: ReservedNodes) -> None:
-    (node,) = await reserved.node_group.nodes(1, cpu="3900m")
-    await reserved.reservations.hold(node, {"cpu": "2000m"}, jobName="ours")
-    victim = await reserved.node_group.occupy(node, cpu="1500m")
-    await reserved.wait_until_held(node)
-    pod = await high(reserved, cpu="3000m")
-    await reserved.node_group.held(pod, "Unschedulable", "preemption: ")
-    assert set(await reserved.node_group.pods()) == {pod, victim}
 
 
 async def test_refused_pod_preempts_on_another_node_when_the_hold_there_ends(reserved: ReservedNodes) -> None:
@@ -214,16 +188,6 @@ async def test_preemption_prefers_a_node_without_a_hold_to_a_lower_victim(reserv
     assert await reserved.node_group.bound(pod) == [other]
     await reserved.node_group.gone(victim)
     assert spared in await reserved.node_group.pods()
-
-
-async def test_pod_that_fits_beside_the_hold_may_preempt(reserved: ReservedNodes) -> None:
-    (node,) = await reserved.node_group.nodes(1, cpu="3900m")
-    await reserved.reservations.hold(node, {"cpu": "2000m"}, jobName="ours")
-    victim = await reserved.node_group.occupy(node, cpu="2500m")
-    await reserved.wait_until_held(node)
-    pod = await high(reserved, cpu="1900m")
-    assert await reserved.node_group.bound(pod) == [node]
-    await reserved.node_group.gone(victim)
 
 
 async def test_pod_whose_nominated_node_is_held_goes_elsewhere_in_the_same_cycle(reserved: ReservedNodes) -> None:

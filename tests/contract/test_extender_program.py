@@ -39,23 +39,6 @@ async def test_two_calls_bind_a_pod_and_are_counted(own_extender_nodes: SharedNo
     assert [await own_extender.answered(verb) for verb in ("filter", "prioritize")] == [count + 3 for count in before]
 
 
-async def test_printed_configuration_is_the_recommended_one(own_extender: OwnExtender) -> None:
-    printed = await own_extender.printed()
-    assert printed["extenders"] == [
-        {
-            "urlPrefix": own_extender.url,
-            "filterVerb": "filter",
-            "prioritizeVerb": "prioritize",
-            "preemptVerb": "preempt",
-            "weight": 1,
-            "httpTimeout": "1s",
-            "nodeCacheCapable": True,
-            "ignorable": False,
-        }
-    ]
-    assert printed["percentageOfNodesToScore"] == 100
-
-
 async def test_pod_of_higher_priority_takes_the_place_of_one_pod(
     node_group: NodeGroup, own_extender: OwnExtender
 ) -> None:

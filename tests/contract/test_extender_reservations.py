@@ -65,21 +65,6 @@ async def test_hold_is_kept_for_its_owner_in_any_order_of_pods(
             assert await node_group.bound(pod) == [nodes[0]], who
 
 
-async def test_owners_that_share_a_node_are_bound_at_once(reserved: ReservedNodes) -> None:
-    """No owner has to wait for another."""
-    (shared,) = await reserved.node_group.nodes(1, cpu="4")
-    tasks = range(1, 5)
-    for number in tasks:
-        await reserved.reservations.hold(shared, {"cpu": "1"}, taskId=number)
-    await reserved.wait_until_held(shared, {"cpu": "1m"})
-    owners = [await reserved.pod(cpu="1", meta=task(number)) for number in tasks]
-    assert await reserved.node_group.bound(*owners) == [shared] * len(owners)
-    waited = [
-        pod for pod in owners if reserved.scheduler.said("Unable to schedule pod", pod=reserved.node_group.key(pod))
-    ]
-    assert waited == []
-
-
 async def test_all_waiting_pods_are_notified_within_seconds(reserved: ReservedNodes) -> None:
     """The API server has a part in the time of a hundred patches. So one of three rounds must be fast."""
     (node,) = await reserved.node_group.nodes(1, cpu="3900m", pods=200)

@@ -1,8 +1,5 @@
 """A database that lags, loses commits, is away, or changes: no row runs twice, and none is forgotten."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 
 from tests.controlplane.waiting import wait_for
@@ -10,49 +7,8 @@ from tests.faults import postgres_verbs
 from tests.faults.postgres_proxy import PostgresProxy, runs
 from tests.faults.rules import Gate, nth
 from tests.rig.dispatching import Dispatcher, Place
-from tests.rig.postgres import Connection, PostgresServer, Standby, connect, standby_of
-from tests.rig.steps import creates, fails_again, has_jobs, held, insert, looks_again, no_jobs, succeeded
-
-
-@asynccontextmanager
-async def admin_at(standby: Standby, place: Place) -> AsyncIterator[Connection]:
-    connection = await connect(standby.url(place.database))
-    try:
-        yield connection
-    finally:
-        connection.terminate()
-
-
-async def run_one_row(place: Place, **settings: object) -> None:
-    """Starts a dispatcher on the primary, waits until the one row succeeded, and stops it."""
-    async with place.playing() as player, Dispatcher(place, **settings) as dispatcher:
-        await succeeded(place, dispatcher, 1)
-        assert len(player.runs) == 1
-        if settings.get("TOMBSTONE_SECONDS") == 0:
-            await no_jobs(place, dispatcher)
-
-
-@pytest.mark.redundant  # for the product it is an exit 0 without a start: journey/test_outcomes
-@pytest.mark.slow
-@pytest.mark.fault(4)
-async def test_run_whose_report_a_failover_lost_is_not_repeated(place: Place, postgres: PostgresServer) -> None:
-    await insert(place, 1)
-    async with standby_of(postgres) as standby:
-        await standby.stop()
-        await run_one_row(place)
-        await postgres.stop(immediately=True)
-        try:
-            await standby.start()
-            await standby.promote()
-            async with admin_at(standby, place) as successor:
-                assert await successor.fetchval("SELECT status FROM dispatch.tasks") == "waiting"
-            async with Dispatcher(place, DATABASE_URL=standby.url(place.database, "reader")) as dispatcher:
-                await held(dispatcher, "ExitedWithoutReport")
-                await dispatcher.ready()
-                await looks_again(dispatcher)
-        finally:
-            await postgres.start()
-    assert len(creates(place, None)) == len(await place.jobs()) == 1
+from tests.rig.postgres import PostgresServer
+from tests.rig.steps import fails_again, has_jobs, insert, looks_again, no_jobs, succeeded
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ async def test_failed_run_without_a_report_is_taken_over_by_the_next_launch(plac
 
 
 @pytest.mark.slow
-@pytest.mark.fault(43)
+@pytest.mark.fault(4, 43)
 @pytest.mark.museum("GC without tombstone")
 async def test_exit_0_without_a_start_parks_the_row_and_never_runs_again(place: Place) -> None:
     async with place.playing() as player, QuickDispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:

@@ -8,10 +8,8 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest_asyncio
 
-from tests.rig.postgres import Connection, Database, PostgresServer
-from tests.rig.postgres_process import Folder, Postmaster
+from tests.rig.postgres import Connection, Database, PostgresServer, server_with
 
-SMALLEST_QUEUE = "ALTER SYSTEM SET max_notify_queue_pages = 64"
 USAGE = "SELECT pg_notification_queue_usage()"
 DEAF = "LISTEN flood"
 FLOOD = "SELECT pg_notify('flood', repeat('x', 7900) || n) FROM generate_series(1, $1) AS n"
@@ -20,17 +18,8 @@ FLOOD = "SELECT pg_notify('flood', repeat('x', 7900) || n) FROM generate_series(
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server() -> AsyncIterator[PostgresServer]:
     """A server of its own with the smallest possible queue: 512 KiB."""
-    postmaster = Postmaster(Folder(), "small-queue")
-    await postmaster.initialise()
-    await postmaster.start()
-    made = PostgresServer(postmaster.admin_url, postmaster)
-    try:
-        await made.execute(SMALLEST_QUEUE)
-        await made.stop()
-        await made.start()
+    async with server_with("small-queue", max_notify_queue_pages="64") as made:
         yield made
-    finally:
-        await made.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -14,8 +14,7 @@ from dispatcher.pg.migrate import inspect
 from dispatcher.pg.tasks import Closings
 from tests.controlplane.waiting import wait_for
 from tests.integration.doctoring_database import fault_of, faults, findings, mend, planted
-from tests.rig.postgres import Database, PostgresServer
-from tests.rig.postgres_process import Folder, Postmaster
+from tests.rig.postgres import Database, PostgresServer, server_with
 
 TASKS, SECRETS = "dispatch_private.tasks", "dispatch_private.secrets"
 DIGESTS = f"SELECT (run_digest) ON {TASKS}"
@@ -175,17 +174,8 @@ CREATE OR REPLACE VIEW dispatch.schema_version AS
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def lonely() -> AsyncIterator[Database]:
     """A database of a server on which nobody else writes, not even a background VACUUM."""
-    postmaster = Postmaster(Folder(), "lonely")
-    await postmaster.initialise()
-    await postmaster.start()
-    server = PostgresServer(postmaster.admin_url, postmaster)
-    try:
-        await server.execute("ALTER SYSTEM SET autovacuum = off")
-        await server.stop()
-        await server.start()
+    async with server_with("lonely", autovacuum="off") as server:
         yield await server.create_database()
-    finally:
-        await server.close()
 
 
 @pytest.mark.parametrize("login", ["admin", "janitor", "reader"])

@@ -28,8 +28,7 @@ from tests.integration.wall_attackers import (
 )
 from tests.integration.wall_calls import calls
 from tests.integration.wall_seats import Seat
-from tests.rig.postgres import PostgresServer
-from tests.rig.postgres_process import Folder, Postmaster
+from tests.rig.postgres import PostgresServer, server_with
 
 RUNS_AUTOVACUUM = """
 ALTER TABLE team_b.bait SET (autovacuum_analyze_threshold = 0, autovacuum_analyze_scale_factor = 0);
@@ -88,16 +87,8 @@ async def test_code_of_an_index_in_a_superusers_session_gets_nothing(a: Prey, st
 @pytest_asyncio.fixture(loop_scope="session")
 async def vacuumed() -> AsyncIterator[Prey]:
     """On a server whose autovacuum looks at each database every second."""
-    postmaster = Postmaster(Folder(), "eager")
-    postmaster.settings["autovacuum_naptime"] = "1s"
-    await postmaster.initialise()
-    await postmaster.start()
-    server = PostgresServer(postmaster.admin_url, postmaster)
-    try:
-        async with prey(server) as made:
-            yield made
-    finally:
-        await server.close()
+    async with server_with("eager", autovacuum_naptime="1s") as server, prey(server) as made:
+        yield made
 
 
 @pytest.mark.slow

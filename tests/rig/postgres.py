@@ -276,6 +276,20 @@ async def standby_of(postgres: PostgresServer) -> AsyncIterator[Standby]:
         await made.stop(immediately=True)
 
 
+@asynccontextmanager
+async def server_with(name: str, **settings: str) -> AsyncIterator[PostgresServer]:
+    """A server of a test's own, with these settings."""
+    postmaster = Postmaster(Folder(), name)
+    postmaster.settings.update(settings)
+    await postmaster.initialise()
+    await postmaster.start()
+    made = PostgresServer(postmaster.admin_url, postmaster)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
 async def connect(url: str) -> Connection:
     connection: Connection = await asyncpg.connect(url)
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads)

@@ -114,6 +114,8 @@ TABLE: list[tuple[str, Task, tuple[Job, ...], Closing | None]] = [
     ("running, exit 0 of a newer launch of its UID", a_silent_task(1, job_uid="job-1-2"), (a_complete_job(1, 2),),
      returns(1, 1)),
     ("running, disrupted too often", a_silent_task(21), (a_disrupted_job(1, 21, disrupted=20),), returns(1, 21)),
+    ("running, disrupted too often, within an hour", a_silent_task(21),
+     (a_disrupted_job(1, 21, disrupted=20, ended_at=ago(3599)),), None),
     ("running, exit code 0", a_silent_task(), (a_complete_job(**EXIT),), ends(Act.SUCCEED)),
     ("running, exit code 0 after a minute", a_silent_task(), (a_complete_job(ended_at=ago(60), **EXIT),),
      ends(Act.SUCCEED)),
@@ -140,12 +142,6 @@ def test_run_ends_although_a_finalizer_keeps_its_deleted_job(task: Task, closing
     """A Job under deletion never finishes. The janitor remembers nothing from one round to the next."""
     found = [fence(plan(task, a_job(deleting=True), at=later(seconds))) for seconds in (59, 60)]
     assert found == [None, closing]
-
-
-@pytest.mark.parametrize(("ended", "closing"), [(3599, None), (3600, returns(1, 21))])
-def test_run_that_was_disrupted_too_often_is_left_to_an_operator_first(ended: int, closing: Closing | None) -> None:
-    job = a_disrupted_job(1, 21, disrupted=20, ended_at=ago(ended))
-    assert fence(plan(a_silent_task(21), job)) == closing
 
 
 @pytest.mark.parametrize(("task", "jobs", "closing"), [line[1:] for line in TABLE], ids=[line[0] for line in TABLE])

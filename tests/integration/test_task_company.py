@@ -40,6 +40,7 @@ FORKING = """
 import signal
 reading, writing = os.pipe()
 with quick() as t:
+    waits(lambda: len(os.listdir("/proc/self/task")) == 2)  # a thread that ends holds a lock of OpenSSL
     pid = os.fork()
     if pid == 0:
         {child}

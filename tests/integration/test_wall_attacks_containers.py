@@ -22,7 +22,7 @@ from dispatcher.container.row import FAULTS, ExecReport
 from dispatcher.container.row import RowConnection as ExecRow
 from dispatcher.task import by_asyncpg, by_psycopg
 from dispatcher.task.body import DatabaseFault
-from dispatcher.task.calls import SQL
+from dispatcher.task.run import SQL
 from tests.integration.wall_attackers import CLOSED, SECRET, Prey, holds, prey
 from tests.integration.wall_calls import KEYS, calls
 from tests.integration.wall_seats import Seat, Statement

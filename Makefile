@@ -29,12 +29,12 @@ quick: venv ## most of it on the embedded cluster; two minutes, two cores
 
 test: venv ## the gate: what each change must pass, on a new machine too
 	@$(MAKE) --no-print-directory $(TOGETHER) programs coverage house types lint imports
-	$(BIN)/python $(TOGETHER_TESTED) -m "not slow and not redundant" $(ON_SERVERS)
+	$(BIN)/python $(TOGETHER_TESTED) -m "not slow" $(ON_SERVERS)
 
 touched: venv ## lint, types, tests of the folders that differ from main
 	@$(MAKE) --no-print-directory lint types imports
 	@paths=$$($(BIN)/python -m tests.rig.touched) && \
-		$(BIN)/python $(TOGETHER_TESTED) -m "not slow and not redundant" $$paths
+		$(BIN)/python $(TOGETHER_TESTED) -m "not slow" $$paths
 
 everything: venv ## the gate, also what is slow, real nodes and the browser
 	@$(MAKE) --no-print-directory $(TOGETHER) prepared coverage house types lint imports

@@ -89,6 +89,7 @@ RULES_OF_PROGRAMS: Final[Mapping[str, Mapping[str, Any]]] = {
         "items": closed({"name": {**TEXT, "minLength": 1}, "value": TEXT, "valueFrom": {"type": "object"}}, "name")
     },
     "podAnnotations": {"additionalProperties": {"type": "string"}},
+    "podLabels": {"additionalProperties": {"type": "string"}},
     "nodeSelector": {"additionalProperties": {"type": "string"}},
     "resources": closed({"limits": AMOUNTS, "requests": AMOUNTS, "claims": {"type": "array"}}),
 }
@@ -98,9 +99,10 @@ MEANINGS_OF_PROGRAMS: Final[Mapping[str, str]] = {
     "tolerations": "Taints that it tolerates, as in a Pod.",
     "priorityClassName": "PriorityClass of its Pods. Empty: the default of the cluster.",
     "podAnnotations": "More annotations of its Pods.",
+    "podLabels": "More labels of its Pods, such as sidecar.istio.io/inject. They replace none of ours.",
     "extraEnv": "More variables of the container, as in a Pod: {name, value} or {name, valueFrom}.",
 }
-"""Of the six keys that each program has."""
+"""Of the seven keys that each program has."""
 CHART_FILE: Final = """\
 # Made by `make docs`: the version is that of the program.
 apiVersion: v2

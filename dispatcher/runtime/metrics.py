@@ -173,7 +173,7 @@ CACHE_DISK_HIGH: Final = Gauge("dispatcher_cache_disk_high_ratio", "CACHE_HIGH_P
 BUILD_INFO: Final = Gauge("dispatcher_build_info", "Always 1; its labels are the versions", ["version", "python"])
 BUILD_INFO.labels(__version__, python_version()).set(1)
 
-OF_RUN: Final = (LEADER, CYCLE_SECONDS, INSERT_TO_JOB)
+OF_RUN: Final = (LEADER, CYCLE_SECONDS, INSERT_TO_JOB, DEMAND_UNANSWERED, TAKEN_BACK, REJECTING_NODES)
 """Metrics without labels that only `dispatcher run` sets. In another program they would stand at 0 for ever."""
 OF_KEEPER: Final = (CACHE_UNUSED, CACHE_UNMEASURED, CACHE_REFUSED, CACHE_DISK_USED, CACHE_DISK_HIGH)
 """Metrics without labels that only `dispatcher cache-keeper` sets."""

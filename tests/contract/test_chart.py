@@ -333,6 +333,7 @@ def test_values_of_a_program_reach_its_pod() -> None:
         "tolerations": [{"key": "x", "operator": "Exists"}],
         "priorityClassName": "system-cluster-critical",
         "podAnnotations": {"team": "platform"},
+        "podLabels": {"sidecar.istio.io/inject": "false", "app.kubernetes.io/name": "mine"},
         "extraEnv": [{"name": "S3_ENDPOINT", "value": "https://s3.example"}],
         "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
     }
@@ -345,6 +346,8 @@ def test_values_of_a_program_reach_its_pod() -> None:
         assert spec["nodeSelector"] == LINUX | own["nodeSelector"]
         assert spec["imagePullSecrets"] == [{"name": "login"}]
         assert template["metadata"]["annotations"]["team"] == "platform"
+        labels = template["metadata"]["labels"]
+        assert (labels["sidecar.istio.io/inject"], labels["app.kubernetes.io/name"]) == ("false", "dispatcher")
         assert spec["containers"][0]["resources"]["requests"] == own["resources"]["requests"]
         assert own["extraEnv"][0] in spec["containers"][0]["env"]
 

@@ -15,7 +15,7 @@ from tests.rig.touched import TESTS_OF, main_branch, paths_for, table
 from tests.rig.unsteady import MOST
 
 MOST_SECONDS, MOST_OF_FILE = 3.0, 10.0
-LONG = frozenset({"slow", "redundant", "promise"})
+LONG = frozenset({"slow", "promise"})
 ONCE = """
 import pathlib, pytest
 def fails_once(name):

@@ -59,7 +59,7 @@ TESTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "dispatcher/kube": ("unit", "contract", "faults"),
     "dispatcher/model": ("unit", "property", "integration", "contract", "journey"),
-    "dispatcher/pg": ("integration", "faults", "journey/test_outages.py"),
+    "dispatcher/pg": ("unit/test_doctor*", "integration", "faults", "journey/test_outages.py"),
     "dispatcher/placement": (
         "unit",
         "property",
@@ -82,7 +82,7 @@ TESTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "dispatcher": ("unit", "integration", "contract", "journey"),
     "demo": ("contract", "journey/test_demo*", "journey/test_embedded_cluster.py"),
-    "sql": ("integration", "model", "journey/test_reasons_in_sql.py"),
+    "sql": ("unit/test_doctor*", "integration", "model", "journey/test_reasons_in_sql.py"),
     "deploy": ("contract", "integration/test_logins.py", "integration/test_alert_rules.py"),
     "docs": (
         "integration/test_page*",

@@ -18,11 +18,17 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* Labels of the Pods of one program: (list ROOT COMPONENT). They never change between versions. */}}
+{{/* Labels by which Pods of one program are selected: (list ROOT COMPONENT). They never change between versions. */}}
 {{- define "dispatcher.selector" -}}
 app.kubernetes.io/name: dispatcher
 app.kubernetes.io/instance: {{ (index . 0).Values.installation | quote }}
 app.kubernetes.io/component: {{ index . 1 | quote }}
+{{- end }}
+
+{{/* Labels of the Pods of one program, and those that its podLabels add: (list ROOT COMPONENT PROGRAM'S-VALUES). Nobody may
+     replace ours, because Deployments and NetworkPolicies select by them. */}}
+{{- define "dispatcher.podLabels" -}}
+{{ merge (include "dispatcher.selector" . | fromYaml) (index . 2).podLabels | toYaml }}
 {{- end }}
 
 {{/* Settings of `run`, `janitor` and `cache-keeper`. Those that the chart sets cannot be set here. */}}
@@ -131,7 +137,7 @@ topologySpreadConstraints:
 {{/* Labels and annotations of Pods that Prometheus asks: (list ROOT COMPONENT PROGRAM'S-VALUES SETTINGS). Other
      settings make other Pods, so nobody may replace their digest; podAnnotations may replace the other annotations. */}}
 {{- define "dispatcher.served" -}}
-labels: {{- include "dispatcher.selector" . | nindent 2 }}
+labels: {{- include "dispatcher.podLabels" . | nindent 2 }}
 {{- $fixed := dict "dispatcher.internal/settings" (index . 3 | sha256sum | trunc 16) }}
 {{- $asked := dict "prometheus.io/scrape" "true" "prometheus.io/port" "8080" }}
 annotations:

@@ -20,6 +20,9 @@ GRACE: Final = timedelta(seconds=60)
 """Time for a container to stop (cancels, reports, ended rows, older attempts), or for a registry to recover."""
 POD_APPEARS_IN: Final = timedelta(seconds=30)
 """Age of a Job from which on a missing Pod is shown as a fault."""
+LATE_KUBELET: Final = timedelta(minutes=10)
+"""Time after a Pod's run limit from which on its kubelet does not keep it. A real one counts from a while after the
+binding."""
 
 
 class Rules(Struct, frozen=True):
@@ -244,12 +247,20 @@ def bound_at(pod: Pod) -> datetime:
     return pod.scheduled_at or pod.created_at
 
 
-def runs_without_limit(job: Job, pod: Pod, cluster: ObservedCluster) -> bool:
-    """Whether the run limit is over, and a policy has taken it from the Pod. No kubelet would ever end such a Pod."""
-    if not job.limit_seconds or pod.limit_seconds:
+def overruns(job: Job, pod: Pod, cluster: ObservedCluster) -> bool:
+    """Whether the run limit is over, and no kubelet keeps it.
+
+    A policy may have taken the limit from the Pod. Some virtual kubelets keep none. A node that does not answer may
+    have kept it.
+    """
+    if not job.limit_seconds or is_unreachable(cluster.nodes.get(pod.node_name)):
         return False
-    late = timedelta(seconds=job.limit_seconds) + cluster.rules.report_grace
-    return cluster.cluster_now - bound_at(pod) >= late
+    late = LATE_KUBELET if pod.limit_seconds else cluster.rules.report_grace
+    return cluster.cluster_now - bound_at(pod) >= timedelta(seconds=pod.limit_seconds or job.limit_seconds) + late
+
+
+def is_unreachable(node: Node | None) -> bool:
+    return node is not None and node.unreachable
 
 
 def due_at(task: Task) -> datetime:
@@ -302,7 +313,7 @@ UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 GONE: Final[Mapping[str, str]] = {
     EndedBy.US: "it did not start, so the dispatcher deleted its Pod",
-    EndedBy.LIMIT: "ran over its limit, which a policy had taken from its Pod, so the dispatcher deleted it",
+    EndedBy.LIMIT: "ran over its run limit, which its kubelet did not keep, so the dispatcher deleted its Pod",
     EndedBy.OTHERS: "Disrupted: its Pod was evicted, preempted or deleted",
     EndedBy.NODE: "the kubelet of its node rejected its Pod",
     EndedBy.ITSELF: "exit code 0",

@@ -26,10 +26,11 @@ from dispatcher.jobs.observed import (
     TaskWithJobs,
     bound_at,
     is_stopped,
-    runs_without_limit,
+    is_unreachable,
+    overruns,
     stage,
 )
-from dispatcher.model.cluster import DEADLINE, FORGOTTEN, Node, Pod
+from dispatcher.model.cluster import DEADLINE, FORGOTTEN, Pod
 from dispatcher.model.errors import doubled
 from dispatcher.model.jobs import EndedBy, Job, ObjectWrite, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
@@ -50,8 +51,8 @@ def end_cause(row: TaskWithJobs, job: Job, pod: Pod) -> str:
     cluster = row.cluster
     if pod.deleting or pod.has_ended or not pod.node_name:
         return ""
-    if runs_without_limit(job, pod, cluster):
-        return "its run limit is over, and a policy has taken it from its Pod"
+    if overruns(job, pod, cluster):
+        return "its run limit is over, and its kubelet has not ended it"
     if pod.phase != "Pending" or pod.had_run or row.task.launch >= job.launch:
         return ""
     if pod.cannot_start and cluster.has_lasted(stuck_key(pod), GRACE):
@@ -476,10 +477,6 @@ def backoff(launches: int, rules: Rules) -> timedelta:
     if not launches:
         return timedelta(0)
     return timedelta(seconds=doubled(rules.first_backoff_seconds, launches - 1, LONGEST_BACKOFF_SECONDS))
-
-
-def is_unreachable(node: Node | None) -> bool:
-    return node is not None and node.unreachable
 
 
 def delete(job: Job, cause: str) -> ObjectWrite:

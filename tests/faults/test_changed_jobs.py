@@ -404,5 +404,6 @@ async def test_run_whose_pod_lost_its_run_limit_ends_after_it(place: Place, monk
         async with changing_pods(place, NO_LIMIT, lambda pod: "activeDeadlineSeconds" not in pod["spec"]):
             (task_id,) = await insert(place, 1, template="code", timeout_seconds=1, max_failures=1)
             await becomes(place, task_id, "failed", janitor)
-    assert "ran over its limit, which a policy had taken" in str((await place.database.task(task_id))["error"])
+    error = str((await place.database.task(task_id))["error"])
+    assert "ran over its run limit, which its kubelet did not keep" in error
     assert len(creates(place)) == 1

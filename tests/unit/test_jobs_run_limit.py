@@ -1,4 +1,4 @@
-"""A policy of the cluster may take the run limit from a Pod. Then no kubelet ends it, and the dispatcher does."""
+"""The dispatcher ends a Pod whose run limit no kubelet keeps: a policy has taken it, or the kubelet keeps none."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from dispatcher.jobs.observed import GONE, TaskWithJobs, launch_end
 from dispatcher.jobs.picture import has_started
-from dispatcher.model.cluster import Pod
+from dispatcher.model.cluster import Node, Pod
 from dispatcher.model.jobs import EndedBy, Job
 from dispatcher.model.tasks import Task
 from tests.rig.builders import (
@@ -14,6 +14,7 @@ from tests.rig.builders import (
     a_complete_job,
     a_failed_job,
     a_job,
+    a_node,
     a_pod,
     a_running_task,
     a_task,
@@ -26,32 +27,36 @@ RUNS: dict[str, Any] = {"phase": "Running", "had_run": True, "had_begun": True}
 LIMITED = a_job(limit_seconds=100)
 
 
-def ends_of(task: Task, job: Job, pod: Pod) -> list[tuple[str, str | None]]:
-    return [(end.kind, end.resource_version) for end in judged(task, job, pods=[pod]).ends]
+def ends_of(task: Task, job: Job, pod: Pod, *nodes: Node) -> list[tuple[str, str | None]]:
+    return [(end.kind, end.resource_version) for end in judged(task, job, pods=[pod], nodes=nodes).ends]
 
 
+@pytest.mark.parametrize("its_own", [0, 100, 5000], ids=["lost", "kept", "changed"])
 @pytest.mark.parametrize("task", [a_task(), a_running_task()], ids=["waiting", "processing"])
 @pytest.mark.parametrize("shown", [RUNS, {"had_begun": True, "had_prepared": True}], ids=["runs", "prepares"])
-def test_pod_that_lost_its_run_limit_is_ended_a_minute_after_it(task: Task, shown: dict[str, Any]) -> None:
-    """First a note on the Job in the judged version, then the delete of the Pod."""
+def test_pod_that_no_kubelet_ends_is_ended_after_its_run_limit(task: Task, shown: dict[str, Any], its_own: int) -> None:
+    """A minute after a limit that it lost, ten after its own. First the Job is noted in the judged version."""
     note = EndedBy.LIMIT if "phase" in shown else EndedBy.US
-    for seconds, ends in ((159, []), (160, [(note, LIMITED.resource_version)])):
-        assert ends_of(task, LIMITED, a_pod(LIMITED, scheduled_at=ago(seconds), **shown)) == ends
+    late = its_own + 600 if its_own else 160
+    for seconds, ends in ((late - 1, []), (late, [(note, LIMITED.resource_version)])):
+        pod = a_pod(LIMITED, scheduled_at=ago(seconds), limit_seconds=its_own, **shown)
+        assert ends_of(task, LIMITED, pod) == ends
+        assert ends_of(task, LIMITED, pod, a_node(pod.node_name, unreachable=True)) == []
     noted = a_job(limit_seconds=100, ended_by=note)
-    assert ends_of(task, noted, a_pod(noted, scheduled_at=ago(160), **shown)) == [("pods", None)]
+    assert ends_of(task, noted, a_pod(noted, scheduled_at=ago(late), limit_seconds=its_own, **shown)) == [
+        ("pods", None)
+    ]
 
 
 @pytest.mark.parametrize(
     ("job", "pod"),
     [
-        ({}, {"limit_seconds": 100}),
-        ({}, {"limit_seconds": 5000}),
         ({"limit_seconds": 0}, {}),
         ({}, {"phase": "Failed"}),
         ({}, {"node_name": "", "phase": "Pending", "had_run": False}),
         ({"ended_by": "limit"}, {"deleting": True}),
     ],
-    ids=["it has it", "a policy made it longer", "its Job has none", "it has ended", "it has no node", "it goes"],
+    ids=["its Job has none", "it has ended", "it has no node", "it goes"],
 )
 def test_no_other_pod_is_ended_at_its_limit(job: dict[str, Any], pod: dict[str, Any]) -> None:
     one = a_job(**{"limit_seconds": 100, **job})
@@ -74,7 +79,7 @@ def test_run_over_its_limit_says_nothing_of_its_image() -> None:
     assert has_started(a_task(), a_failed_job(ended_by="limit"), a_cluster()) is None
 
 
-def test_end_at_the_limit_names_the_policy() -> None:
+def test_end_at_the_limit_names_the_kubelet() -> None:
     job = a_failed_job(ended_by="limit")
     for pods in ([], [an_exited_pod(job, 143, was_told=True)]):
         end = launch_end(job, pods)

@@ -102,6 +102,8 @@ class QuotaMirror:
 
 MOST_SHAPES: Final = 2_000
 """Shapes whose needs are remembered, at most."""
+MOST_NODES: Final = 15_000
+"""Nodes of Pods that are remembered, at most, where nodes are not watched."""
 NODES: Final[Resource[Node]] = Resource("nodes", "/api/v1/nodes", read_node)
 
 
@@ -120,7 +122,7 @@ class Mirror:
         self._listeners: list[Callable[[], None]] = []
         self._own_pods: dict[str, Pod] = {}
         self._own_view: dict[str, Pod] | None = None
-        self._nodes_of_pods: set[str] = set()
+        self._nodes_of_pods: dict[str, None] = {}
         self._made: dict[str, tuple[datetime, PodNeeds]] = {}
         self._made_view: Mapping[str, PodNeeds] = {}
         self._jobs = reflectors.of(Resource[Job]("jobs", jobs_path(namespace), read_job, ours))
@@ -192,8 +194,15 @@ class Mirror:
             self._own_pods[after.name] = after
             self._learn(after)
             if after.node_name and not self._nodes:
-                self._nodes_of_pods.add(after.node_name)
+                self._remember_node(after.node_name)
         self._tell()
+
+    def _remember_node(self, name: str) -> None:
+        """Keeps the name after its Pods are gone: a later Pod may want the cache of the node."""
+        self._nodes_of_pods.pop(name, None)
+        self._nodes_of_pods[name] = None
+        if len(self._nodes_of_pods) > MOST_NODES:
+            del self._nodes_of_pods[next(iter(self._nodes_of_pods))]  # the one that got a Pod longest ago
 
     def _learn(self, pod: Pod) -> None:
         """Keeps the needs of the newest Pod of each shape: the next Pod will have the same needs."""

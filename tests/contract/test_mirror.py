@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from dispatcher.kube.capacity import Mirror
+from dispatcher.kube.capacity import MOST_NODES, Mirror
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.reflector import MOST_SECONDS, ReflectorPace, Reflectors
 from tests.contract.reflecting import QUICK, change_something, content, reflecting_script, settled
@@ -110,6 +110,9 @@ class TestStale:
             mirror._hear_own_pod(None, a_pod(node_name="node-1"))
             mirror._hear_own_pod(a_pod(node_name="node-1"), None)
             assert (mirror.has_shown("node-1"), mirror.has_shown("thing-1-0123abcd-1")) == (True, False)
+            for number in range(MOST_NODES):
+                mirror._hear_own_pod(None, a_pod(node_name=f"later-{number}"))
+            assert (mirror.has_shown("node-1"), mirror.has_shown("later-0")) == (False, True)
 
     async def test_view_does_not_change(self, api: ScriptedApi) -> None:
         async with mirroring(api) as mirror:

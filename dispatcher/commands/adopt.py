@@ -203,7 +203,8 @@ def files_of(paths: Sequence[Path], out: Path) -> Iterator[Path]:
             inner[:] = sorted(name for name in inner if not name.startswith("."))
             yield from (Path(folder, name) for name in inner if is_same(Path(folder, name), out))
             inner[:] = [name for name in inner if not is_same(Path(folder, name), out)]
-            yield from (Path(folder, name) for name in sorted(names) if name.lower().endswith(SUFFIXES))
+            files = (Path(folder, name) for name in sorted(names) if name.lower().endswith(SUFFIXES))
+            yield from (file for file in files if not file.is_fifo())  # nobody may ever write into it
 
 
 def is_same(one: Path, other: Path) -> bool:

@@ -27,6 +27,7 @@ from dispatcher.commands.pod_adoption import (
     ONLY_INDEX,
     PodReader,
     closed_names,
+    lost_marks,
     of_its_namespace,
     secrets_of,
     unlike_ours,
@@ -99,8 +100,10 @@ class Adopter(AdoptionReport):
             self.tell_untold(spec, at)
         space = self.source.space or (self.source.owner or self.source.meta).get("namespace")
         elsewhere = of_its_namespace(pod, object_at(pod_meta, "labels"), pod_path, space) if space else ()
+        had = next(meta for owner, _, meta, _ in self.meta_sources() if owner is MetaOwner.POD)
         closed, blanks = closed_names(made, pod_path), unfilled(made, pod_path, reader.task)
-        for path, words in (*unlike_ours(made, pod_path), *closed, *elsewhere, *blanks):
+        lost = lost_marks(made, had, pod_meta, pod_path)
+        for path, words in (*unlike_ours(made, pod_path), *lost, *closed, *elsewhere, *blanks):
             self.tell(Did.OPEN, path, words)
         has_work = bool(objects(made.get("containers")))
         return Adoption(
@@ -236,10 +239,10 @@ class Adopter(AdoptionReport):
         """The shorter of both deadlines is the run limit. A Job without one may run as long as a row may."""
         places = {(*pod_path, "activeDeadlineSeconds"): pod.get("activeDeadlineSeconds")}
         places |= {} if self.source.is_pod else {(*at, "activeDeadlineSeconds"): spec.get("activeDeadlineSeconds")}
-        given = {path: value for path, value in places.items() if type(value) is int}
+        given = {path: value for path, value in places.items() if type(value) is int and value > 0}
         for path, value in places.items():
             if value is not None and path not in given:
-                self.tell(Did.OPEN, path, f"it is no whole number: {ids.TIMEOUT_SECONDS}")
+                self.tell(Did.OPEN, path, f"it is no whole number above 0: {ids.TIMEOUT_SECONDS}")
         most = longest(self.own)
         if not given and all(value is None for value in places.values()):
             why = "it had no deadline: that is the most"
@@ -251,7 +254,7 @@ class Adopter(AdoptionReport):
             "for each try, where it was for all tries together" if path[:-1] == at and not self.source.is_pod else ""
         )
         why = ", ".join(filter(None, ("that is the most" if given[path] > most else "", of_all)))
-        self.annotate(path, ids.TIMEOUT_SECONDS, str(max(1, min(given[path], most))), why)
+        self.annotate(path, ids.TIMEOUT_SECONDS, str(min(given[path], most)), why)
         for other in given.keys() - {path}:
             self.tell(Did.LEFT_OUT, other, "the other deadline is shorter")
 

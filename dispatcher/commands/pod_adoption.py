@@ -230,6 +230,19 @@ def unlike_ours(part: object, path: Path) -> Iterator[tuple[Path, str]]:
         yield from unlike_ours(value, at)
 
 
+MARK: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
+"""How a Pod reads one label or annotation of its own."""
+
+
+def lost_marks(part: object, meta: Json, kept: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    """Where the Pod reads a label or an annotation of its own metadata that the template does not have."""
+    for key, value in entries(part):
+        match = MARK.fullmatch(value) if key == "fieldPath" and isinstance(value, str) else None
+        if match and match[2] in object_at(meta, match[1]) and match[2] not in object_at(kept, match[1]):
+            yield (*path, key), f"its value would be blank, because the Pod gets no {match[2]}: write the value"
+        yield from lost_marks(value, meta, kept, (*path, key))
+
+
 def of_its_namespace(pod: Json, labels: Json, path: Path, space: object) -> Iterator[tuple[Path, str]]:
     """Where the Pod means its own namespace. `space`: the one that it had."""
     for place, term in terms_of(pod):

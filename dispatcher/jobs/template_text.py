@@ -204,30 +204,43 @@ def read_documents(text: str, most: int = MOST_BYTES) -> list[tuple[int, dict[st
         for key, value in root.value:
             for part in value.value if key.value == "items" and isinstance(value, yaml.SequenceNode) else [value]:
                 count(part, known)
-        document: dict[str, Any] = value_of(root, {})
-        kind = str(document.get("kind"))
-        if not kind.endswith("List") or not document.get("items"):
-            found.append((line, document))
-            continue
-        items = document["items"]
-        if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
-            raise at_line(line, f"items of the {kind[:80]} are no list of objects")
-        kinds = {"kind": kind.removesuffix("List")} if kind != "List" else {}
-        lines = [line_of_mark(one.start_mark) for one in items_of(root)] or [line] * len(items)
-        found += [(own, {**kinds, **one}) for own, one in zip(lines, items, strict=True)]
+        found += unlisted(root, value_of(root, {}), line)
     return found
 
 
-def items_of(root: yaml.MappingNode) -> list[yaml.Node]:
+def unlisted(node: yaml.Node, document: dict[str, Any], line: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The document, or the objects of its list. A list may have lists."""
+    kind = str(document.get("kind"))
+    items = document.get("items") if kind.endswith("List") else None
+    if not items:
+        yield line, document
+        return
+    if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
+        raise at_line(line, f"items of the {kind[:80]} are no list of objects")
+    kinds = {"kind": kind.removesuffix("List")} if kind != "List" else {}
+    nodes = items_of(node)
+    for number, one in enumerate(items):
+        own = nodes[number] if nodes else node
+        yield from unlisted(own, {**kinds, **one}, line_of_mark(own.start_mark) if nodes else line)
+
+
+def items_of(node: yaml.Node) -> list[yaml.Node]:
     """The items of a list of objects; empty: it has none, or merges them."""
-    found = (value for key, value in root.value if key.value == "items")
+    found = (value for key, value in node.value if key.value == "items") if isinstance(node, yaml.MappingNode) else ()
     return next((list(one.value) for one in found if isinstance(one, yaml.SequenceNode)), [])
+
+
+def listed(node: yaml.Node) -> Iterator[yaml.Node]:
+    """The node, the items of its list, and theirs."""
+    yield node
+    for one in items_of(node):
+        yield from listed(one)
 
 
 def places_of(text: str, line: int, most: int = MOST_BYTES) -> dict[Path, int]:
     """The lines of all places of the document that begins at this line, or of the item of a list."""
     for root in compose_all(text, most):
-        for one in (root, *(items_of(root) if isinstance(root, yaml.MappingNode) else ())):
+        for one in listed(root):
             if line_of_mark(one.start_mark) == line:
                 return dict(places_in(one, ()))
     return {}

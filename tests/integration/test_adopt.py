@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -112,9 +113,11 @@ async def test_file_that_is_there_stays(tmp_path: Path) -> None:
 
 
 async def test_folder_is_read_and_equal_names_get_numbers(tmp_path: Path) -> None:
+    """A pipe in it is passed over: a read of it might never end."""
     given(tmp_path, job(completions=2), name="a.yaml")
     given(tmp_path, {"apiVersion": "v1", "kind": "List", "items": [alone(), job(completions=3)]}, name="b.yml")
     (tmp_path / "c.txt").write_text("no manifest")
+    os.mkfifo(tmp_path / "d.yaml")
     answer = await dispatcher("adopt", str(tmp_path), "--out", str(tmp_path / "t"))
     assert sorted(one.name for one in (tmp_path / "t").iterdir()) == ["alone.yaml", "load-2.yaml", "load.yaml"]
     assert "SELECT 'load-2', 'load-2', 'load-2' || to_char(now(), '-YYYYMMDD-HH24MISS') FROM" in answer.out

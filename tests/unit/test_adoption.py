@@ -167,6 +167,11 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
     return parent_of(document, path)[path[-1]] if path else document
 
 
+MANAGER = "app.kubernetes.io/managed-by"
+READS_MANAGER = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{MANAGER}']"}}}
+READS_A_LOST_LABEL = {"metadata": {"labels": {MANAGER: "x"}}, "spec": pod(container(env=[READS_MANAGER]))}
+
+
 @pytest.mark.parametrize(
     ("document", "field", "did", "words"),
     [
@@ -176,6 +181,11 @@ def part_of(document: dict[str, Any], path: tuple[str | int, ...]) -> Any:
         (job(manualSelector=True), "spec.manualSelector", Did.OPEN, "False here"),
         (job(parallelism=0), "spec.parallelism", Did.OPEN, "paused"),
         (job(activeDeadlineSeconds="60"), "spec.activeDeadlineSeconds", Did.OPEN, "no whole number"),
+        (job(activeDeadlineSeconds=-1), "spec.activeDeadlineSeconds", Did.OPEN, "above 0"),
+        (
+            job(template=READS_A_LOST_LABEL),
+            "spec.template.spec.containers[0].env[0].valueFrom.fieldRef.fieldPath", Did.OPEN, "would be blank",
+        ),
         (job(activeDeadlineSeconds=60), "spec.activeDeadlineSeconds", Did.TRANSLATED, "for all tries together"),
         (job(activeDeadlineSeconds=9**9), "spec.activeDeadlineSeconds", Did.TRANSLATED, "that is the most"),
         (job(backoffLimitPerIndex=2, backoffLimit=9), "spec.backoffLimitPerIndex", Did.TRANSLATED, "max-failures: 3"),

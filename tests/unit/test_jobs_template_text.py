@@ -201,12 +201,20 @@ def test_message_names_five_faults_and_counts_the_others() -> None:
 def test_documents_of_a_text_have_their_lines_and_those_of_a_list_stand_alone() -> None:
     text = "# a\n---\nkind: Job\n---\n---\nkind: List\nitems: [{kind: Pod}, {kind: Job}]\n"
     assert here.read_documents(text) == [(3, {"kind": "Job"}), (7, {"kind": "Pod"}), (7, {"kind": "Job"})]
+    inner = "kind: List\nitems:\n- kind: JobList\n  items:\n  - {x: 1}\n  - {x: 2}\n- kind: Pod\n"
+    assert here.read_documents(inner) == [
+        (5, {"kind": "Job", "x": 1}),
+        (6, {"kind": "Job", "x": 2}),
+        (7, {"kind": "Pod"}),
+    ]
     merged = "a: &a {items: [{x: 1}]}\n<<: *a\nkind: List\n"
     assert here.read_documents(merged) == [(1, {"x": 1})], "the line of the list"
     assert here.read_documents("kind: CronJobList\nitems: [{spec: 1}]\n") == [(2, {"kind": "CronJob", "spec": 1})]
 
 
 def test_places_of_a_document_have_their_lines() -> None:
+    inner = "kind: List\nitems:\n- kind: JobList\n  items:\n  - spec:\n      a: 1\n"
+    assert here.places_of(inner, 5)[("spec", "a")] == 6
     text = "- no object\n---\nkind: List\nitems:\n- kind: Pod\n- spec:\n    args:\n    - a\n    - b\n"
     expected = {("spec",): 6, ("spec", "args"): 7, ("spec", "args", 0): 8, ("spec", "args", 1): 9}
     assert here.places_of(text, 6) == expected

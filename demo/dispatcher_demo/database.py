@@ -18,10 +18,10 @@ import msgspec
 
 from dispatcher.model.errors import DispatcherError
 from dispatcher.pg.migrate import migrate
-from dispatcher.pg.queries import query
 from dispatcher_demo.node.children import Keeper
 from dispatcher_demo.postgres import SUPERUSER, Home, Postmaster
 from dispatcher_demo.samples import QUEUES, Options, SampleRow, count, samples
+from dispatcher_demo.statements import demo_query
 
 POSTGRES: Final = "postgres"
 SERVICE: Final = "demo"
@@ -55,7 +55,7 @@ class DemoDatabase:
         await keeper.keep(POSTGRES, self._start)
         admin = await asyncpg.connect(self._postmaster.admin_url)
         try:
-            await admin.execute(query("database", "demo"))
+            await admin.execute(demo_query("database"))
         finally:
             await admin.close()
         owner_url = self.url(SUPERUSER)
@@ -63,10 +63,10 @@ class DemoDatabase:
         owner = await asyncpg.connect(owner_url)
         try:
             for login in LOGINS:
-                await owner.fetchval(query("password", "demo"), login, self._passwords[login])
-            await owner.execute(query("logins", "demo"))
+                await owner.fetchval(demo_query("password"), login, self._passwords[login])
+            await owner.execute(demo_query("logins"))
             for name, (cap, note) in QUEUES.items():
-                await owner.execute(query("queue", "demo"), name, cap, note)
+                await owner.execute(demo_query("queue"), name, cap, note)
         finally:
             await owner.close()
 
@@ -98,7 +98,7 @@ class Team:
             await self._run_own(options, statements)
         elif options.template:
             async with connected(self._submitter) as team:
-                await team.execute(query("insert_default", "demo"), options.tasks)
+                await team.execute(demo_query("insert_default"), options.tasks)
         else:
             await self._insert_samples(samples(options.tasks, is_real=bool(options.kubeconfig)))
 
@@ -106,27 +106,27 @@ class Team:
         """Inserts ten more rows: samples that count, or `is_plain`: rows of the default template."""
         if is_plain:
             async with connected(self._submitter) as team:
-                await team.execute(query("insert_default", "demo"), TEN)
+                await team.execute(demo_query("insert_default"), TEN)
         else:
             await self._insert_samples([count(number) for number in range(TEN)])
 
     async def act(self, task_id: int) -> str:
         """Does what the submitter planned for the row, and forgets the plan. Returns the act."""
         async with connected(self._submitter) as team:
-            statement = query("retry", "demo") if self.actions[task_id] == "retry" else query("cancel", "demo")
+            statement = demo_query("retry") if self.actions[task_id] == "retry" else demo_query("cancel")
             await team.execute(statement, task_id)
         return self.actions.pop(task_id)
 
     async def pause(self, queue: str) -> bool:
         """Pauses the queue, or ends its pause. True: it is paused now."""
         async with connected(self._operator) as operator:
-            return bool(await operator.fetchval(query("pause", "demo"), queue))
+            return bool(await operator.fetchval(demo_query("pause"), queue))
 
     async def _insert_samples(self, rows: list[SampleRow]) -> None:
         async with connected(self._submitter) as team:
             for sample in rows:
                 values = sample.queue, sample.template, encode(sample.spec), encode(sample.payload), sample.cache_key
-                task_id = await team.fetchval(query("insert", "demo"), *values, sample.max_failures)
+                task_id = await team.fetchval(demo_query("insert"), *values, sample.max_failures)
                 self.shows[task_id] = sample.shows
                 if sample.action:
                     self.actions[task_id] = sample.action
@@ -137,7 +137,7 @@ class Team:
                 with suppress(AttributeError):  # asyncpg raises it for a file of comments only
                     await team.execute(statements)
             async with connected(self._submitter) as team:
-                if not await team.fetchval(query("count", "demo")):
+                if not await team.fetchval(demo_query("count")):
                     words = "left no row: INSERT INTO dispatch.tasks, and COMMIT what you BEGIN"
                     raise DispatcherError(f"{options.sql} {words}")
         except asyncpg.PostgresError as fault:

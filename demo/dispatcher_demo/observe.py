@@ -29,9 +29,9 @@ from dispatcher.model.resources import parse_quantity
 from dispatcher.model.stored_json import Json
 from dispatcher.model.tasks import for_terminal
 from dispatcher.model.verdicts import PARKED, HoldReason
-from dispatcher.pg.queries import query
 from dispatcher.views.rows import RowsPage
 from dispatcher.views.status import InstallationStatus, QueueStatus
+from dispatcher_demo.statements import demo_query
 
 ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})
 STATUSES: Final = ("waiting", "processing", "succeeded", "failed", "cancelled")
@@ -273,7 +273,7 @@ class Observer:
         try:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await asyncpg.connect(self._database_url, timeout=5)
-            found = await self._connection.fetch(query("rows", "demo"), timeout=5)
+            found = await self._connection.fetch(demo_query("rows"), timeout=5)
         except AWAY:
             away.append(POSTGRES)
             # A connection that broke during an answer is useless, and the driver may take it for open.

@@ -27,7 +27,6 @@ from msgspec import Struct
 from rich.console import Console, Group
 from rich.live import Live
 
-from dispatcher.pg.queries import query
 from dispatcher_demo.database import POSTGRES, SUBMITTER, Team
 from dispatcher_demo.environment import NODES, DemoEnvironment
 from dispatcher_demo.node.guard import plain
@@ -35,6 +34,7 @@ from dispatcher_demo.observe import AWAY, ENDED, DemoView, News, Observer, RowSt
 from dispatcher_demo.observe import POSTGRES as POSTGRES_AWAY
 from dispatcher_demo.picture import Shown, draw, follow
 from dispatcher_demo.samples import Options, find_passing, own_command, read_templates, read_text
+from dispatcher_demo.statements import demo_query
 from dispatcher_demo.words import (
     Demo,
     Moment,
@@ -442,7 +442,7 @@ class DemoRun:
             templates=str(self._environment.templates),
             kubeconfig=str(self._environment.kubeconfig),
             api_url=self._environment.api_url,
-            statements=query("try", "demo").splitlines()[1:],
+            statements=demo_query("try").splitlines()[1:],
             is_kept=self._options.keep,
         )
 

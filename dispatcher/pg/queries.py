@@ -35,5 +35,10 @@ def query(block: str, file: str) -> str:
 @cache
 def blocks(file: str) -> Mapping[str, str]:
     """The statements of `sql/queries/{file}.sql` by name."""
-    _, *parts = NAME_OF_A_BLOCK.split(read_sql(f"queries/{file}.sql"))
+    return blocks_of(read_sql(f"queries/{file}.sql"))
+
+
+def blocks_of(text: str) -> Mapping[str, str]:
+    """The statements of the text of a file by name."""
+    _, *parts = NAME_OF_A_BLOCK.split(text)
     return {name: f"{text.rstrip()}\n" for name, text in zip(parts[::2], parts[1::2], strict=True)}

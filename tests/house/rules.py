@@ -215,9 +215,9 @@ def unclear_blocks(text: str) -> Faults:
 
 
 def queries_used(source: str) -> set[tuple[str, str]]:
-    """File and block of each `query("block", "file")`."""
+    """File and block of each `query("block", "file")` and `demo_query("block")`."""
     calls = [[ast.literal_eval(one) for one in call.args] for call in query_calls(source) if is_plain(call)]
-    return {(file, block) for block, file in calls}
+    return {(file, block) for block, file in (call if len(call) == 2 else (*call, "demo") for call in calls)}
 
 
 def hidden_queries(source: str) -> Faults:
@@ -228,17 +228,22 @@ def hidden_queries(source: str) -> Faults:
             yield f"{call.lineno}: write both names: query('block', 'file')"
 
 
+NAMES_OF_QUERY = {"query": ("dispatcher.pg.queries", 2), "demo_query": ("dispatcher_demo.statements", 1)}
+"""The functions that read a statement: their modules, and how many names each call has."""
+
+
 def query_calls(source: str) -> list[ast.Call]:
-    """Calls of dispatcher.pg.queries.query. Other modules may have a `query` of their own."""
+    """Calls of NAMES_OF_QUERY. Other modules may have a `query` of their own."""
     tree = ast.parse(source)
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    ours = [name.name for one in imports if one.module == "dispatcher.pg.queries" for name in one.names]
-    if "query" not in ours:
-        return []
+    ours = {
+        name.name for one in imports for name in one.names if NAMES_OF_QUERY.get(name.name, ("", 0))[0] == one.module
+    }
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "query"]
+    return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in ours]
 
 
 def is_plain(call: ast.Call) -> bool:
+    assert isinstance(call.func, ast.Name)
     are_texts = all(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in call.args)
-    return len(call.args) == 2 and are_texts
+    return are_texts and len(call.args) == NAMES_OF_QUERY[call.func.id][1]

@@ -1,4 +1,4 @@
-"""The statements of sql/queries: each has a name, a purpose and somebody who runs it."""
+"""The statements of sql/queries and of the demo: each has a name, a purpose and somebody who runs it."""
 
 import re
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from dispatcher.pg.queries import blocks, query
+from dispatcher_demo.statements import demo_blocks
 from tests.house import rules
 from tests.house.tree import ROOT, files, python_files, shown
 from tests.rig.statements import FILES, OF_READER
@@ -21,7 +22,7 @@ def used(*folders: str) -> set[tuple[str, str]]:
 
 
 def there() -> set[tuple[str, str]]:
-    return {(file, block) for file in FILES for block in blocks(file)}
+    return {(file, block) for file in FILES for block in blocks(file)} | {("demo", block) for block in demo_blocks()}
 
 
 def test_every_statement_is_run_by_a_program_and_is_there() -> None:
@@ -56,7 +57,8 @@ def test_programs_write_the_names_of_statements() -> None:
 def test_files_of_statements_name_their_reader_and_each_block_once() -> None:
     paths = [path for path in files() if path.parent == ROOT / "sql" / "queries"]
     assert sorted(path.stem for path in paths) == FILES
-    found = [f"{shown(path)}:{one}" for path in paths for one in rules.unclear_blocks(path.read_text(encoding="utf-8"))]
+    every = [*paths, ROOT / "demo/dispatcher_demo/demo.sql"]
+    found = [f"{shown(path)}:{one}" for path in every for one in rules.unclear_blocks(path.read_text(encoding="utf-8"))]
     assert found == []
 
 
@@ -67,6 +69,7 @@ def test_every_block_has_a_purpose_line_and_those_of_the_dispatcher_have_one_sta
         for block, text in blocks(file).items()
         for one in (rules.unclear_query if block in OF_READER else rules.unclear_purpose)(text)
     ]
+    found += [f"demo/{block}:{one}" for block, text in demo_blocks().items() for one in rules.unclear_purpose(text)]
     assert found == []
 
 

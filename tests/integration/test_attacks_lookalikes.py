@@ -23,6 +23,7 @@ from dispatcher.pg.migrate import LOCK, WRITING, migrate
 from dispatcher.pg.queries import blocks, query, sql_folder
 from dispatcher.pg.questions import ListBounds, Questions
 from dispatcher.pg.tasks import Closings, Deleted, snapshot
+from dispatcher_demo.statements import demo_query
 from tests.integration.lookalikes import calls, make_lookalikes, make_newer_lookalikes, make_session_lookalikes
 from tests.integration.looking import opened
 from tests.rig.execing import execute, sh
@@ -299,18 +300,18 @@ async def test_statements_of_the_demo_call_no_lookalike(attacked: Database) -> N
     """The demo's own sessions have no pinned path, because its server is its own."""
     admin, team, container = [await asyncpg.connect(attacked.url(login)) for login in ("admin", "team_b", "task")]
     try:
-        await admin.execute(query("queue", "demo"), "samples", 2, "why")
-        assert [await admin.fetchval(query("pause", "demo"), "samples") for _ in range(2)] == [True, False]
-        task_id = await team.fetchval(query("insert", "demo"), "samples", "default", "{}", "1", "maps", 3)
-        await team.execute(query("insert_default", "demo"), 3)
-        assert await team.fetchval(query("count", "demo")) >= 4
-        await team.execute(query("try", "demo"))
+        await admin.execute(demo_query("queue"), "samples", 2, "why")
+        assert [await admin.fetchval(demo_query("pause"), "samples") for _ in range(2)] == [True, False]
+        task_id = await team.fetchval(demo_query("insert"), "samples", "default", "{}", "1", "maps", 3)
+        await team.execute(demo_query("insert_default"), 3)
+        assert await team.fetchval(demo_query("count")) >= 4
+        await team.execute(demo_query("try"))
         row = Row(attacked, task_id, await attacked.start_key(task_id))
         token = str((await row.started()).run_token)
-        assert await container.fetchval(query("report", "demo"), token, "retry", "early", None) == "waiting"
-        await team.execute(query("cancel", "demo"), task_id)
-        await team.execute(query("retry", "demo"), task_id)
-        assert len(await team.fetch(query("rows", "demo"))) >= 5
+        assert await container.fetchval(demo_query("report"), token, "retry", "early", None) == "waiting"
+        await team.execute(demo_query("cancel"), task_id)
+        await team.execute(demo_query("retry"), task_id)
+        assert len(await team.fetch(demo_query("rows"))) >= 5
         await make_logins(admin)
     finally:
         for connection in (admin, team, container):
@@ -324,8 +325,8 @@ async def make_logins(admin: asyncpg.Connection[asyncpg.Record]) -> None:
     for login in ("reader", "task", "janitor", "observer", "operator"):
         await admin.execute(f"ALTER ROLE {login} RENAME TO tests_{login}")
     for login in ("demo", "reader", "task", "janitor", "observer", "operator"):
-        await admin.fetchval(query("password", "demo"), login, "secret")
-    await admin.execute(query("logins", "demo"))
+        await admin.fetchval(demo_query("password"), login, "secret")
+    await admin.execute(demo_query("logins"))
     await transaction.rollback()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from dispatcher.pg.connect import SESSION, open_connection
 from dispatcher.pg.queries import blocks, query, read_sql, sql_folder
+from dispatcher_demo.statements import demo_blocks, demo_query
 from tests.rig.postgres import LOGINS, Database
 from tests.rig.postgres_fixtures import one_database
 from tests.rig.statements import OF_READER, of_reader
@@ -22,15 +23,8 @@ RUN_BY = {
     "janitor": "janitor",
     "migrate": "admin",
     "rights": "admin",
-    "demo": "team_a",
 }
-OTHERS = {
-    ("demo", "report"): "task",
-    ("demo", "queue"): "admin",
-    ("demo", "logins"): "admin",
-    ("demo", "password"): "admin",
-    ("demo", "database"): "admin",
-}
+RUN_IN_DEMO_BY = {"report": "task", **dict.fromkeys(("queue", "logins", "password", "database"), "admin")}
 STATEMENTS = sorted((file, block) for file in RUN_BY for block in blocks(file))
 OF_CONTAINERS = sorted(file.name for file in (sql_folder() / "exec").iterdir())
 BY_JANITOR = ["frame", "submitters", "candidates_of", "kinds", "tasks", "requests"]
@@ -74,7 +68,12 @@ async def parse(database: Database, login: str, text: str) -> None:
 
 @pytest.mark.parametrize(("file", "block"), STATEMENTS, ids=["/".join(one) for one in STATEMENTS])
 async def test_a_statement_finds_all_its_names(database: Database, file: str, block: str) -> None:
-    await parse(database, OTHERS.get((file, block), RUN_BY[file]), query(block, file))
+    await parse(database, RUN_BY[file], query(block, file))
+
+
+@pytest.mark.parametrize("block", demo_blocks())
+async def test_a_statement_of_the_demo_finds_all_its_names(database: Database, block: str) -> None:
+    await parse(database, RUN_IN_DEMO_BY.get(block, "team_a"), demo_query(block))
 
 
 @pytest.mark.parametrize("file", OF_CONTAINERS)

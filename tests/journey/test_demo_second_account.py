@@ -20,11 +20,11 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from dispatcher.pg.queries import query
 from dispatcher_demo.database import LOGINS
 from dispatcher_demo.environment import SERVICE_FILE, DemoEnvironment
 from dispatcher_demo.postgres import SUPERUSER, has_name
 from dispatcher_demo.samples import templates
+from dispatcher_demo.statements import demo_query
 from tests.controlplane.waiting import wait_for
 from tests.rig.demoing import ACCOUNT, GONE_SECONDS, ITS_LAST_WORDS, Demo, demo
 from tests.rig.remains import command, pids, read
@@ -152,11 +152,11 @@ async def test_passwords_are_in_nothing_that_others_may_see(environment: DemoEnv
     passwords = [URL.findall(environment.url(login))[0] for login in (*LOGINS, SUPERUSER)]
     owner, observer = [await asyncpg.connect(environment.url(login)) for login in (SUPERUSER, "observer")]
     for login, password in zip(LOGINS, passwords, strict=False):
-        await owner.fetchval(query("password", "demo"), login, password)
+        await owner.fetchval(demo_query("password"), login, password)
         shown = await owner.fetch("SELECT query FROM pg_stat_activity")
         assert not [row for row in shown for word in passwords if word in row["query"]]
     with pytest.raises(asyncpg.DuplicateObjectError):
-        await owner.execute(query("logins", "demo"))
+        await owner.execute(demo_query("logins"))
     await owner.close()
     await observer.close()
     log = environment.templates.parent / "postgres" / "demo.log"

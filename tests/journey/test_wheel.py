@@ -84,6 +84,7 @@ def test_wheel_contains_all_sql_and_no_tests(wheel: Path) -> None:
     assert SQL
     assert [name.removeprefix("dispatcher/") for name in carried if name.endswith(".sql")] == SQL
     assert {name.split("/")[0] for name in carried} == {"dispatcher", f"pg_job_dispatcher-{__version__}.dist-info"}
+    assert not [name for name in carried if "demo" in name]
     assert any(name.endswith("/LICENSE") for name in carried)
     assert {"dispatcher/py.typed", "dispatcher/task/__init__.py"} <= set(carried)
 
@@ -94,9 +95,11 @@ async def test_demo_is_a_wheel_of_its_own(installed: Installed, tmp_path: Path) 
     told = await installed.dispatcher("demo")
     assert (told.status, told.err) == (1, "the demo is a package of its own: pip install pg-job-dispatcher-demo\n")
     wheel = build(ROOT / "demo", "wheel", tmp_path / "demo")
-    assert {name.split("/")[0] for name in names(wheel)} == {
+    carried = names(wheel)
+    assert {name.split("/")[0] for name in carried} == {
         "dispatcher_demo", f"pg_job_dispatcher_demo-{__version__}.dist-info",
     }  # fmt: skip
+    assert "dispatcher_demo/demo.sql" in carried
     call(sys.executable, "-m", "pip", "--python", str(installed.bin / "python"), "install", "--no-deps", str(wheel))
     told = await installed.dispatcher("demo", "fly")
     assert "the demo has no command 'fly'; it has one command, psql" in told.err

@@ -14,10 +14,11 @@ from typing import Any
 
 import asyncpg
 
-from dispatcher.pg.queries import query, read_sql
+from dispatcher.pg.queries import read_sql
+from dispatcher_demo.statements import demo_query
 
 START, HEARTBEAT = (read_sql(f"exec/{name}.sql") for name in ("start", "heartbeat"))
-REPORT = query("report", "demo")
+REPORT = demo_query("report")
 PAUSE_SECONDS = 0.3
 AWAY = (OSError, TimeoutError, asyncpg.InternalClientError, asyncpg.PostgresConnectionError)
 STARTING = (asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError, asyncpg.CrashShutdownError)

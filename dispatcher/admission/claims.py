@@ -270,7 +270,7 @@ class Rejections:
     def look(self, pods: Mapping[str, Pod], jobs: Iterable[Job], now: datetime) -> Mapping[str, str]:
         """Looks again if a Pod has changed, or time has passed. An equal answer is the same object.
 
-        jobs: ours. A Pod of no Job says nothing: whoever may create Pods beside ours could take a node from everybody.
+        jobs: ours. A Pod without a Job does not count: its author could take a node from everybody.
         """
         last, self.told = self._looked_at, ()
         if last is None or last[0] is not pods or now - last[1] > LOOKED_AT_AGAIN:

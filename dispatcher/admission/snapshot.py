@@ -7,8 +7,8 @@ MAX_JOBS where it is used up: a queue of tiny Pods would have almost all of them
 known, a share is a number of Jobs.
 
 `Load`, `Pending`: no counter follows events. Each cycle counts Jobs in flight again, from the observed Jobs and from
-our own creates that the watch has not shown yet. So a lost event can delay a launch, but never leak a slot (as in
-kueue's snapshot; airflow #36998 and buildkite #302 show leaks by counting on events).
+our own creates that the watch has not shown yet. So a lost event can delay a launch, but never leak a slot.
+Kueue's snapshot does the same. Airflow #36998 and Buildkite #302 are leaks of programs that count events.
 """
 
 from collections import Counter

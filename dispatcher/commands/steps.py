@@ -210,7 +210,7 @@ OF_OTHERS: Final = re.compile(r"--|-m|-File")
 
 
 def other_script(script: Json) -> str:
-    """What the program runs instead of the source of the script, such as a wrapper or `-m`; empty: nothing."""
+    """The word by which the program runs something else than the script, such as a wrapper or `-m`. Empty: none."""
     before = ""
     for word in (*split_command(list_at(script, "command"))[1], *map(str, list_at(script, "args"))):
         is_option = word[:1] in {"-", "+"} and not OF_OTHERS.fullmatch(word)
@@ -274,7 +274,7 @@ def as_of_step(told: AdoptedField, places: Iterable[tuple[str, str]], path: Path
 
 
 def words_of_lost(spec: Json) -> Iterator[tuple[Path, str]]:
-    """Texts of a template that nobody fills in. Images are told with those of other kinds."""
+    """Texts of a template that nobody fills in, without images: `adopt` tells these for all kinds."""
     for own, text in texts_at(spec, (), PLACEHOLDER):
         sign = next((one for one in signs(spec, own, text) if one.startswith("{{")), "")
         if sign and own[-1] != "image":
@@ -291,7 +291,7 @@ def merged(theirs: Json, own: Json) -> Json:
 
 
 def pod_of_step(step: Json, whole: Json, container: Json, limits: Mapping[Path, object]) -> Json:
-    """The Pod's spec. It has those of the workflow's volumes that a container of the step mounts."""
+    """The Pod's spec, with the volumes of the workflow that a container of the step mounts."""
     sidecars, first = ([with_mounts(one, container) for one in objects(step.get(field))] for field in BESIDE_IT)
     mounted = {str(one.get("name")) for each in (container, *sidecars, *first) for one in objects(each.get(MOUNTS))}
     own = objects(step.get("volumes"))

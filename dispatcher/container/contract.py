@@ -29,9 +29,11 @@ to start."""
 UNREPORTED: Final = 69
 """EX_UNAVAILABLE of sysexits.h: the work ended, and its end could not be reported. With 0 the row would be parked."""
 OF_VALUES: Final = ("22000", "22P02", "22P05", "22003", "22021", "22023", "54001", "DI")
-"""Beginnings of SQLSTATEs that are about the values of a call: refused by the driver, no JSON or UUID, a character
-that the database does not have (two), a number out of range, a rule of the function, too deep JSON, a rule of
-an INSERT. Other codes of class 22, such as that of a division by zero, come from a trigger of somebody else.
+"""Beginnings of SQLSTATEs that are about the values of a call.
+
+In this order: a value that the driver refused, no JSON or UUID, a NUL in a text, a number out of range, a character
+that the database does not have, a rule of the function, too deep JSON, a rule of an INSERT. Other codes of class 22,
+such as the one of a division by zero, come from a trigger of somebody else.
 """
 LAST_STATUS: Final = 255
 CODES_RULE: Final = "exit statuses from 1 to 255, such as 2,64-68"

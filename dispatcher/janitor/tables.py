@@ -47,7 +47,7 @@ class TemplateTable(Protocol):
 
 
 class TemplateTableSync:
-    """Keeps the table. It has a catalog of its own: that of the janitor must not change within a round."""
+    """Keeps the table. Its catalog is not the janitor's, which must not change within a round."""
 
     def __init__(self, catalog: Catalog, steady_seconds: float, table: TemplateTable, clock: Clock = elapsed) -> None:
         self._catalog = catalog
@@ -197,7 +197,7 @@ class ReasonTableSync:
     async def _bring(self, status: InstallationStatus, reasons: PublishedReasons | None) -> None:
         """Makes the call. The rows are read again after a call that failed, or if another janitor was faster.
 
-        They are also read again after a call for which not all of them were read.
+        A call for which some rows were not read is followed by a second read, too.
         """
         known, self._known = self._known, None
         if known is None:

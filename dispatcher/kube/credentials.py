@@ -208,7 +208,7 @@ async def from_kubeconfig(path: str | None, context: str | None) -> Login:
 
 
 def missing_from(written: Any, chosen: str | None) -> str:
-    """What a merged kubeconfig lacks for a login, and the next step; empty: nothing."""
+    """Why a merged kubeconfig gives no login, with the next step. Empty: it gives one."""
     named = {kind: [one.value for one in written.value[f"{kind}s"]] for kind in ("context", "cluster", "user")}
     parts = {kind: {one["name"]: one.get(kind) or {} for one in ones} for kind, ones in named.items()}
     known = f"it has {', '.join(map(repr, parts['context'])) or 'no context'}"

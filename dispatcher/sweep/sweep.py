@@ -125,7 +125,7 @@ class JobDeletion(Protocol):
 
 
 REFUSED_SECONDS: Final = 60
-"""Seconds for which a refusal is told. A refused object is ended again within that time."""
+"""A refusal is told for so many seconds. A refused object is ended again within that time."""
 
 
 class Remover:

@@ -105,7 +105,7 @@ def rank(reason: HoldReason) -> int:
 
 
 def read_reasons(text: str) -> PublishedReasons | None:
-    """What an earlier leader wrote; None: somebody else wrote it, or another version did."""
+    """The reasons that an earlier leader wrote. None: another program or another version wrote the text."""
     try:
         return msgspec.json.decode(text, type=PublishedReasons)
     except NOT_OURS:

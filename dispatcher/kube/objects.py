@@ -5,14 +5,25 @@ an object.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from dispatcher.container.contract import read_statuses
-from dispatcher.kube.pods import NEVER, asked_of, end_of, exit_of, is_disruption, needs_of, taken, waiting_message
+from dispatcher.kube.pods import (
+    GATED,
+    NEVER,
+    asked_of,
+    end_of,
+    exit_of,
+    is_disruption,
+    needs_of,
+    scheduled_at,
+    taken,
+    unschedulable_since,
+    waiting_message,
+)
 from dispatcher.kube.wire import (
     UNREADABLE,
     ApiStatus,
@@ -34,7 +45,7 @@ from dispatcher.kube.wire import (
     full_name,
 )
 from dispatcher.model import launches as ids
-from dispatcher.model.cluster import ENDED, LATEST, LONG_AGO, NO_LABELS, BoundPod, Node, Pod, PriorityClass
+from dispatcher.model.cluster import ENDED, LONG_AGO, NO_LABELS, BoundPod, Node, Pod, PriorityClass
 from dispatcher.model.jobs import Job, LaunchCache, Phase
 from dispatcher.model.launches import IDENTITY, identity_in
 from dispatcher.model.needs import CORDON, PodNeeds, Taint
@@ -368,27 +379,6 @@ def with_contract(raw: bytes | msgspec.Raw) -> list[str]:
     except UNREADABLE:
         return []
     return [one.name for one in containers if any(variable.name == "TASK_ID" for variable in one.env)]
-
-
-GATED: Final = "SchedulingGated"
-
-
-def scheduled_at(conditions: Sequence[Condition]) -> datetime | None:
-    found = next((c.last_transition_time for c in conditions if c.type == "PodScheduled" and c.status == "True"), None)
-    return min(found, LATEST) if found is not None else None
-
-
-def unschedulable_since(conditions: Sequence[Condition]) -> datetime | None:
-    """Since when kube-scheduler finds no node: none fits (Unschedulable), or a plugin or extender fails
-    (SchedulerError).
-
-    kube-scheduler does not try a gated Pod.
-    """
-    return next(
-        (c.last_transition_time for c in conditions
-         if c.type == "PodScheduled" and c.status == "False" and c.reason != GATED),
-        None,
-    )  # fmt: skip
 
 
 def waiting_reason(statuses: Sequence[ContainerStatus]) -> str:

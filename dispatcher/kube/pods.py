@@ -288,7 +288,7 @@ def lag_of_node(status: PodStatus) -> timedelta:
 
 
 def since_long_ago(time: datetime | None) -> datetime | None:
-    """The time; None if kubelet does not know it."""
+    """The time, cut so that it can be reckoned with; None if it is not known."""
     return min(time, LATEST) if time is not None and time > LONG_AGO else None
 
 
@@ -317,6 +317,24 @@ def is_disruption(condition: Condition) -> bool:
 def memory_limit(containers: Sequence[Container], name: str) -> str:
     limits = (one.resources.limits or {} for one in containers if one.name == name)
     return next((one.get("memory", "") for one in limits), "")
+
+
+GATED: Final = "SchedulingGated"
+
+
+def scheduled_at(conditions: Sequence[Condition]) -> datetime | None:
+    placed = (c.last_transition_time for c in conditions if c.type == "PodScheduled" and c.status == "True")
+    return since_long_ago(next(placed, None))
+
+
+def unschedulable_since(conditions: Sequence[Condition]) -> datetime | None:
+    """Since when kube-scheduler finds no node: none fits (Unschedulable), or a plugin or extender fails
+    (SchedulerError).
+
+    kube-scheduler does not try a gated Pod.
+    """
+    unplaced = (c for c in conditions if c.type == "PodScheduled" and c.status == "False" and c.reason != GATED)
+    return since_long_ago(next((c.last_transition_time for c in unplaced), None))
 
 
 def waiting_message(wire: WirePod) -> str:

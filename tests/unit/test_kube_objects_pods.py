@@ -58,10 +58,12 @@ def test_an_empty_object_is_a_pending_pod() -> None:
     assert (pod.phase, pod.had_run, pod.unschedulable_since, pod.waiting_reason) == ("Pending", False, None, "")
 
 
-def test_time_of_the_far_future_can_be_reckoned_with() -> None:
+@pytest.mark.parametrize("status", ["True", "False"], ids=["placed", "without a node"])
+def test_time_of_the_far_future_can_be_reckoned_with(status: str) -> None:
     """Whoever may write the status of a Pod writes it."""
-    status = {"conditions": [a_condition("PodScheduled") | {"lastTransitionTime": "9999-12-31T23:59:59Z"}]}
-    found = pod_of(status).scheduled_at
+    condition = a_condition("PodScheduled", status) | {"lastTransitionTime": "9999-12-31T23:59:59Z"}
+    pod = pod_of({"conditions": [condition]})
+    found = pod.scheduled_at or pod.unschedulable_since
     assert found is not None
     assert found + timedelta(weeks=1) > found
 

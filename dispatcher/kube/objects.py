@@ -43,6 +43,7 @@ from dispatcher.kube.wire import (
     WirePod,
     WirePriorityClass,
     full_name,
+    read_json,
 )
 from dispatcher.model import launches as ids
 from dispatcher.model.cluster import ENDED, LONG_AGO, NO_LABELS, BoundPod, Node, Pod, PriorityClass
@@ -144,7 +145,7 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
 
     Nor is a Job under a name that we give to none: it is a copy that somebody else has made, with all annotations.
     """
-    wire = msgspec.json.decode(raw, type=WireJob)
+    wire = read_json(raw, WireJob)  # a Job that cannot be read would hold its row for ever, or end a cycle
     named = ids.numbers_in(wire.metadata.name)
     if named is None or not 0 < named[1] <= LARGEST_ID:  # no row has another id, and a query with it would fail
         return None
@@ -206,7 +207,7 @@ def text_of(raw: bytes | msgspec.Raw) -> int:
     """Bytes of the texts that rows can set, if they are many; else 0. A watch gives the object another length."""
     if len(memoryview(raw)) < MUCH_TEXT:
         return 0
-    containers = msgspec.json.decode(raw, type=TextJob).spec.template.spec.containers
+    containers = read_json(raw, TextJob).spec.template.spec.containers
     size = sum(len(memoryview(part)) for one in containers for part in (one.env, one.command, one.args))
     return size if size >= MUCH_TEXT else 0
 

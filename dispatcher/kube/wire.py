@@ -57,12 +57,12 @@ def shallow_parts(text: bytes) -> Iterator[bytes]:
     yield text[begin:]
 
 
-def read_json(text: bytes, what: type[T]) -> T:
+def read_json(text: bytes | msgspec.Raw, what: type[T]) -> T:
     """The object of the API server, as far as it can be read. Raises UNREADABLE."""
     try:
         return msgspec.json.decode(text, type=what)
     except UNREADABLE:
-        return msgspec.json.decode(mended(text), type=what)
+        return msgspec.json.decode(mended(bytes(text)), type=what)
 
 
 class Wire(Struct, rename="camel", frozen=True):

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
-from dispatcher.kube.objects import pod_reader, read_node
+from dispatcher.kube.objects import pod_reader, read_job, read_node
 from dispatcher.kube.reflector import PAGE, Reflector, Resource, list_all
 from dispatcher.kube.wire import DEEPEST, mended
 from dispatcher.model.errors import ClusterAway
-from tests.unit.wire import AT
+from tests.unit.wire import AT, a_condition, a_wire_job
 
 DEEP = '{"f:a":' * 9_990 + "1" + "}" * 9_990
 CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "lastTransitionTime": AT}
@@ -78,6 +78,21 @@ async def test_list_and_watch_go_on_beside_an_object_that_nobody_expects(bad: st
     await asyncio.wait([following, asyncio.ensure_future(heard.wait())], return_when="FIRST_COMPLETED", timeout=10)
     following.cancel()
     assert (reflector.fault, sorted(reflector.store.view())) == ("", ["jobs/bad", "jobs/good-0", "jobs/good-1"])
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        json.dumps(a_wire_job(metadata__managedFields="DEEP")).replace('"DEEP"', f'[{{"fieldsV1": {DEEP}}}]'),
+        json.dumps(a_wire_job(status__conditions=[a_condition("Failed", at="10000-01-01T00:00:00Z")])),
+    ],
+    ids=["deep managed fields", "after the year 9999"],
+)
+def test_job_that_is_asked_for_by_itself_is_read_like_one_of_a_list(job: str) -> None:
+    """A row asks for its own Jobs. A fault of ours there would end the cycle of all teams."""
+    found = read_job(job.encode())
+    assert found is not None
+    assert found.uid == "u-1"
 
 
 async def test_object_that_cannot_be_read_at_all_is_named() -> None:

@@ -363,12 +363,13 @@ def own_pod_of(wire: WirePod, raw: bytes | msgspec.Raw) -> Pod:
 def task_container_of(wire: WirePod, raw: bytes | msgspec.Raw) -> str:
     """Name of the template's container, by the annotation.
 
-    A policy may take annotations from Pods, and a webhook may put its container first. Then the container with the
-    variables of the contract is ours.
+    A policy may take annotations from Pods, or give their containers other names, and a webhook may put its container
+    first. Then the container with the variables of the contract is ours.
     """
-    if noted := (wire.metadata.annotations or {}).get(ids.CONTAINER):
-        return noted
     names = [one.name for one in wire.spec.containers]
+    noted = (wire.metadata.annotations or {}).get(ids.CONTAINER)
+    if noted and (noted in names or not names):
+        return noted
     ours = with_contract(raw) if len(names) > 1 else []
     return ours[0] if ours else "task" if "task" in names or not names else names[0]
 

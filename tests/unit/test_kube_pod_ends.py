@@ -52,15 +52,16 @@ def end_of(pod: Pod) -> PodEnd:
     [
         ({f"{DOMAIN}/container": "main"}, None, 1),
         (None, [{"name": "LANG"}, {"name": "TASK_ID", "value": "42"}], 1),
+        ({f"{DOMAIN}/container": "task"}, [{"name": "TASK_ID", "value": "42"}], 1),
         ({}, "no list", 0),
         ({}, [{"name": "LANG"}], 0),
     ],
-    ids=["by the annotation", "by the contract", "unreadable", "of somebody else"],
+    ids=["by the annotation", "by the contract", "renamed", "unreadable", "of somebody else"],
 )
 def test_container_of_the_task_is_known_without_its_annotation(
     noted: dict[str, str] | None, env: object, code: int
 ) -> None:
-    """A policy takes annotations from Pods, and a webhook puts its proxy first, which ends with 0."""
+    """A policy takes annotations from Pods or renames their containers, and a webhook puts its proxy first."""
     ended = [{"name": name, "state": {"terminated": {"exitCode": code}}} for name, code in (("proxy", 0), ("main", 1))]
     main = {"name": "main"} if env is None else {"name": "main", "env": env}
     spec = {"containers": [{"name": "proxy", "env": [{"name": "TASK"}]}, main]}

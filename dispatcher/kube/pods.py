@@ -208,11 +208,20 @@ def end_of(wire: WirePod, task: str) -> PodEnd | None:
 
 
 def exit_of(wire: WirePod, task: str) -> PodEnd | None:
-    """How the task's container ended, whatever the other containers do; None: it has not, or nobody knows."""
+    """How the task's container ended, whatever the other containers do; None: it has not, or nobody knows.
+
+    kubelet stops a Pod over its own storage limit. A container that ends with 0 then has not done its work.
+    """
     for status in wire.status.container_statuses or ():
-        if status.name == task and status.state.terminated is not None:
-            return container_end(wire, status, status.state.terminated, task)
+        if status.name == task and (ended := status.state.terminated) is not None:
+            is_cut = is_over_own_limit(wire) and not ended.exit_code
+            return None if is_cut else container_end(wire, status, ended, task)
     return None
+
+
+def is_over_own_limit(wire: WirePod) -> bool:
+    """Whether kubelet evicted the Pod for what it did itself, and not because its node needed room."""
+    return wire.status.reason == EVICTED and not any(map(is_disruption, wire.status.conditions))
 
 
 def container_end(wire: WirePod, status: ContainerStatus, ended: ContainerState, task: str) -> PodEnd:

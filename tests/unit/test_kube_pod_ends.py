@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dispatcher.jobs.observed import TaskWithJobs
 from dispatcher.kube.events import (  # fmt: skip
     LONGEST_MESSAGE,
     MOST_JOBS,
@@ -23,7 +24,7 @@ from dispatcher.kube.wire import EventList, EventSeries, EventSource, Meta, Wire
 from dispatcher.model.cluster import LONG_AGO, ClusterView, Pod, PodEnd, PodRefusal, ScaleAnswer
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import DOMAIN
-from tests.rig.builders import NOW, a_failed_job, a_job, a_pod, ago
+from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_pod, a_task, ago
 from tests.unit.wire import AT, THEN, written
 
 OOM = {"exitCode": 137, "reason": "OOMKilled", "startedAt": AT, "finishedAt": AT}
@@ -239,6 +240,15 @@ def test_eviction_is_the_end_of_the_container_unless_its_node_needed_room(
     pod = pod_of(status)
     assert pod.exit is not None
     assert pod.exit.was_told == told
+
+
+def test_exit_0_of_a_container_that_was_stopped_at_its_own_storage_limit_is_no_success() -> None:
+    ended = {"exitCode": 0, "startedAt": AT, "finishedAt": "2026-07-01T12:00:00Z"}
+    statuses = [{"name": "task", "state": {"terminated": ended}}]
+    pod = pod_of({"phase": "Failed", "reason": "Evicted", "containerStatuses": statuses})
+    job = a_failed_job(report="exit-code")
+    row = TaskWithJobs(a_task(), [job], a_cluster([msgspec.structs.replace(pod, job_uid=job.uid)]))
+    assert row.has_succeeded is False
 
 
 def an_event(first: float | None, last: float | None = None, message: str = "no") -> WireEvent:

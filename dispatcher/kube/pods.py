@@ -211,11 +211,15 @@ def exit_of(wire: WirePod, task: str) -> PodEnd | None:
     """How the task's container ended, whatever the other containers do; None: it has not, or nobody knows.
 
     kubelet stops a Pod over its own storage limit. A container that ends with 0 then has not done its work.
+
+    Some virtual kubelets tell of no container. All containers of a Pod that has succeeded have ended with 0.
     """
     for status in wire.status.container_statuses or ():
         if status.name == task and (ended := status.state.terminated) is not None:
             is_cut = is_over_own_limit(wire) and not ended.exit_code
             return None if is_cut else container_end(wire, status, ended, task)
+    if wire.status.phase == "Succeeded":
+        return container_end(wire, ContainerStatus(name=task), ContainerState(), task)
     return None
 
 

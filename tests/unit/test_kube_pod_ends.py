@@ -24,7 +24,16 @@ from dispatcher.kube.wire import EventList, EventSeries, EventSource, Meta, Wire
 from dispatcher.model.cluster import LONG_AGO, ClusterView, Pod, PodEnd, PodRefusal, ScaleAnswer
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import DOMAIN
-from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_pod, a_task, ago
+from tests.rig.builders import (  # fmt: skip
+    NOW,
+    a_cluster,
+    a_complete_job,
+    a_failed_job,
+    a_job,
+    a_pod,
+    a_task,
+    ago,
+)
 from tests.unit.wire import AT, THEN, written
 
 OOM = {"exitCode": 137, "reason": "OOMKilled", "startedAt": AT, "finishedAt": AT}
@@ -249,6 +258,18 @@ def test_exit_0_of_a_container_that_was_stopped_at_its_own_storage_limit_is_no_s
     job = a_failed_job(report="exit-code")
     row = TaskWithJobs(a_task(), [job], a_cluster([msgspec.structs.replace(pod, job_uid=job.uid)]))
     assert row.has_succeeded is False
+
+
+@pytest.mark.parametrize(
+    ("told", "is_success"), [({}, True), ({"deletionTimestamp": AT}, False)], ids=["by itself", "deleted"]
+)
+def test_pod_that_has_succeeded_ended_with_0_although_its_kubelet_tells_of_no_container(
+    told: dict[str, str], is_success: bool
+) -> None:
+    pod = read_pod(written({"metadata": {"name": "p", **told}, "status": {"phase": "Succeeded"}}))
+    job = a_complete_job(report="exit-code")
+    row = TaskWithJobs(a_task(), [job], a_cluster([msgspec.structs.replace(pod, job_uid=job.uid)]))
+    assert row.has_succeeded is (True if is_success else None)
 
 
 def an_event(first: float | None, last: float | None = None, message: str = "no") -> WireEvent:

@@ -191,14 +191,22 @@ def next_jobs(waiting: Iterable[Job], *, after: str) -> list[Job]:
 
 
 def refusal_of(events: Sequence[WireEvent]) -> PodRefusal | None:
-    """The refusal since the first of these Events, in the words of the last one. None: there are no Events."""
+    """The refusal in the words of the last of these Events, since the first of its kind. None: there are no Events.
+
+    Time in which a quota was full, or a webhook was away, is no time of a refusal by a rule.
+    """
     if not events:
         return None
     last = max(events, key=lambda event: event.ended_at)
-    message = last.message[:LONGEST_MESSAGE]
-    is_quota = any(one in message for one in OF_QUOTAS)
-    is_outage = not any(one in message for one in OF_RULES)
-    return PodRefusal(min(event.began_at for event in events), message, is_quota, is_outage)
+    is_quota, is_outage = kind_of(last)
+    since = min(event.began_at for event in events if kind_of(event) == (is_quota, is_outage))
+    return PodRefusal(since, last.message[:LONGEST_MESSAGE], is_quota, is_outage)
+
+
+def kind_of(event: WireEvent) -> tuple[bool, bool]:
+    """Whether a quota refused the Pod, and whether nothing did: somebody did not answer."""
+    message = event.message[:LONGEST_MESSAGE]
+    return any(one in message for one in OF_QUOTAS), not any(one in message for one in OF_RULES)
 
 
 def cause_of(refusal: PodRefusal) -> str:

@@ -294,9 +294,11 @@ def test_event_without_times_counts_from_its_creation() -> None:
     assert refusal_of([WireEvent()]) == PodRefusal(LONG_AGO, "", is_outage=True)
 
 
+FULL = 'pods "job-1-1-x" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=4, limited: pods=4'
+
+
 def test_quota_is_told_from_other_refusals() -> None:
-    words = 'pods "job-1-1-x" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=4, limited: pods=4'
-    found = refusal_of([an_event(1, 1, words)])
+    found = refusal_of([an_event(1, 1, FULL)])
     assert found is not None
     assert found.is_quota
 
@@ -317,6 +319,13 @@ OF_NOBODY = [
     "Error creating: Timeout: request did not complete within requested timeout - context deadline exceeded",
     "Error creating: the server has received too many requests and has asked us to try again later",
 ]
+
+
+@pytest.mark.parametrize("before", [OF_NOBODY[0], FULL], ids=["a webhook was away", "a quota was full"])
+def test_refusal_by_a_rule_began_with_the_rule(before: str) -> None:
+    """A webhook that is back may refuse all Pods at first. The launches that waited for it get their minute."""
+    found = refusal_of([an_event(600, 30, before), an_event(20, 20, BY_A_RULE[2]), an_event(10, 10, BY_A_RULE[2])])
+    assert found == PodRefusal(ago(20), BY_A_RULE[2])
 
 
 @pytest.mark.parametrize(

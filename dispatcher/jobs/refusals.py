@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model.errors import doubled
+from dispatcher.model.errors import NOT_READY_YET, doubled
 from dispatcher.model.jobs import ApiAnswer, Job
 from dispatcher.model.launches import LaunchSpec, is_same
 from dispatcher.model.tasks import IndexedRow, Task
@@ -235,7 +235,7 @@ def read_create(answer: ApiAnswer) -> CreateOutcome:
 
 
 def read_forbidden(answer: ApiAnswer) -> CreateOutcome:
-    """The cause of a 403, one of four. Kubernetes has a code for one of them. The others differ only by their text
+    """The cause of a 403, one of five. Kubernetes has a code for one of them. The others differ only by their text
     (apiserver `responsewriters/errors.go` and quota `admission/resourcequota/controller.go`).
     """
     if "NamespaceTerminating" in answer.causes:
@@ -244,7 +244,7 @@ def read_forbidden(answer: ApiAnswer) -> CreateOutcome:
         return CreateOutcome.QUOTA
     if "is forbidden: User " in answer.message and " cannot create resource " in answer.message:
         return CreateOutcome.FORBIDDEN
-    return CreateOutcome.DENIED
+    return CreateOutcome.UNKNOWN if NOT_READY_YET.match(answer.message) else CreateOutcome.DENIED
 
 
 def is_of_a_policy(message: str) -> bool:

@@ -19,7 +19,7 @@ import structlog
 from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
 from dispatcher.kube.wire import EventList, WireEvent
 from dispatcher.model.cluster import ClusterView, PodRefusal
-from dispatcher.model.errors import ClusterError, ClusterRefused
+from dispatcher.model.errors import NOT_READY_YET, ClusterError, ClusterRefused
 from dispatcher.model.jobs import Job, Notice, Notices
 from dispatcher.runtime.metrics import EVENTS, REFUSED_PODS
 
@@ -206,7 +206,8 @@ def refusal_of(events: Sequence[WireEvent]) -> PodRefusal | None:
 def kind_of(event: WireEvent) -> tuple[bool, bool]:
     """Whether a quota refused the Pod, and whether nothing did: somebody did not answer."""
     message = event.message[:LONGEST_MESSAGE]
-    return any(one in message for one in OF_QUOTAS), not any(one in message for one in OF_RULES)
+    is_rule = any(one in message for one in OF_RULES) and not NOT_READY_YET.search(message)
+    return any(one in message for one in OF_QUOTAS), not is_rule
 
 
 def cause_of(refusal: PodRefusal) -> str:

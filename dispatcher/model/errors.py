@@ -32,6 +32,8 @@ from msgspec import Struct
 
 MOST_TOLD: Final = 5
 """Faults in the message of a TemplateError, at most. The message is the reason of its rows."""
+NOT_READY_YET: Final = re.compile(r'\S+ "[^" ]*" is forbidden: not yet ready to handle request$')
+"""The words of an API server that has just started. They look like a refusal, and say nothing about the object."""
 
 
 class DispatcherError(Exception):

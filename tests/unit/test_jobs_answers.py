@@ -25,6 +25,7 @@ NO_LIMITS = 'jobs.batch "x" is forbidden: failed quota: team: must specify limit
 RBAC = 'jobs.batch is forbidden: User "system:serviceaccount:a:b" cannot create resource "jobs" in API group "batch" in the namespace "a"'  # noqa: E501  # text of the API server
 ENDING = 'jobs.batch "x" is forbidden: unable to create new content in namespace a because it is being terminated'
 WEBHOOK = 'admission webhook "policy.example" denied the request: image is not signed'
+BEGINS = 'jobs.batch "x" is forbidden: not yet ready to handle request'
 POD_SECURITY = 'jobs.batch "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
 BY_POLICY = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not on Fridays"
 
@@ -43,6 +44,8 @@ TABLE = [
     (ApiAnswer(403, "Forbidden", "a policy says: team a cannot create resource jobs at night"), CreateOutcome.DENIED),
     (ApiAnswer(403, "Forbidden", POD_SECURITY), CreateOutcome.DENIED),
     (ApiAnswer(403, "Forbidden", NO_LIMITS), CreateOutcome.DENIED),
+    (ApiAnswer(403, "Forbidden", BEGINS), CreateOutcome.UNKNOWN),
+    (ApiAnswer(403, "Forbidden", f"a policy says: {BEGINS}"), CreateOutcome.DENIED),
     (ApiAnswer(403), CreateOutcome.DENIED),
     (ApiAnswer(404, "NotFound", 'namespaces "a" not found'), CreateOutcome.NO_NAMESPACE),
     (ApiAnswer(401, "Unauthorized", "Unauthorized"), CreateOutcome.UNAUTHORIZED),

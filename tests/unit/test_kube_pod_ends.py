@@ -314,6 +314,7 @@ BY_A_RULE = [
 OF_NOBODY = [
     'Error creating: Internal error occurred: failed calling webhook "w.example": Post "https://w": connection refused',
     'Error creating: Internal error occurred: failed calling webhook "w.example": context deadline exceeded',
+    'Error creating: pods "a" is forbidden: not yet ready to handle request',
     "Error creating: etcdserver: request timed out",
     "Error creating: the server is currently unable to handle the request",
     "Error creating: Timeout: request did not complete within requested timeout - context deadline exceeded",

@@ -131,7 +131,7 @@ class StopSignals:
     """SIGTERM raises SystemExit(143) in the main thread. A task in another thread has no handler.
 
     came: it has raised, or a handler of the body was called. A second SIGTERM does not disturb the cleaning up.
-    is_ignored: the body has ended, so its report is not disturbed.
+    is_ignored: the body has ended, so its report is not disturbed, nor by a handler that the body has left.
     """
 
     def __init__(self) -> None:
@@ -149,6 +149,7 @@ class StopSignals:
             _signal.signal = self._set
 
     def restore(self) -> None:
+        self.is_ignored = False
         if self._before:
             _signal.signal = SET
             for number, handler in self._before.items():
@@ -163,8 +164,9 @@ class StopSignals:
             return SET(number, handler)
 
         def told(number: int, frame: object) -> None:
-            self.came = self.came or not self.is_ignored
-            handler(number, frame)
+            if not self.is_ignored:
+                self.came = True
+                handler(number, frame)
 
         return SET(number, told)
 

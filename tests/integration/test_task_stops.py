@@ -251,15 +251,18 @@ async def test_sigterm_before_the_start_leaves_the_row_unchanged(
     assert await row.now() == before
 
 
-async def test_sigterm_during_the_report_does_not_lose_it(
-    library: Library, database: Database, proxy: PostgresProxy
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_signal_during_the_report_does_not_lose_it(
+    library: Library, database: Database, proxy: PostgresProxy, number: signal.Signals
 ) -> None:
+    """Nor does a handler that the body has left: an exit with 0 and without a report would park the row."""
     row = await insert_row(database)
     rule = proxy.add(verbs.drop_before, runs("task_finish"))
     url = proxy.url(database.url("task"))
-    async with library.runs(row, "with task() as t: t.finish(17)", TASK_DATABASE_URL=url) as wrapper:
+    body = "import signal\nwith task() as t: signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); t.finish(17)"
+    async with library.runs(row, body, TASK_DATABASE_URL=url) as wrapper:
         await wait_for(lambda: rule.hits, "a report fails", check=wrapper.check)
-        wrapper.terminate()
+        wrapper.process.send_signal(number)
         hits = rule.hits
         await wait_for(lambda: rule.hits > hits, "it is reported again", check=wrapper.check)
         rule.end()

@@ -79,12 +79,16 @@ def is_of_values(sqlstate: str | None) -> bool:
     return (sqlstate or "").startswith(OF_VALUES)
 
 
-def is_final(call: str, sqlstate: str | None) -> bool:
+def is_final(call: str, fault: BaseException) -> bool:
     """Whether this call is not repeated. `call`: `start`, `heartbeat` or `finish`.
 
-    A start is repeated after LOGIN_REFUSED: the new password may be on its way to the server.
+    A start is repeated after LOGIN_REFUSED: the new password may be on its way to the server. A URL that was read at
+    the start may be readable again later, because its files may be.
     """
-    return is_of_values(sqlstate) or (call == "finish" and sqlstate == LOGIN_REFUSED)
+    if isinstance(fault, WrongEnvironment):
+        return call == "start"
+    state = getattr(fault, "sqlstate", None)
+    return is_of_values(state) or (call == "finish" and state == LOGIN_REFUSED)
 
 
 def described(fault: BaseException) -> str:

@@ -141,7 +141,7 @@ class NotStorable(Exception):
 
 
 AT_WORK: Final = (*FAULTS, WrongEnvironment)
-"""Faults of calls while CMD runs. An unreadable URL is one: it could be read at the start, and may be again."""
+"""Faults of calls. An unreadable URL is one: while CMD runs it may be readable again, as it was at the start."""
 
 
 class ExecReport(NamedTuple):
@@ -217,8 +217,8 @@ async def ask_until(name: str, call: Callable[[], Awaitable[T]], deadline: float
     while True:
         try:
             return await call()
-        except FAULTS as fault:
-            if is_final(name, getattr(fault, "sqlstate", None)) or time.monotonic() >= deadline:
+        except AT_WORK as fault:
+            if is_final(name, fault) or time.monotonic() >= deadline:
                 raise
             say(f"task_{name}: {described(fault)}; asked again")
         await asyncio.sleep(next(pause))

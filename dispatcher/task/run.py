@@ -64,6 +64,10 @@ STATEMENTS: Final = {
 say: Final = partial(asking.say, "dispatcher.task")
 
 
+AT_WORK: Final = (DatabaseFault, WrongEnvironment)
+"""Faults of calls. An unreadable URL is one: while the body runs it may be readable again, as it was at the start."""
+
+
 class TaskDatabase(NamedTuple):
     """The database of the calls. `newest`: the newest server that answered one of them."""
 
@@ -84,8 +88,8 @@ def ask_until(
     while True:
         try:
             return call(database, name, *parameters)
-        except DatabaseFault as fault:
-            if is_final(name, fault.sqlstate) or time.monotonic() >= deadline or over.is_set():
+        except AT_WORK as fault:
+            if is_final(name, fault) or time.monotonic() >= deadline or over.is_set():
                 raise
             say(f"task_{name}: {fault}; asked again")
             if over.wait(next(pause)):
@@ -323,7 +327,7 @@ class ContainerTask:
             return 0
         try:
             answer = ask_until(self._deadline, threading.Event(), self._database, "finish", self._token, *report)
-        except (DatabaseFault, WrongEnvironment) as fault:
+        except AT_WORK as fault:
             if report.result is not None and isinstance(fault, DatabaseFault) and fault.is_of_values:
                 return self._send(TaskReport("failed", f"the result cannot be stored: {fault}")) or 1
             say(f"{report.outcome} could not be reported: {fault}")

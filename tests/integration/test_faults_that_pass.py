@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -81,6 +82,23 @@ async def test_report_waits_until_the_fault_is_over(database: Database, program:
             await admin.close()
         ended = await wrapper.has_ended(30)
     assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", 17), ended
+
+
+@pytest.mark.parametrize("program", ["exec", "asyncpg"])
+async def test_report_waits_until_a_file_of_the_url_is_there_again(
+    database: Database, program: str, tmp_path: Path
+) -> None:
+    """A program beside the container writes it anew."""
+    row, roots = await insert_row(database), tmp_path / "ca.crt"
+    roots.write_text("-----BEGIN CERTIFICATE-----")
+    async with running(program, row, TASK_DATABASE_URL=f"{database.url('task')}?sslrootcert={roots}") as wrapper:
+        await wrapper.says("begun")
+        away = roots.rename(tmp_path / "away")
+        wrapper.go()
+        await wait_for(lambda: b"ca.crt cannot be read" in wrapper.err, "a report fails", check=wrapper.check)
+        away.rename(roots)
+        ended = await wrapper.has_ended(30)
+    assert (ended.status, (await row.now())["result"]) == (DONE, 17), ended
 
 
 @pytest.mark.parametrize("program", ["exec", "asyncpg", "psycopg"])

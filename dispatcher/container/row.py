@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import contextlib
 import math
 import os
 import stat
@@ -90,19 +91,23 @@ NOTHING: Final = Progress()
 def open_written(path: Path) -> int:
     """A descriptor of a file that CMD wrote. A pipe is not waited for.
 
-    Root without CAP_DAC_OVERRIDE cannot read the file of a CMD with another user and umask 077, so its owner opens it.
+    CMD may have another user than root. Then root follows no link, which may lead to what that user cannot read. It
+    opens such a file as its owner. So it does where it lacks CAP_DAC_OVERRIDE, and the umask of CMD is 077.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK
-    try:
+    flags, written = os.O_RDONLY | os.O_NONBLOCK, path.lstat()
+    if os.geteuid() != 0 or written.st_uid == 0:
         return os.open(path, flags)
-    except PermissionError:
-        if os.geteuid() != 0:
-            raise
-    os.seteuid(path.lstat().st_uid)
-    try:
+    with contextlib.suppress(OSError):
+        return os.open(path, flags | os.O_NOFOLLOW)
+    with contextlib.ExitStack() as undo:
+        groups, group = os.getgroups(), os.getegid()
+        os.setgroups([])
+        undo.callback(os.setgroups, groups)
+        os.setegid(written.st_gid)
+        undo.callback(os.setegid, group)
+        os.seteuid(written.st_uid)
+        undo.callback(os.seteuid, 0)
         return os.open(path, flags)
-    finally:
-        os.seteuid(0)
 
 
 def read_progress(path: Path) -> Progress:

@@ -66,6 +66,18 @@ async def test_command_may_go_on_as_another_user(program: tuple[str, ...]) -> No
     assert (ended.status, ended.out, "with the result {}" in ended.said) == (DONE, b"7", True), ended
 
 
+@pytest.mark.skipif(not IS_ROOT, reason="root alone reads what another user cannot")
+async def test_link_of_another_user_leads_only_to_what_that_user_can_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text('"hush"')
+    secret.chmod(0o440)
+    ended = await run_try("--", *AS_NOBODY, "sh", "-c", f'ln -s {secret} "$TASK_RESULT_FILE"')
+    assert (ended.status, "Permission denied" in ended.said, "hush" in ended.said) == (1, True, False), ended
+    own = 'umask 077; cd "${TASK_RESULT_FILE%/*}"; echo 17 >own; ln -s own "$TASK_RESULT_FILE"'
+    ended = await run_try("--", *AS_NOBODY, "sh", "-c", own)
+    assert (ended.status, "with the result 17" in ended.said) == (DONE, True), ended
+
+
 async def test_command_that_cannot_be_signalled_is_named_once_and_not_said_to_be_stopped() -> None:
     words = ("--cancel-after", "0.1", "--", *AS_NOBODY, *sh("read -r go"))
     async with started((*HARDENED, *TRY, *words), {"PATH": os.environ["PATH"]}) as wrapper:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import select
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -30,15 +31,20 @@ HEARD_SECONDS: Final = 0.5
 def say(who: str, words: str) -> None:
     """Writes one line to stderr. Neither a stderr that is not read nor a limit of processes may stop heartbeats."""
     line = f"{who}: {words}\n".encode(errors="backslashreplace")
-    writer = threading.Thread(target=write_line, args=[line], daemon=True)
+    writer = threading.Thread(target=write_words, args=[line], daemon=True)
     with contextlib.suppress(RuntimeError):  # no thread can be started now
         writer.start()
         writer.join(HEARD_SECONDS)
 
 
-def write_line(line: bytes) -> None:
-    with contextlib.suppress(OSError):  # stderr is closed
-        os.write(2, line)
+def write_words(words: bytes) -> None:
+    """Writes all of them to stderr, unless it is closed. A program that shares it may have made it non-blocking."""
+    with contextlib.suppress(OSError):
+        while words:
+            try:
+                words = words[os.write(2, words) :]
+            except BlockingIOError:
+                select.select([], [2], [])
 
 
 def in_thread(work: Callable[[], T]) -> Future[T]:

@@ -30,6 +30,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dispatcher.container.asking import write_words
 from dispatcher.container.contract import (
     PUT_OFF,
     RESULT_BYTES,
@@ -202,8 +203,7 @@ class StderrReader(threading.Thread):
     def run(self) -> None:
         while chunk := os.read(self._words, 65536):
             self.tail = (self.tail + chunk)[-TAIL_BYTES:]
-            with contextlib.suppress(OSError):  # our own stderr is closed: that must not affect CMD
-                os.write(2, chunk)
+            write_words(chunk)
         os.close(self._words)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -305,6 +306,19 @@ async def test_large_stderr_needs_no_memory(database: Database, tmp_path: Path) 
     assert int(ended.out) < MOST_PEAK_KIB
     assert "the end" in await error_of(row)
     assert len(await error_of(row)) < 5000
+
+
+async def test_stderr_that_a_program_made_non_blocking_loses_nothing(database: Database) -> None:
+    """Node.js does so with the pipe that it shares with exec, where the image says 2>&1."""
+    row = await insert_row(database)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    async with wrapped(row, *sh("yes | head -c 300000 >&2"), stderr=writing) as wrapper:
+        await wait_for(lambda: not select.select([], [writing], [], 0)[1], "the pipe is full", check=wrapper.check)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            assert await asyncio.to_thread(pipe.read) == b"y\n" * 150_000
+        assert (await wrapper.has_ended()).status == DONE
 
 
 async def test_daemon_that_keeps_stderr_open_does_not_delay_the_report(database: Database) -> None:

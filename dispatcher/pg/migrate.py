@@ -45,6 +45,7 @@ TOLD_EVERY_SECONDS: Final = 60
 """Seconds between two log lines while it waits."""
 OLDEST_POSTGRES: Final = 15
 """The oldest major version that has what the schema uses."""
+END_THEM: Final = "end a session by SELECT pg_terminate_backend(pid), a prepared transaction by ROLLBACK PREPARED"
 WRITING: Final = {
     "statement_timeout": "0",
     "lock_timeout": "3000",
@@ -150,15 +151,15 @@ async def take_lock(connection: asyncpg.Connection) -> None:
         holders = await connection.fetch(query("holders", "migrate"), LOCK)
         named = named_holders(holders)
         if elapsed() - begun > LONGEST_SECONDS:
-            raise DatabaseUnfit(f"the lock of the migration is held by {named}: end that session")
+            raise DatabaseUnfit(f"the lock of the migration is held by {named}: {END_THEM}")
         if holders and elapsed() - told_at > TOLD_EVERY_SECONDS:
             told_at = elapsed()
             log.warning("waiting for the lock of the migration", held_by=named,
-                        next_step="if that is no migration, end it: SELECT pg_terminate_backend(pid)")  # fmt: skip
+                        next_step=f"if that is no migration, {END_THEM}")  # fmt: skip
 
 
 def named_holders(holders: Sequence[asyncpg.Record]) -> str:
-    return ", ".join(f"{row['login']} (pid {row['pid']}, since {row['since']})" for row in holders)
+    return ", ".join(f"{row['login']} ({row['what']}, since {row['since']})" for row in holders)
 
 
 async def is_taken(connection: asyncpg.Connection) -> bool:
@@ -315,10 +316,10 @@ async def locked(connection: asyncpg.Connection, seconds: float = LOCKING_SECOND
 
 async def in_a_transaction(connection: asyncpg.Connection) -> DatabaseUnfit:
     """Who holds our tables."""
-    holders = named_holders(await connection.fetch(query("table_holders", "migrate")))
+    holders = named_holders(await connection.fetch(query("holders", "migrate"), None))
     return DatabaseUnfit(
         f"our tables are in an open transaction of {holders or 'a session that has just ended'}: "
-        "end that session (SELECT pg_terminate_backend(pid)), and run migrate again"
+        f"{END_THEM}, and run migrate again"
     )
 
 

@@ -9,21 +9,18 @@ SELECT current_database()::text AS database, getdatabaseencoding()::text AS enco
 SELECT pg_advisory_lock($1)
 
 -- name: holders
--- Sessions that hold the lock of the migration. $1 bigint key.
-SELECT a.pid, a.usename::text AS login, a.backend_start AS since
-FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+-- Who holds the lock of the migration in other sessions, or our tables and views: sessions and prepared transactions, the oldest first. $1 bigint key; NULL: the tables.
+SELECT DISTINCT coalesce(a.usename, p.owner, CASE WHEN a.usesysid IS NULL THEN 'a worker of the server' ELSE 'a login that is gone' END)::text AS login,
+       coalesce('pid ' || a.pid, format('prepared transaction %L', p.gid)) AS what, coalesce(a.xact_start, a.backend_start, p.prepared) AS since
+FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a USING (pid) LEFT JOIN pg_class AS c ON c.oid = l.relation AND l.locktype = 'relation'
+LEFT JOIN pg_locks AS x ON x.virtualtransaction = l.virtualtransaction AND x.locktype = 'transactionid' AND l.pid IS NULL AND x.pid IS NULL
+LEFT JOIN pg_prepared_xacts AS p ON p.transaction = x.transactionid
+WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND l.classid::bigint = $1::bigint >> 32 AND l.objid::bigint = $1::bigint & 4294967295
-
--- name: table_holders
--- Sessions of others that hold our tables or views in an open transaction, the oldest first. No parameters.
-SELECT DISTINCT a.pid, a.usename::text AS login, a.xact_start AS since
-FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid) JOIN pg_class AS c ON c.oid = l.relation
-WHERE l.locktype = 'relation' AND l.granted AND a.pid <> pg_backend_pid()
-  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND c.relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('dispatch', 'dispatch_private'))
-ORDER BY a.xact_start, a.pid
+  AND CASE WHEN $1::bigint IS NULL THEN c.relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('dispatch', 'dispatch_private'))
+           ELSE l.locktype = 'advisory' AND l.objsubid = 1
+                AND l.classid::bigint = $1::bigint >> 32 AND l.objid::bigint = $1::bigint & 4294967295 END
+ORDER BY since, what
 LIMIT 10
 
 -- name: is_new

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -14,9 +15,10 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.model.errors import DatabaseUnfit
-from dispatcher.pg.migrate import LOCK, migrate, read_functions, read_migrations
+from dispatcher.pg.migrate import LOCK, locked, migrate, named_holders, read_functions, read_migrations
+from dispatcher.pg.queries import query
 from tests.controlplane.waiting import wait_for
-from tests.rig.postgres import Connection, Database
+from tests.rig.postgres import Connection, Database, server_with
 
 ROOT = Path(__file__).parents[2]
 SOON_SECONDS = 5
@@ -154,6 +156,24 @@ async def test_migration_goes_on_when_the_named_session_is_ended(empty: Database
         await wait_for(lambda: program.names("pg_terminate_backend", str(pid)), "the next step is named", 30)
         await admin.execute("SELECT pg_terminate_backend($1)", pid)
         assert await program.ended() == 0, program.said
+
+
+async def test_prepared_transaction_that_holds_our_tables_and_the_lock_is_named() -> None:
+    """It has no session, and nobody can end one to be rid of it."""
+    async with server_with("prepared", max_prepared_transactions="1") as server:
+        database = await server.create_database()
+        attacker, admin = await database.connect("team_a"), await database.connect()
+        await attacker.execute(f"""
+            BEGIN;
+            SELECT FROM dispatch.tasks;
+            SELECT pg_advisory_xact_lock({LOCK});
+            PREPARE TRANSACTION 'it''s mine';
+        """)
+        named = r"team_a \(prepared transaction 'it''s mine', since 2"
+        with pytest.raises(DatabaseUnfit, match=rf"open transaction of {named}.*ROLLBACK PREPARED"):
+            async with locked(admin, seconds=0):
+                pass
+        assert re.match(named, named_holders(await admin.fetch(query("holders", "migrate"), LOCK)))
 
 
 async def test_migration_lock_of_another_database_blocks_nothing(empty: Database, database: Database) -> None:

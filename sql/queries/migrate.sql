@@ -67,7 +67,7 @@ SET LOCAL search_path = dispatch_private, pg_temp;
 SET LOCAL lock_timeout = '2s'
 
 -- name: lock_tables
--- Locks every table and view of ours, or none after half a second. That is less than deadlock_timeout, so that nobody who waits for one of them is told of a deadlock.
+-- Locks every table and view of ours, or none: others wait for half a second at most. That is less than deadlock_timeout, so that nobody who waits for one of them is told of a deadlock.
 DO $lock$
 DECLARE
     names text;
@@ -75,6 +75,8 @@ BEGIN
     SELECT string_agg(oid::regclass::text, ', ' ORDER BY relkind DESC, relname) INTO names FROM pg_class
     WHERE relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('dispatch', 'dispatch_private')) AND relkind IN ('r', 'v');
     IF names IS NOT NULL THEN
+        -- An autovacuum ends for whoever has waited for it for a second (deadlock_timeout). This lock lets all others pass meanwhile.
+        EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', names);
         SET LOCAL lock_timeout = '500ms';
         EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', names);
         SET LOCAL lock_timeout = '2s';

@@ -96,6 +96,20 @@ async def test_open_transaction_of_a_login_is_named_and_stops_no_insert(database
     assert await enter(migrating)
 
 
+async def test_vacuum_of_the_server_gives_way(database: Database) -> None:
+    """It ends for whoever waits longer than deadlock_timeout, and the strong lock of the migration does not."""
+    vacuum, migrating = await database.connect(), await database.connect()
+    async with vacuum.transaction():
+        await vacuum.execute("LOCK TABLE dispatch_private.tasks IN SHARE UPDATE EXCLUSIVE MODE")
+        waiting = asyncio.create_task(enter(migrating))
+        asked = "SELECT mode FROM pg_locks WHERE NOT granted AND pid = $1"
+        async with asyncio.timeout(10):
+            while (mode := await vacuum.fetchval(asked, migrating.get_server_pid())) is None:
+                pass
+    assert mode == "ShareUpdateExclusiveLock"
+    assert await waiting
+
+
 async def test_holder_of_a_sequence_is_named(database: Database) -> None:
     """Tables and views are locked together at the start. Other relations are locked when a statement comes to them."""
     holder, migrating = await database.connect("admin"), await database.connect("admin")

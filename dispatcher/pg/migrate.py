@@ -18,7 +18,7 @@ import contextlib
 import hashlib
 import random
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import asyncpg
@@ -28,7 +28,7 @@ from msgspec import Struct
 
 from dispatcher.model.errors import DatabaseError, DatabaseUnfit
 from dispatcher.model.reasons import reason_rows
-from dispatcher.pg.connect import open_connection, translated
+from dispatcher.pg.connect import NETWORK_FAULTS, open_connection, translated
 from dispatcher.pg.queries import query, read_sql, sql_folder
 from dispatcher.runtime.clock import elapsed
 
@@ -121,8 +121,9 @@ async def migrate(database_url: str | None, *, check: bool = False) -> list[str]
             migrations = plan_migrations(applied, read_migrations())
             functions = await plan_functions(connection)
             if (migrations or functions) and not check:
-                await prepare(connection)
-                await apply(connection, migrations, functions, is_upgrade=BEFORE in applied)
+                with naming_event_triggers():
+                    await prepare(connection)
+                    await apply(connection, migrations, functions, is_upgrade=BEFORE in applied)
             return [one.name for one in [*migrations, *functions]]
     finally:
         await connection.close()
@@ -269,6 +270,23 @@ async def apply(
             await connection.execute(query("record_functions", "migrate"), names, checksums)
         if is_upgrade:
             await connection.execute(query("cancel_calls", "migrate"))
+
+
+@contextlib.contextmanager
+def naming_event_triggers() -> Iterator[None]:
+    """Raises DatabaseUnfit for a fault of a function of others: only an event trigger calls one here."""
+    try:
+        yield
+    except NETWORK_FAULTS:
+        raise
+    except asyncpg.PostgresError as fault:
+        if named := re.search(r"PL/pgSQL function (?!dispatch)(\S+\.\S+)", fault.context or ""):
+            raise DatabaseUnfit(
+                f"the function {named[1]} fails: {fault} ({fault.sqlstate}). An event trigger of this database "
+                "(psql: \\dy) calls it as dispatch_owner, without public in the search_path: its owner makes it "
+                "SECURITY DEFINER with a search_path of its own, or disables the trigger meanwhile"
+            ) from fault
+        raise
 
 
 @contextlib.asynccontextmanager

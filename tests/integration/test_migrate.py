@@ -25,6 +25,15 @@ CREATE SCHEMA dispatch_private AUTHORIZATION dispatch_owner;
 CREATE FUNCTION dispatch_private.field(words text) RETURNS integer LANGUAGE sql AS 'SELECT 1';
 ALTER FUNCTION dispatch_private.field OWNER TO dispatch_owner;
 """
+AUDIT = """
+CREATE TABLE public.changes (who text);
+CREATE FUNCTION public.note_change() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.changes VALUES (current_user);
+END
+$$;
+CREATE EVENT TRIGGER note_change ON ddl_command_end EXECUTE FUNCTION public.note_change();
+"""
 OWNERS = """
 WITH ours AS (SELECT oid, nspowner FROM pg_namespace WHERE nspname IN ('dispatch', 'dispatch_private'))
 SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace IN (SELECT oid FROM ours)
@@ -175,6 +184,15 @@ async def test_failed_file_leaves_nothing(empty: Database) -> None:
     await admin.execute("DROP FUNCTION dispatch_private.field(text)")
     assert await migrate(empty.admin_url) == FILES
     assert len(await database_ids(empty)) == 1
+
+
+async def test_event_trigger_that_fails_is_named(empty: Database) -> None:
+    admin = await empty.session("admin")
+    await admin.execute(AUDIT)
+    with pytest.raises(DatabaseUnfit, match=r"function public.note_change\(\) fails: .* event trigger"):
+        await migrate(empty.admin_url)
+    await admin.execute("ALTER FUNCTION public.note_change SECURITY DEFINER")
+    assert await migrate(empty.admin_url) == FILES
 
 
 async def test_login_without_the_right_changes_nothing(empty: Database) -> None:

@@ -42,6 +42,9 @@ COMMENT ON FUNCTION dispatch_private.cancel_rows(bigint[], text) IS 'Cancels row
 CREATE OR REPLACE FUNCTION dispatch_private.retry_rows(ids bigint[], expected integer) RETURNS SETOF bigint
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    again bigint;
+    alive bigint;
 BEGIN
     RETURN QUERY
     WITH locked AS (
@@ -59,8 +62,14 @@ BEGIN
         PERFORM dispatch_private.announce_rows('tasks', ids);
     END IF;
 EXCEPTION WHEN unique_violation THEN -- said anew: the server's own words hold the key
-    RAISE EXCEPTION USING ERRCODE = '23505', MESSAGE = 'another live row has the dedupe_key of this one',
-        HINT = 'Cancel it, or wait until it is over.', COLUMN = 'dedupe_key', TABLE = 'tasks', SCHEMA = 'dispatch';
+    SELECT ended.id, living.id INTO again, alive FROM dispatch_private.tasks AS ended CROSS JOIN LATERAL (
+        SELECT t.id FROM dispatch_private.tasks AS t WHERE t.queue = ended.queue AND t.submitted_by = ended.submitted_by
+        AND t.dedupe_key = ended.dedupe_key AND t.status IN ('waiting', 'processing') AND t.id <> ended.id) AS living
+    WHERE ended.id = ANY (ids) ORDER BY ended.id LIMIT 1;
+    RAISE EXCEPTION USING ERRCODE = '23505', COLUMN = 'dedupe_key', TABLE = 'tasks', SCHEMA = 'dispatch',
+        MESSAGE = CASE WHEN FOUND THEN format('task %s cannot wait again: task %s has its dedupe_key, and is not over', again, alive)
+                       ELSE 'another live row has the dedupe_key of this one' END,
+        HINT = 'Cancel that one, or wait until it is over.';
 END
 $$;
 COMMENT ON FUNCTION dispatch_private.retry_rows(bigint[], integer) IS 'Returns rows to waiting, and fences their runs off. expected: only rows of this attempt; NULL: of any. The rows that it changed.';
@@ -86,7 +95,7 @@ DECLARE
     own CONSTANT bigint := dispatch_private.own_task(who, task);
 BEGIN
     IF own IS NULL THEN
-        RAISE NOTICE 'no task with this id that you may cancel';
+        RAISE NOTICE 'no task % that you may cancel', task;
         RETURN NULL;
     END IF;
     RETURN coalesce((SELECT c.became FROM dispatch_private.cancel_rows(ARRAY[own], reason) AS c),
@@ -108,14 +117,14 @@ DECLARE
 BEGIN
     SELECT * INTO held FROM dispatch_private.tasks AS t WHERE t.id = own;
     IF NOT FOUND THEN
-        RAISE NOTICE 'no task with this id that you may retry';
+        RAISE NOTICE 'no task % that you may retry', task;
         RETURN NULL;
     ELSIF NOT EXISTS (SELECT FROM dispatch_private.queues AS q WHERE q.name = held.queue) THEN
-        RAISE EXCEPTION USING ERRCODE = 'DI003', MESSAGE = 'the queue of this row is not declared any more',
+        RAISE EXCEPTION USING ERRCODE = 'DI003', MESSAGE = format('the queue "%s" of task %s is not declared any more', held.queue, own),
             HINT = 'An operator declares it again; then call again.', COLUMN = 'queue', TABLE = 'tasks', SCHEMA = 'dispatch';
     ELSIF held.attempt >= dispatch_private.last_attempt() THEN
         RAISE EXCEPTION USING ERRCODE = '54000', HINT = 'Insert the task again as a new row.',
-            MESSAGE = format('the task has had its %s attempts, which is the most', dispatch_private.last_attempt()),
+            MESSAGE = format('task %s has had its %s attempts, which is the most', own, dispatch_private.last_attempt()),
             COLUMN = 'attempt', TABLE = 'tasks', SCHEMA = 'dispatch';
     END IF;
     IF EXISTS (SELECT FROM dispatch_private.retry_rows(ARRAY[own], expected)) THEN
@@ -143,7 +152,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'DI004', COLUMN = 'priority', TABLE = 'tasks', SCHEMA = 'dispatch',
             MESSAGE = concat('priority ', coalesce(wanted::text, 'NULL'), ' is out of range'), HINT = '0..1000, lower first.';
     ELSIF own IS NULL THEN
-        RAISE NOTICE 'no task with this id that you may change';
+        RAISE NOTICE 'no task % that you may change', task;
         RETURN NULL;
     END IF;
     UPDATE dispatch_private.tasks SET priority = wanted WHERE id = own AND status = 'waiting';
@@ -211,7 +220,7 @@ DECLARE
     number integer;
 BEGIN
     IF ended <> '{}' AND NOT EXISTS (SELECT FROM dispatch_private.queues AS q WHERE q.name = in_queue) THEN
-        RAISE EXCEPTION USING ERRCODE = 'DI003', MESSAGE = 'the queue of this batch is not declared any more',
+        RAISE EXCEPTION USING ERRCODE = 'DI003', MESSAGE = format('the queue "%s" is not declared any more', in_queue),
             HINT = 'An operator declares it again; then call again.', COLUMN = 'queue', TABLE = 'tasks', SCHEMA = 'dispatch';
     END IF;
     -- Of the rows of one dedupe_key only the newest comes back, and none if another row of the key is alive: it does the work.

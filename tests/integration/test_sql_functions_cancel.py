@@ -93,6 +93,7 @@ async def test_a_row_whose_key_is_live_again_cannot_be_retried(database: Databas
     with pytest.raises(asyncpg.UniqueViolationError) as refused:
         await old.retry()
     assert refused.value.sqlstate == "23505"
+    assert f"task {old.id} cannot wait again: task {new.id} has its dedupe_key" in str(refused.value)
     assert await old.status() == "cancelled"
     await new.cancel()
     assert await old.retry() == "waiting"

@@ -120,9 +120,9 @@ HEAD: Final = """\
 <!-- Made from values.yaml by `make docs`. Change it there. -->
 # The chart
 
-It installs one dispatcher: `run`, `janitor`, `migrate`, and, where they are enabled, a kube-scheduler with the extender
-and the kind NodeReservation. docs/install.md shows how. It makes no namespace, no Secret, and nothing in the namespace
-of Jobs but rights.
+It installs one dispatcher: `run`, `janitor`, `migrate`, and, where they are enabled, the cache keeper, a kube-scheduler
+with the extender and the kind NodeReservation. docs/install.md shows how. It makes no namespace, no Secret, and nothing
+in the namespace of Jobs but rights.
 
 | value | default | meaning |
 |---|---|---|

@@ -207,7 +207,10 @@ class JobSettings:
         "PASS_ENV", (), variable_globs, "Globs of the dispatcher's own variables that every container gets"
     )
     timeout_seconds: int = setting(
-        "TIMEOUT_SECONDS", 3600, integer(1, 604_800), "Run limit of rows that set none; it counts the pull, too"
+        "TIMEOUT_SECONDS",
+        3600,
+        integer(1, 604_800),
+        "Run limit where neither row nor template has one; it counts the pull, too",
     )
     start_deadline_seconds: int = setting(
         "START_DEADLINE_SECONDS",

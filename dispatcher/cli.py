@@ -105,7 +105,7 @@ def run(with_extender: bool) -> None:
 @commands.command("janitor", short_help="End rows that cannot go on, and delete old ones.")
 @click.option("--dry-run", is_flag=True, help="Run one round, print what it would do, change nothing.")
 def janitor_command(dry_run: bool) -> None:
-    """End parked rows, return runs whose container is gone, delete old rows. Until SIGTERM."""
+    """End parked rows and rows that report by exit code, return lost runs, delete old rows. Until SIGTERM."""
     from dispatcher.janitor import janitor
 
     turn(janitor.run(load_settings().settings, dry_run=dry_run))
@@ -343,7 +343,7 @@ def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, **wh
 
 
 @commands.command("status")
-@click.option("--parked", is_flag=True, help="Only the parked rows: all that wait for a person.")
+@click.option("--parked", is_flag=True, help="Only the parked rows, which wait for a person: up to 100.")
 @click.option("--watch", "is_watching", is_flag=True, help="Go on, and print what changes.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @where_it_runs

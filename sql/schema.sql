@@ -672,7 +672,7 @@ COMMENT ON COLUMN dispatch.tasks.id IS 'Identity; given by the database.';
 COMMENT ON COLUMN dispatch.tasks.queue IS 'You set it. A name declared in `queues`; `default` if left out.';
 COMMENT ON COLUMN dispatch.tasks.priority IS 'You set it. 0..1000, lower first; 100 if left out.';
 COMMENT ON COLUMN dispatch.tasks.run_at IS 'You set it. Not before this time; NULL = now. Set again by a retry.';
-COMMENT ON COLUMN dispatch.tasks.timeout_seconds IS 'You set it. Run limit, 1..604800 s; NULL: that of the installation.';
+COMMENT ON COLUMN dispatch.tasks.timeout_seconds IS 'You set it. Run limit, 1..604800 s; NULL: that of the template, else that of the installation.';
 COMMENT ON COLUMN dispatch.tasks.max_failures IS 'You set it. Failed runs at most, 1..100; the template''s, or 3, if left out; 1: a task that started never runs again by itself.';
 COMMENT ON COLUMN dispatch.tasks.template IS 'You set it. Which Job template to run under; `default` if left out.';
 COMMENT ON COLUMN dispatch.tasks.env IS 'You set it. Object of strings, added to the container''s environment: 64 names, 32 KiB a value, 128 KiB in all. Everybody who may read Jobs can read it: no secrets.';
@@ -1424,7 +1424,7 @@ COMMENT ON COLUMN dispatch.task_history.ended_at IS 'When it reported, was repla
 COMMENT ON COLUMN dispatch.task_history.outcome IS 'succeeded, failed, retry or cancelled as it reported; lost: it did not report; unstarted: it never called task_start; NULL: it runs.';
 COMMENT ON COLUMN dispatch.task_history.exit_code IS 'Exit code of its container; NULL: it runs, it never ran, or nobody knows.';
 COMMENT ON COLUMN dispatch.task_history.reason IS 'What ended it, in words, such as OOMKilled (limit 64Mi); NULL: it ended by itself, or nobody knows.';
-COMMENT ON COLUMN dispatch.task_history.error IS 'The error that it reported, otherwise the end of its output.';
+COMMENT ON COLUMN dispatch.task_history.error IS 'The error that it reported, otherwise the termination message of its container. The message is the end of the output if the template has terminationMessagePolicy: FallbackToLogsOnError.';
 CREATE FUNCTION dispatch.task_history(id bigint) RETURNS SETOF dispatch.task_history
     LANGUAGE sql STABLE
     BEGIN ATOMIC
@@ -2619,7 +2619,7 @@ CREATE VIEW dispatch.task_launches AS
    FROM (dispatch_private.visible_ids(((CURRENT_USER)::text COLLATE "default")) t(id)
      CROSS JOIN LATERAL dispatch_private.launches_of(t.id) l(task_id, attempt, launch, job_uid, node_name, pod_name, started_at, ended_at, outcome, error, run_digest, exit_code, reason, queue));
 COMMENT ON VIEW dispatch.task_launches IS 'One row per launch: inserted by task_start, or by the janitor if the launch ended without it.';
-COMMENT ON COLUMN dispatch.task_launches.task_id IS 'The task; no foreign key, the history may outlive the row.';
+COMMENT ON COLUMN dispatch.task_launches.task_id IS 'The task. Its launches are deleted with it.';
 COMMENT ON COLUMN dispatch.task_launches.attempt IS 'Attempt of the task.';
 COMMENT ON COLUMN dispatch.task_launches.launch IS 'Launch of the attempt.';
 COMMENT ON COLUMN dispatch.task_launches.job_uid IS 'UID of the Job.';
@@ -2630,7 +2630,7 @@ COMMENT ON COLUMN dispatch.task_launches.ended_at IS 'When it reported, or was r
 COMMENT ON COLUMN dispatch.task_launches.outcome IS 'succeeded, failed, retry or cancelled as it reported; lost: taken over, cancelled or retried without a report; unstarted: it ended before task_start.';
 COMMENT ON COLUMN dispatch.task_launches.exit_code IS 'Exit code of its container; NULL: it runs, it never ran, or nobody knows.';
 COMMENT ON COLUMN dispatch.task_launches.reason IS 'What ended it, in words, such as OOMKilled (limit 64Mi); NULL: it ended by itself, or nobody knows.';
-COMMENT ON COLUMN dispatch.task_launches.error IS 'The error that it reported, otherwise the end of its output; 8 KiB.';
+COMMENT ON COLUMN dispatch.task_launches.error IS 'The error that it reported, otherwise the termination message of its container; 8 KiB. The message is the end of the output if the template has terminationMessagePolicy: FallbackToLogsOnError.';
 CREATE VIEW dispatch.task_reasons AS
  SELECT task_id,
     attempt,

@@ -155,7 +155,7 @@ class Retention:
         self._kept_since = clock()
 
     async def delete(self, days: int) -> None:
-        """Deletes one batch of rows that ended `days` ago."""
+        """Deletes one batch of rows that ended `days` ago, and forgets roles that are gone. 0: no row is deleted."""
         if self._clock() - self._kept_since >= AGAIN_SECONDS:
             self._kept, self._kept_since = [], self._clock()
         done = await self._table.delete_old(days, self._kept)
@@ -443,9 +443,7 @@ class Janitor:
                 log.warning("the end of a launch was refused", task=one.task, attempt=one.attempt, launch=one.launch)
 
     async def _delete_old(self) -> None:
-        if not self._retention_days:
-            return
-        if self._dry_run:
-            log.info("would delete", rows=await self._closings.count_old(self._retention_days))
-        else:
+        if not self._dry_run:
             await self._retention.delete(self._retention_days)
+        elif self._retention_days:
+            log.info("would delete", rows=await self._closings.count_old(self._retention_days))

@@ -251,7 +251,8 @@ def read_queues(file: Path) -> list[QueueRow]:
     try:
         queues = msgspec.json.decode(file.read_bytes(), type=list[QueueRow])
     except (OSError, msgspec.DecodeError) as fault:  # `$[1].weight` is the weight of the second queue
-        raise DatabaseUnfit(f"queues of {file}: {fault}: see table dispatch.queues in docs/operator.md") from fault
+        told = "`\\d+ dispatch.queues` in psql explains each column"
+        raise DatabaseUnfit(f"queues of {file}: {fault}: {told}") from fault
     names = [queue.name for queue in queues]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DatabaseUnfit(f"queues of {file}: {', '.join(twice)} is declared twice: keep one of them")
@@ -354,9 +355,13 @@ class Closings:
         return await pass_over(write, ends)
 
     async def delete_old(self, days: int, kept: Sequence[int]) -> Deleted:
-        """Deletes rows that ended `days` ago, one batch at most. `kept`: rows that stay."""
+        """Deletes rows that ended `days` ago, one batch at most; 0: none. Forgets roles that are gone.
+
+        kept: rows that stay.
+        """
+        most = DELETED_AT_ONCE if days else 0
         async with self._session.use() as connection:
-            found = await connection.fetchrow(query("delete", "janitor"), days, DELETED_AT_ONCE, [*map(str, kept)])
+            found = await connection.fetchrow(query("delete", "janitor"), days, most, [*map(str, kept)])
         assert found is not None  # it has one row
         return Deleted(found["deleted"], [*map(int, found["kept"])], found["why"])
 

@@ -312,7 +312,7 @@ class AdmissionSettings:
         "MAX_JOBS",
         100,
         integer(0, 100_000),
-        "Cap of unfinished Jobs in all; table `queues` has the caps per queue and per submitter",
+        "Cap of unfinished Jobs in all; `dispatch.queues` has the caps per queue and per submitter",
     )
     max_pending: int = setting(
         "MAX_PENDING",

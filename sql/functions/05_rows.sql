@@ -94,7 +94,7 @@ COMMENT ON COLUMN dispatch.tasks.id IS 'Identity; given by the database.';
 COMMENT ON COLUMN dispatch.tasks.queue IS 'You set it. A name declared in `queues`; `default` if left out.';
 COMMENT ON COLUMN dispatch.tasks.priority IS 'You set it. 0..1000, lower first; 100 if left out.';
 COMMENT ON COLUMN dispatch.tasks.run_at IS 'You set it. Not before this time; NULL = now. Set again by a retry.';
-COMMENT ON COLUMN dispatch.tasks.timeout_seconds IS 'You set it. Run limit, 1..604800 s; NULL: that of the installation.';
+COMMENT ON COLUMN dispatch.tasks.timeout_seconds IS 'You set it. Run limit, 1..604800 s; NULL: that of the template, else that of the installation.';
 COMMENT ON COLUMN dispatch.tasks.max_failures IS 'You set it. Failed runs at most, 1..100; the template''s, or 3, if left out; 1: a task that started never runs again by itself.';
 COMMENT ON COLUMN dispatch.tasks.template IS 'You set it. Which Job template to run under; `default` if left out.';
 COMMENT ON COLUMN dispatch.tasks.env IS 'You set it. Object of strings, added to the container''s environment: 64 names, 32 KiB a value, 128 KiB in all. Everybody who may read Jobs can read it: no secrets.';

@@ -17,7 +17,7 @@ SELECT t.id AS task_id, l.attempt, l.launch, l.job_uid, l.node_name, l.pod_name,
 FROM dispatch_private.visible_ids(current_user::text COLLATE "default") AS t (id)
 CROSS JOIN LATERAL dispatch_private.launches_of(t.id) AS l;
 COMMENT ON VIEW dispatch.task_launches IS 'One row per launch: inserted by task_start, or by the janitor if the launch ended without it.';
-COMMENT ON COLUMN dispatch.task_launches.task_id IS 'The task; no foreign key, the history may outlive the row.';
+COMMENT ON COLUMN dispatch.task_launches.task_id IS 'The task. Its launches are deleted with it.';
 COMMENT ON COLUMN dispatch.task_launches.attempt IS 'Attempt of the task.';
 COMMENT ON COLUMN dispatch.task_launches.launch IS 'Launch of the attempt.';
 COMMENT ON COLUMN dispatch.task_launches.job_uid IS 'UID of the Job.';
@@ -26,7 +26,7 @@ COMMENT ON COLUMN dispatch.task_launches.pod_name IS 'Pod it ran in.';
 COMMENT ON COLUMN dispatch.task_launches.started_at IS 'When task_start was accepted; without it, NULL.';
 COMMENT ON COLUMN dispatch.task_launches.ended_at IS 'When it reported, or was replaced.';
 COMMENT ON COLUMN dispatch.task_launches.outcome IS 'succeeded, failed, retry or cancelled as it reported; lost: taken over, cancelled or retried without a report; unstarted: it ended before task_start.';
-COMMENT ON COLUMN dispatch.task_launches.error IS 'The error that it reported, otherwise the end of its output; 8 KiB.';
+COMMENT ON COLUMN dispatch.task_launches.error IS 'The error that it reported, otherwise the termination message of its container; 8 KiB. The message is the end of the output if the template has terminationMessagePolicy: FallbackToLogsOnError.';
 COMMENT ON COLUMN dispatch.task_launches.exit_code IS 'Exit code of its container; NULL: it runs, it never ran, or nobody knows.';
 COMMENT ON COLUMN dispatch.task_launches.reason IS 'What ended it, in words, such as OOMKilled (limit 64Mi); NULL: it ended by itself, or nobody knows.';
 
@@ -46,7 +46,7 @@ COMMENT ON COLUMN dispatch.task_history.ended_at IS 'When it reported, was repla
 COMMENT ON COLUMN dispatch.task_history.outcome IS 'succeeded, failed, retry or cancelled as it reported; lost: it did not report; unstarted: it never called task_start; NULL: it runs.';
 COMMENT ON COLUMN dispatch.task_history.exit_code IS 'Exit code of its container; NULL: it runs, it never ran, or nobody knows.';
 COMMENT ON COLUMN dispatch.task_history.reason IS 'What ended it, in words, such as OOMKilled (limit 64Mi); NULL: it ended by itself, or nobody knows.';
-COMMENT ON COLUMN dispatch.task_history.error IS 'The error that it reported, otherwise the end of its output.';
+COMMENT ON COLUMN dispatch.task_history.error IS 'The error that it reported, otherwise the termination message of its container. The message is the end of the output if the template has terminationMessagePolicy: FallbackToLogsOnError.';
 
 -- The views find a row among all that the login may see. These two find it by its id.
 CREATE OR REPLACE FUNCTION dispatch.task_history(id bigint) RETURNS SETOF dispatch.task_history

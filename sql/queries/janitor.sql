@@ -56,5 +56,5 @@ SELECT count(*) FROM (
 ) AS old
 
 -- name: delete
--- Deletes rows that ended more than $1 days ago. $1 int days, $2 int most rows, $3 text[] ids that stay. asyncpg would ask the server about an array of another type.
+-- Deletes rows that ended more than $1 days ago, and the oids of roles that are gone. $1 int days, $2 int most rows, $3 text[] ids that stay. asyncpg would ask the server about an array of another type.
 SELECT deleted, kept::text[], why FROM dispatch_private.janitor_delete($1, $2, $3::text[]::bigint[])

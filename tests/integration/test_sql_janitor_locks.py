@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from dispatcher.pg.tasks import Closings, Deleted
 from tests.rig.postgres import Database
 from tests.rig.postgres_fixtures import own_database
 from tests.rig.rows import FIRST, RETRY, Row, insert_row
@@ -76,7 +77,11 @@ async def test_no_call_of_the_janitor_waits_for_a_lock_that_a_login_can_hold(dat
             places = ", ".join(f"${number}" for number in range(1, len(values) + 1))
             assert await janitor.fetchval(f"SELECT dispatch_private.{name}({places})", *values) == answer, name
     assert [row["name"] for row in await admin.fetch(FORGOTTEN)] == ["gone"]
-    await janitor.fetchval("SELECT dispatch_private.janitor_delete(30, 100, '{}')")
+    closings = Closings(lambda: database.url("janitor"))
+    try:
+        assert await closings.delete_old(0, []) == Deleted(0, [], None), "without a retention, too"
+    finally:
+        await closings.close()
     assert [row["name"] for row in await admin.fetch(FORGOTTEN)] == ["gone", "leaves"]
     roles = await admin.fetchrow(
         "SELECT owner_oid::oid, submit_oid::oid FROM dispatch_private.queues WHERE name = 'theirs'"

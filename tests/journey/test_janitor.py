@@ -201,6 +201,20 @@ async def test_cancel_of_a_run_with_a_dead_container_ends_its_row(place: Place) 
 
 
 @pytest.mark.slow
+async def test_roles_that_are_gone_are_forgotten_also_if_no_row_is_deleted(place: Place) -> None:
+    admin = await place.database.session("admin")
+    await admin.execute("INSERT INTO dispatch_private.submitters VALUES ('gone', 4294967295)")
+    async with QuickJanitor(place, RETENTION_DAYS=0) as janitor:
+
+        async def is_forgotten() -> bool:
+            return bool(
+                await admin.fetchval("SELECT role IS NULL FROM dispatch_private.submitters WHERE name = 'gone'")
+            )
+
+        await wait_for(is_forgotten, "the role is forgotten", 30, check=janitor.check)
+
+
+@pytest.mark.slow
 async def test_rows_past_retention_are_deleted_and_others_stay(place: Place) -> None:
     ids = [await place.database.insert_task() for _ in range(4)]
     admin = await place.database.session("admin")

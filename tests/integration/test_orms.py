@@ -14,6 +14,7 @@ from typing import Any
 
 import asyncpg
 import django
+import psycopg
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -74,6 +75,19 @@ async def test_block_of_psycopg(database: Database) -> None:
     names = await asyncio.to_thread(ran, "Python: psycopg", url=database.url("team_a"))
 
     assert await waiting(database, names["row"][0]) == {"month": 3}
+
+
+async def test_pause_without_an_end_is_read_as_the_page_says(database: Database) -> None:
+    await (await database.session("operator")).execute("UPDATE dispatch.queues SET paused_until = 'infinity'")
+    (statement,) = re.findall(r"`(SELECT name, paused_until.*?)`", PAGE)
+
+    def read(statement: str) -> dict[str, Any]:
+        with psycopg.connect(database.url("team_a")) as session:
+            return dict(session.execute(statement).fetchall())
+
+    assert await asyncio.to_thread(read, statement) == {"*": "infinity", "default": "infinity"}
+    with pytest.raises(psycopg.DataError):
+        await asyncio.to_thread(read, statement.replace("::text", ""))
 
 
 async def test_block_of_asyncpg(database: Database) -> None:

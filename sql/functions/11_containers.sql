@@ -55,7 +55,13 @@ DECLARE
     token   uuid;
     held    dispatch_private.tasks;
 BEGIN
-    IF made_at IS NULL THEN
+    IF num_nulls(task_start.task_id, task_start.start_key, task_start.attempt, task_start.launch, uid) > 0 THEN
+        -- No row would say that the task is somebody else's.
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'task_start lacks ' || concat_ws(', ',
+            CASE WHEN task_start.task_id IS NULL THEN 'task_id' END, CASE WHEN task_start.start_key IS NULL THEN 'start_key' END,
+            CASE WHEN task_start.attempt IS NULL THEN 'attempt' END, CASE WHEN task_start.launch IS NULL THEN 'launch' END, CASE WHEN uid IS NULL THEN 'job_uid' END),
+            HINT = 'The container has them as TASK_ID, TASK_START_KEY, TASK_ATTEMPT, TASK_LAUNCH and JOB_UID.';
+    ELSIF made_at IS NULL THEN
         RETURN; -- not a key of this row
     END IF;
     tokens := ARRAY(SELECT dispatch_private.run_tokens(task_start.task_id, task_start.attempt, task_start.launch, uid, whose));
@@ -148,7 +154,7 @@ DECLARE
     words  text := dispatch_private.clip(task_finish.error, 8192);
 BEGIN
     IF task_finish.outcome IS NULL OR task_finish.outcome NOT IN ('succeeded', 'retry', 'failed') THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'the outcome is unknown', HINT = 'succeeded, retry or failed.';
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('the outcome%s is unknown', dispatch_private.shown(task_finish.outcome)), HINT = 'succeeded, retry or failed.';
     ELSIF octet_length(task_finish.result::text) > 65536 THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'the result is larger than 64 KiB',
             HINT = 'Put it into object storage and its address into the result, and call again.';

@@ -128,7 +128,7 @@ DECLARE
     words  text := dispatch_private.clip(nullif(janitor_end.error, ''), 8192);
 BEGIN
     IF janitor_end.outcome IS NULL OR janitor_end.outcome NOT IN ('succeeded', 'retry', 'failed') THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'the outcome is unknown', HINT = 'succeeded, retry or failed.';
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('the outcome%s is unknown', dispatch_private.shown(janitor_end.outcome)), HINT = 'succeeded, retry or failed.';
     ELSIF NOT dispatch_private.is_free(janitor_end.task_id) THEN
         RETURN 'locked';
     END IF;

@@ -132,7 +132,9 @@ async def test_report_after_a_retry_is_lost(database: Database) -> None:
 async def test_an_unknown_outcome_is_an_error(database: Database, outcome: str | None) -> None:
     row = await insert_row(database)
     started = await row.started()
-    with pytest.raises(asyncpg.PostgresError):
+    with pytest.raises(
+        asyncpg.PostgresError, match=f'the outcome "{outcome}" is unknown' if outcome else "the outcome is unknown"
+    ):
         await row.finish(started, outcome)
     assert await row.status() == "processing"
     assert await row.heartbeat(started) == "continue"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
+import asyncpg
 import pytest
 
 from tests.rig.postgres import Database
@@ -58,6 +59,15 @@ async def test_an_unknown_task_is_refused(database: Database) -> None:
     task = await database.session("task")
     gone = "SELECT * FROM dispatch.task_start($1::bigint, $2, 1, 1, 'job-1')"
     assert await task.fetch(gone, row.id + 1000, row.start_key) == []
+
+
+@pytest.mark.parametrize("lacking", ["task_id", "start_key", "attempt", "launch", "job_uid"])
+async def test_call_that_lacks_what_names_its_launch_is_an_error(database: Database, lacking: str) -> None:
+    """No row would mean that the task is somebody else's, so the container would exit with 0."""
+    given = {"task_id": "1", "start_key": f"'{uuid.uuid4()}'", "attempt": "1", "launch": "1", "job_uid": "'job-1'"}
+    named = ", ".join(f"{name} => {value}" for name, value in (given | {lacking: "NULL"}).items())
+    with pytest.raises(asyncpg.InvalidParameterValueError, match=f"task_start lacks {lacking}\nHINT: .*TASK_ATTEMPT"):
+        await (await database.session("task")).fetch(f"SELECT * FROM dispatch.task_start({named})")
 
 
 async def test_node_and_pod_may_be_left_out(database: Database) -> None:

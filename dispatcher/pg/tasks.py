@@ -23,7 +23,7 @@ from dispatcher.model.caches import CacheRun
 from dispatcher.model.errors import DatabaseError, DatabaseNotPrimary, DatabaseUnfit
 from dispatcher.model.tasks import Frame, IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.pg.connect import Session, Url, open_connection, translated
-from dispatcher.pg.migrate import NEWEST, WRITING, check_newer
+from dispatcher.pg.migrate import NEWEST, WRITING, check_newer, tell_notice
 from dispatcher.pg.queries import query
 from dispatcher.runtime.metrics import DATABASE_UP
 
@@ -262,6 +262,7 @@ def read_queues(file: Path) -> list[QueueRow]:
 async def declare_queues(database_url: str | None, queues: list[QueueRow]) -> list[str]:
     """Inserts the queues that are missing, all or none, and returns their names. Other queues stay as they are."""
     connection = await open_connection(database_url, WRITING, writes=True)
+    connection.add_log_listener(tell_notice)
     try:
         with translated():
             async with connection.transaction():

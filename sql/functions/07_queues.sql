@@ -124,9 +124,11 @@ BEGIN
     NEW.owner_oid := to_regrole(quote_ident(NEW.owner_role::text))::oid;
     NEW.submit_oid := to_regrole(quote_ident(NEW.submit_role::text))::oid;
     IF NEW.submit_role IS NOT NULL AND NEW.submit_oid IS NULL THEN
-        RAISE NOTICE 'there is no role "%": nobody may insert into the queue "%"', NEW.submit_role, NEW.name;
+        RAISE NOTICE 'there is no role "%": nobody may insert into the queue "%"', NEW.submit_role, NEW.name
+            USING HINT = 'Name another role, or make this one.';
     ELSIF NEW.owner_role IS NOT NULL AND NEW.owner_oid IS NULL THEN
-        RAISE NOTICE 'there is no role "%": nobody owns the queue "%"', NEW.owner_role, NEW.name;
+        RAISE NOTICE 'there is no role "%": nobody owns the queue "%"', NEW.owner_role, NEW.name
+            USING HINT = 'Name another role, or make this one.';
     END IF;
     RETURN NEW;
 END

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from dispatcher.model.errors import DatabaseUnfit
 from dispatcher.pg.migrate import LOCK, NEWEST, check_server, locked, migrate
@@ -314,6 +315,18 @@ async def test_queue_is_inserted_with_all_its_values(database: Database, tmp_pat
     assert await declare_queues(database.admin_url, read_queues(written(tmp_path, ALL))) == ["reports"]
     row = dict(await admin.fetchrow("SELECT *, paused_until::text FROM dispatch.queues WHERE name = 'reports'") or {})
     assert row == ALL
+
+
+async def test_declared_role_that_is_not_there_is_told(database: Database, tmp_path: Path) -> None:
+    """Nobody may insert into the queue. Whoever declares it sees no notice of the server."""
+    queues = read_queues(
+        written(tmp_path, {"name": "open", "submit_role": "team_a"}, {"name": "shut", "submit_role": "team_odd"})
+    )
+    with capture_logs() as told:
+        await declare_queues(database.admin_url, queues)
+    assert [(one["log_level"], one["event"]) for one in told] == [
+        ("warning", 'there is no role "team_odd": nobody may insert into the queue "shut"')
+    ]
 
 
 async def test_defaults_are_those_of_the_table(database: Database, tmp_path: Path) -> None:

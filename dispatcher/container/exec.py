@@ -360,7 +360,7 @@ class LaunchRun:
             except AT_WORK as fault:
                 say(f"task_heartbeat: {described(fault)}")
                 continue
-            if answer != "continue" and not self._row_answer:
+            if answer != "continue" and not self._row_answer and command.is_running:
                 self._row_answer = answer
                 command.stop(GRACE_SECONDS)
                 say(f"the row says {answer}: CMD must stop")

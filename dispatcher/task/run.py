@@ -296,6 +296,8 @@ class ContainerTask:
                 if not self._over.is_set():
                     say(f"task_heartbeat: {fault}")
                 continue
+            if self._over.is_set():  # the row is past this run, by our own report
+                return
             if (answer := row[0] if row else "lost") not in {"continue", self._row_says}:
                 self._heard = answer  # first: whoever reads the words may send SIGTERM at once
                 say(f"the row says {answer}")

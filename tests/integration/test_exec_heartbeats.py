@@ -38,6 +38,27 @@ async def main():
     print(GRACE_SECONDS, await command.wait(), 0.5 <= time.monotonic() - began < 5)
 asyncio.run(main())
 """
+# A row that asks for a cancel when the command has ended, and a process that it left still has its stderr.
+LATE_CANCEL = """
+import asyncio, os, sys
+from dispatcher.container.exec import LaunchRun, Work
+from dispatcher.container.row import Codes
+class Row:
+    async def start(self):
+        return "token", "null"
+    async def heartbeat(self, token, progress):
+        while run.command.is_running:
+            await asyncio.sleep(0.01)
+        print("asked", flush=True)
+        return "cancel"
+    async def finish(self, token, report):
+        print(report.outcome, flush=True)
+async def main():
+    global run
+    run = LaunchRun(Row(), Work(sys.argv[1:], dict(os.environ), Codes(), 60, heartbeat_seconds=0))
+    await run.go()
+asyncio.run(main())
+"""
 ANSWERS = f"trap 'echo told; exit {{}}' TERM; {UNTIL_TOLD}; while :; do sleep 0.1; done"
 
 
@@ -49,6 +70,13 @@ async def test_command_that_ignores_sigterm_is_killed_after_its_grace(database: 
         stopper.go()
         assert (await stopper.has_ended()).out == b"begun\n30 -9 True\n"
         assert stopper.living() == []
+
+
+async def test_cancel_that_is_heard_after_the_end_leaves_it_as_it_is(database: Database) -> None:
+    row, leaves = await insert_row(database), sh("exec 3<&0; setsid cat <&3 >/dev/null & exit 0")
+    async with wrapped(row, *leaves, program=(sys.executable, "-c", LATE_CANCEL)) as wrapper:
+        await wrapper.says("asked")
+        assert (await wrapper.has_ended()).out == b"asked\nsucceeded\n"
 
 
 @pytest.mark.slow

@@ -71,6 +71,27 @@ async def test_lost_row_gets_no_report(library: Library, database: Database) -> 
     assert await row.now() == before
 
 
+async def test_own_report_is_no_loss_to_a_heartbeat_that_is_late(
+    library: Library, database: Database, proxy: PostgresProxy
+) -> None:
+    row, gate = await insert_row(database), Gate()
+    rule = proxy.add(verbs.hold(gate), runs("task_heartbeat"))
+    body = """
+        import threading
+        with quick() as t:
+            say("begun"); sys.stdin.readline()
+        say("reported"); waits(lambda: threading.active_count() == 1)
+    """
+    async with library.runs(row, body, TASK_DATABASE_URL=proxy.url(database.url("task"))) as wrapper:
+        await wrapper.says("begun")
+        await wait_for(lambda: gate.held, "a heartbeat is under way", check=wrapper.check)
+        wrapper.go()
+        await wrapper.says("reported")
+        gate.open()
+        ended = await wrapper.has_ended()
+    assert (ended.status, ended.said, await row.status(), rule.hits) == (DONE, "", "succeeded", 1), ended
+
+
 async def test_row_that_was_lost_without_a_heartbeat_stays_as_it_is(library: Library, database: Database) -> None:
     row = await insert_row(database)
     async with library.runs(row, f"with task() as t: {UNTIL_TOLD}") as wrapper:

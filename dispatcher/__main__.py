@@ -12,13 +12,14 @@ def main() -> None:
     if sys.argv[1:2] == ["exec"]:
         from dispatcher.container.isolated import start_isolated
 
-        # PID 1 has no default action for SIGTERM, and the driver takes a while to load.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        # PID 1 has no default action for SIGTERM, and the driver takes a while to load. While modules are loaded,
+        # SystemExit may be raised in a callback of the interpreter and get lost.
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
         start_isolated()
         from dispatcher.container.exec import main as run_command
 
         sys.exit(run_command(sys.argv[2:]))
-    # While modules are loaded, KeyboardInterrupt may be raised in a callback of the interpreter and get lost.
+    # KeyboardInterrupt may get lost in the same way.
     interrupted = signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     from dispatcher.cli import main as run_cli
 

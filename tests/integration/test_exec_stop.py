@@ -160,6 +160,28 @@ async def test_stop_while_exec_still_loads_works(database: Database) -> None:
         assert (await wrapper.has_ended()).status == TERMINATED
 
 
+# SIGTERM comes while the interpreter calls a callback of a module that loads, which swallows exceptions.
+STOPPED_IN_A_CALLBACK = """
+import signal, sys, weakref
+from dispatcher import __main__
+from dispatcher.container import isolated
+class Loading: ...
+def start_isolated():
+    loading = Loading()
+    called = weakref.ref(loading, lambda _: signal.raise_signal(signal.SIGTERM))
+    del loading
+isolated.start_isolated = start_isolated
+sys.argv[1:] = ["exec", "--", *sys.argv[1:]]
+__main__.main()
+"""
+
+
+async def test_stop_in_a_callback_while_exec_still_loads_runs_no_command(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, "echo", "ran", program=(sys.executable, "-c", STOPPED_IN_A_CALLBACK))
+    assert (ended.status, ended.out, await row.status()) == (TERMINATED, b"", "waiting"), ended
+
+
 async def test_stop_during_the_start_runs_no_command(database: Database, proxy: PostgresProxy) -> None:
     row, gate = await insert_row(database), Gate()
     rule = proxy.add(verbs.hold(gate), runs("task_start"))

@@ -54,7 +54,7 @@ VERSIONS: Final = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 CHOICES: Final = {
     "sslmode": ("disable", "allow", "prefer", "require", *sorted(VERIFIES)),
     "ssl_min_protocol_version": VERSIONS, "ssl_max_protocol_version": VERSIONS,
-    "load_balance_hosts": ("disable", "random"), "sslnegotiation": ("postgres", "direct"),
+    "load_balance_hosts": ("disable", "random"), "sslnegotiation": ("postgres", "direct"), "gsslib": ("gssapi", "sspi"),
 }  # fmt: skip
 """Parameters that take one of some words. For another word, the driver says only that the URL is wrong."""
 LOGIN: Final = {"user": "user", "password": "password", "dbname": "database", "database": "database"}
@@ -65,7 +65,9 @@ FROM_ENV: Final = {
     "PGCHANNELBINDING": "channel_binding", "PGGSSENCMODE": "gssencmode", "PGREQUIREAUTH": "require_auth",
     "PGREQUIREPEER": "requirepeer", "PGHOSTADDR": "hostaddr", "PGSSLCERTMODE": "sslcertmode",
     "PGCONNECT_TIMEOUT": "connect_timeout", "PGLOADBALANCEHOSTS": "load_balance_hosts",
-    "PGSSLROOTCERT": "sslrootcert", "PGSSLMODE": "sslmode",
+    "PGSSLROOTCERT": "sslrootcert", "PGSSLMODE": "sslmode", "PGSSLCERT": "sslcert",
+    "PGSSLNEGOTIATION": "sslnegotiation", "PGGSSLIB": "gsslib",
+    "PGSSLMINPROTOCOLVERSION": "ssl_min_protocol_version", "PGSSLMAXPROTOCOLVERSION": "ssl_max_protocol_version",
 }  # fmt: skip
 """Variables that libpq reads, and the driver does not, or about which it says little."""
 INSTEAD: Final = {

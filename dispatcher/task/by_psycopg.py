@@ -68,7 +68,14 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
                 return connect_with(url, options)  # our statements name the schema of each object
             if "connection is bad: invalid" not in str(fault):
                 raise
-    raise WrongEnvironment(f"TASK_DATABASE_URL cannot be read: {URL}")
+    raise WrongEnvironment(f"TASK_DATABASE_URL cannot be read: {URL}{perhaps_of_the_environment()}")
+
+
+def perhaps_of_the_environment() -> str:
+    """The variables that libpq reads beside the URL, as an image has them for a database of its own."""
+    known = {one.envvar.decode() for one in psycopg.pq.Conninfo.get_defaults() if one.envvar}
+    set_here = sorted(name for name in known if os.environ.get(name))
+    return f". Or one of these variables is wrong: {', '.join(set_here)}" if set_here else ""
 
 
 def connect_with(url: str, options: str) -> psycopg.Connection[tuple[Any, ...]]:

@@ -192,6 +192,12 @@ async def test_url_that_cannot_be_read_is_reported_without_its_password(library:
         assert "TASK_DATABASE_URL" in ended.said or name == "an @ in the password", (name, ended)
 
 
+async def test_variable_of_the_images_own_database_is_named(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    ended = await library.run(row, RESULT, PGSSLMINPROTOCOLVERSION="TLSv9", TASK_TIMEOUT_SECONDS=1)
+    assert (ended.status, "PGSSLMINPROTOCOLVERSION" in ended.said, await row.status()) == (1, True, "waiting"), ended
+
+
 @pytest.mark.parametrize("kind", REFUSALS)
 async def test_pooler_that_refuses_a_setting_is_asked_without_it(
     library: Library, database: Database, kind: str

@@ -179,8 +179,13 @@ def test_login_and_database_are_read_as_libpq_reads_them(url: str, dsn: str, log
 
 
 @pytest.mark.parametrize(
-    "env", [{"PGHOSTADDR": "10.0.0.5"}, {"PGSSLROOTCERT": "/of/another.pem"}, {"PGREQUIREAUTH": "md5"}]
-)
+    "env",
+    [
+        {"PGHOSTADDR": "10.0.0.5"}, {"PGSSLROOTCERT": "/of/another.pem"}, {"PGREQUIREAUTH": "md5"},
+        {"PGSSLCERT": "/of/another.pem"}, {"PGSSLNEGOTIATION": "direct"}, {"PGSSLMINPROTOCOLVERSION": "TLSv9"},
+        {"PGGSSLIB": "other"},
+    ],
+)  # fmt: skip
 def test_variable_of_the_images_own_database_is_blamed_and_not_the_url(env: dict[str, str]) -> None:
     with pytest.raises(UnreadableUrl, match=rf"\(of the environment, which has {next(iter(env))}\)$"):
         ways_of("postgresql://u@a/d", env)

@@ -187,10 +187,11 @@ async def connected(
             password=way.login.get("password"),
             database=way.login.get("database"),
         )
-    except OSError:
-        raise  # a certificate that does not verify is a ValueError, too. Somebody may mend it while the work goes on
-    except KeyError:
-        raise UnreadableUrl("it names no user, and this account has no name: write USER@ before the host") from None
+    except (KeyError, OSError) as fault:
+        # A certificate that does not verify is a ValueError, too. Somebody may mend it while the work goes on.
+        if (lack := lack_of_the_account(fault)) is None:
+            raise
+        raise UnreadableUrl(lack) from None
     except RuntimeError as fault:  # a name is looked up in a thread, and none can be started now
         raise OSError(str(fault)) from fault
     except (ValueError, OverflowError):  # the driver's message may contain the password
@@ -201,6 +202,21 @@ async def connected(
             f"{named[1] if named else fault} is known neither to libpq nor to the server. Take it out"
         ) from None
     return connection
+
+
+def lack_of_the_account(fault: Exception) -> str | None:
+    """What this account lacks for the URL. None: the fault is another one, and may pass."""
+    if isinstance(fault, KeyError) or "No username" in str(fault):  # getpass says so since Python 3.13
+        return "it names no user, and this account has no name: write USER@ before the host"
+    try:
+        own_roots(os.environ).stat()
+    except PermissionError as closed:  # root's: it started the program, which went on as another user
+        if isinstance(fault, PermissionError):
+            folder = Path(closed.filename).parent
+            return f"the driver looks into {folder}, which is closed to this account: set HOME to a folder of its own"
+    except (OSError, RuntimeError):
+        pass
+    return None
 
 
 async def recognised(connection: asyncpg.Connection, newest: NewestServer) -> asyncpg.Connection:
@@ -268,12 +284,17 @@ def parameters_in(query: str) -> dict[str, str]:
     return {unquote(name): unquote(value) for name, _, value in pairs if value}
 
 
+def own_roots(env: Mapping[str, str]) -> Path:
+    """Where libpq and the driver look for certificates of authorities. RuntimeError: the account has no home folder."""
+    return Path(env.get("HOME") or Path.home(), ROOT)
+
+
 def has_own_roots(env: Mapping[str, str]) -> bool:
-    """Whether the account has certificates of authorities where libpq and the driver look for them."""
     try:
-        return Path(env.get("HOME") or Path.home(), ROOT).exists()
-    except RuntimeError:  # the account has no home folder
+        own_roots(env).stat()
+    except (OSError, RuntimeError):
         return False
+    return True
 
 
 def check_words(given: Mapping[str, str]) -> None:

@@ -1,6 +1,8 @@
 """`dispatcher.task` without a database, or with lost answers: one start, one body, one report."""
 
 import asyncio
+import os
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +10,7 @@ from tests.controlplane.waiting import wait_for
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs
 from tests.faults.rules import Gate, nth
-from tests.rig.execing import DONE, PUT_OFF, UNAVAILABLE, Ended, one_proxy
+from tests.rig.execing import DONE, PUT_OFF, UNAVAILABLE, Ended, one_proxy, wrapped
 from tests.rig.losses import LOSSES, NOWHERE, UNREADABLE, succeeded_once, through
 from tests.rig.poolers import REFUSALS, pooler
 from tests.rig.postgres import Database, PostgresServer, url_with
@@ -196,6 +198,20 @@ async def test_variable_of_the_images_own_database_is_named(library: Library, da
     row = await insert_row(database)
     ended = await library.run(row, RESULT, PGSSLMINPROTOCOLVERSION="TLSv9", TASK_TIMEOUT_SECONDS=1)
     assert (ended.status, "PGSSLMINPROTOCOLVERSION" in ended.said, await row.status()) == (1, True, "waiting"), ended
+
+
+WITHOUT_CAPABILITIES = ("setpriv", "--bounding-set", "-all", "--inh-caps", "-all") if os.geteuid() == 0 else ()
+
+
+async def test_home_of_another_user_is_named(database: Database, tmp_path: Path) -> None:
+    """A program that root starts, and that goes on as another user, often keeps the HOME of root."""
+    row, home = await insert_row(database), tmp_path / "home"
+    home.mkdir(0)
+    program = (*WITHOUT_CAPABILITIES, *Library("asyncpg").program(RESULT))
+    async with wrapped(row, program=program, HOME=home) as wrapper:
+        ended = await wrapper.has_ended(is_traced=True)
+    assert (ended.status, f"{home}/.postgresql, which is closed to this account" in ended.said) == (1, True), ended
+    assert await row.status() == "waiting"
 
 
 @pytest.mark.parametrize("kind", REFUSALS)

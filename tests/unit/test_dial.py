@@ -193,6 +193,21 @@ def test_variable_of_the_images_own_database_is_blamed_and_not_the_url(env: dict
         ways_of("postgresql://u@a/d?hostaddr=10.0.0.5", env)
 
 
+@pytest.mark.parametrize(
+    "fault", [KeyError("getpwuid(): uid not found: 7"), OSError("No username set in the environment")]
+)
+async def test_account_without_a_name_is_told_to_write_one(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container with any number as its user. Python says it in another way since 3.13."""
+
+    def getuser() -> str:
+        raise fault
+
+    monkeypatch.setattr("getpass.getuser", getuser)
+    monkeypatch.delenv("PGUSER", raising=False)
+    with pytest.raises(UnreadableUrl, match="this account has no name: write USER@ before the host"):
+        await dial.dial("postgresql://127.0.0.1:1/d", {}, NewestServer(), answer_seconds=1)
+
+
 # The addresses of a name
 
 

@@ -103,13 +103,14 @@ def what_only_pods_tell(row: TaskWithJobs) -> tuple[ObjectWrite, ...]:
     * the container ended with 0 by itself, without a report.
 
     No note is needed for a Pod with the condition DisruptionTarget, because its Job shows it, nor for a Job that is
-    suspended or was taken back: the end of such a Pod costs the row nothing.
+    suspended, or that we end before its start: the end of such a Pod costs the row nothing.
     """
     job = row.job
-    if job is None or job.ended_by or job.deleting or row.task.status in TERMINAL or lost_pods(row, job):
+    if job is None or job.deleting or row.task.status in TERMINAL or lost_pods(row, job):
         return ()
-    if job.suspended or job.is_unplaced:
-        return ()
+    has_run, is_ours = any(pod.had_run for pod in row.pods), job.is_unplaced or job.ended_by == EndedBy.US
+    if job.suspended or job.ended_by not in {"", EndedBy.US} or (is_ours and not has_run):
+        return ()  # a Pod that starts in the same moment goes on
     if any(pod.is_rejected for pod in row.pods):
         return (ObjectWrite(EndedBy.NODE, job.name, job.uid, "a kubelet has rejected its Pod"),)
     if any(is_cut_short(pod) and not pod.is_disrupted for pod in row.pods):
@@ -250,9 +251,9 @@ def ending(job: Job, pod: Pod, cause: str) -> ObjectWrite:
 
     The version guards a note that others end the Pod: ours must not replace it.
     """
-    if job.ended_by:
-        return ObjectWrite("pods", pod.name, pod.uid, cause)
     note = EndedBy.LIMIT if pod.had_run else EndedBy.US
+    if job.ended_by and (job.ended_by, note) != (EndedBy.US, EndedBy.LIMIT):
+        return ObjectWrite("pods", pod.name, pod.uid, cause)
     return ObjectWrite(note, job.name, job.uid, cause, resource_version=job.resource_version)
 
 

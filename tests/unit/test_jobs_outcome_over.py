@@ -226,9 +226,12 @@ FORGOTTEN = PodEnd(container="task", exit_code=0, was_told=True, cause="Unknown"
         (a_failed_job(), an_exited_pod(a_failed_job(), 143, was_told=True, deleting=True)),
         (a_complete_job(), an_exited_pod(a_complete_job(), 0, was_told=True, deleting=True)),
         (a_failed_job(), an_exited_pod(a_failed_job(), 255, was_told=True, exit=FORGOTTEN)),
+        (a_job(is_unplaced=True), a_pod(a_job(), **GOING)),
+        (a_job(ended_by="us"), a_pod(a_job(), **GOING)),
     ],
-    ids=["runs", "has not begun", "has ended by it", "has ended by it with 0", "forgotten by its node"],
-)
+    ids=["runs", "has not begun", "has ended by it", "has ended by it with 0", "forgotten by its node",
+         "started when it was taken back", "started when it was late"],
+)  # fmt: skip
 def test_deletion_of_a_pod_by_somebody_else_is_noted_on_its_job(task: Task, job: Job, pod: Pod) -> None:
     assert removed(judged(task, job, pods=[pod])) == [("others", job.uid)]
 
@@ -271,14 +274,14 @@ def test_exit_that_needs_no_note_gets_none(job: Job, pod: Pod) -> None:
     ("job", "pod", "nodes"),
     [
         ({}, a_pod(phase="Running", had_run=True), ()),
-        ({"ended_by": "us"}, a_pod(**GOING), ()),
+        ({"ended_by": "us"}, a_pod(deleting=True), ()),
         ({"ended_by": "others"}, a_pod(**GOING), ()),
         ({}, a_pod(**GOING, is_disrupted=True), ()),
         ({}, an_exited_pod(deleting=True), ()),
         ({}, a_pod(**GOING), (a_node("node-of-pod", unreachable=True),)),
         ({"deleting": True}, a_pod(**GOING), ()),
         ({"suspended": True}, a_pod(**GOING), ()),
-        ({"is_unplaced": True}, a_pod(**GOING), ()),
+        ({"is_unplaced": True}, a_pod(deleting=True), ()),
     ],
     ids=[
         "nobody deletes it",

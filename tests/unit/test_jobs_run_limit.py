@@ -48,6 +48,13 @@ def test_pod_that_no_kubelet_ends_is_ended_after_its_run_limit(task: Task, shown
     ]
 
 
+def test_run_limit_is_noted_on_a_launch_that_started_when_it_was_to_be_ended_as_late() -> None:
+    job = a_job(limit_seconds=100, ended_by="us")
+    assert ends_of(a_running_task(), job, a_pod(job, scheduled_at=ago(160), **RUNS)) == [
+        (EndedBy.LIMIT, job.resource_version)
+    ]
+
+
 @pytest.mark.parametrize(
     ("job", "pod"),
     [

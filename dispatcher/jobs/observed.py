@@ -222,6 +222,12 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
         return [pod for pod in pods if pod.is_rejected]
 
     @property
+    def rejections(self) -> int:
+        """Number of Jobs of this attempt whose Pods kubelets have rejected. Such a Pod may go with its node."""
+        noted = {job.uid for job in self.of_attempt if job.ended_by == EndedBy.NODE}
+        return len(noted | {pod.job_uid for pod in self.rejected})
+
+    @property
     def rejecting(self) -> tuple[str, ...]:
         """The nodes of the rejected Pods."""
         return tuple(sorted({pod.node_name for pod in self.rejected}))

@@ -436,9 +436,9 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
     if earlier.disrupted > MAX_DISRUPTED or launches >= rules.max_launches + task.max_failures + MAX_DISRUPTED:
         what = f"{launches} launches, {earlier.disrupted} of them disrupted within a day"
         return park(HoldReason.DISRUPTED_TOO_OFTEN, what)
-    left = max(pause_after(row, launches), backoff(max(0, len(row.rejected) - 1), rules)) - waited
+    left = max(pause_after(row, launches), backoff(max(0, row.rejections - 1), rules)) - waited
     if left > timedelta(0):
-        why = f", because {of_rejections(row.rejected)}" if row.rejected else ""
+        why = f", because {of_rejections(row.rejected)}" if row.rejections else ""
         return JobsVerdict(Hold(HoldReason.BACKOFF, f"launch {row.last + 1} in {left.total_seconds():.0f} s{why}"))
     ask = Ask.THAT_JOB if row.job is None else Ask.NOTHING
     launch = Launch(
@@ -450,6 +450,8 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
 
 def of_rejections(pods: Sequence[Pod]) -> str:
     """Why launches end without a start: some Pods are rejected by every kubelet, and cost no budget."""
+    if not pods:
+        return "kubelets rejected its Pods, which are gone"
     newest = max(pods, key=lambda pod: pod.created_at)
     nodes = len({pod.node_name for pod in pods})
     said = newest.end.reason if newest.end is not None else ""

@@ -204,11 +204,13 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
     def has_succeeded(self) -> bool | None:
         """The outcome of J by the exit code of its container; None: there is no code, or another report counts."""
         job = self.job
-        if job is None or job.report != "exit-code" or self.task.status is not Status.WAITING or job.was_disrupted:
+        if job is None or job.report != "exit-code" or self.task.status is not Status.WAITING:
             return None
         code = self.exit_code
-        if code is not None and (job.phase is not Phase.FAILING or code == 0):
-            return code == 0
+        if code == 0 or job.was_disrupted:  # a container beside the task may be disrupted after its end
+            return True if code == 0 else None
+        if code is not None and job.phase is not Phase.FAILING:
+            return False
         if job.ended_by == EndedBy.LIMIT and job.is_finished:
             return False
         if job.phase is not Phase.FAILED or job.ended_by == EndedBy.OTHERS:

@@ -115,17 +115,17 @@ def what_only_pods_tell(row: TaskWithJobs) -> tuple[ObjectWrite, ...]:
         return (ObjectWrite(EndedBy.NODE, job.name, job.uid, "a kubelet has rejected its Pod"),)
     if any(is_cut_short(pod) and not pod.is_disrupted for pod in row.pods):
         return (ObjectWrite(EndedBy.OTHERS, job.name, job.uid, "somebody deletes its Pod"),)
-    if job.phase is Phase.COMPLETE and row.has_exited and is_without_report(row, job):
+    if row.has_exited and row.task.cancel_requested_at is None and is_unreported(row, job):
         return (ObjectWrite(EndedBy.ITSELF, job.name, job.uid, "its container has ended with 0"),)
     return ()
 
 
-def is_without_report(row: TaskWithJobs, job: Job) -> bool:
-    """Whether a Complete Job has no report. A Job that reports by exit code waits for the janitor."""
-    if row.unfinished or row.task.cancel_requested_at is not None:
-        return False
+def is_unreported(row: TaskWithJobs, job: Job) -> bool:
+    """Whether there is no report of an exit with 0. One by exit code waits for the janitor, while its Pod stays."""
+    if job.report != "exit-code":
+        return job.phase is Phase.COMPLETE and not row.unfinished
     is_late = row.cluster.cluster_now - (job.ended_at or job.created_at) >= row.cluster.rules.report_grace
-    return is_late or job.report != "exit-code"
+    return any(pod.deleting for pod in row.pods) or (is_late and not row.unfinished)
 
 
 def is_cut_short(pod: Pod) -> bool:

@@ -66,6 +66,8 @@ SIDECAR_KILLED = PodEnd(container="proxy", exit_code=137)
         (a_job(**BY_CODE), an_exited_pod(phase="Running"), True),
         (a_job(**BY_CODE), an_exited_pod(None, 3, phase="Running", end=None), False),
         (a_failed_job(**BY_CODE), an_exited_pod(phase="Failed", end=SIDECAR_KILLED), True),
+        (a_disrupted_job(**BY_CODE), an_exited_pod(phase="Failed", end=SIDECAR_KILLED), True),
+        (a_disrupted_job(**BY_CODE), an_exited_pod(None, 3), None),
         (a_failed_job(**BY_CODE),
          an_exited_pod(None, 0, was_told=True, phase="Failed", end=PodEnd(reason="DeadlineExceeded")), False),
         (a_job(phase=Phase.FAILING, **BY_CODE), an_exited_pod(None, 3), None),
@@ -75,7 +77,8 @@ SIDECAR_KILLED = PodEnd(container="proxy", exit_code=137)
         (a_complete_job(), an_exited_pod(), None),
     ],
     ids=["0", "3", "nobody knows the code", "0 beside a sidecar that runs", "3 beside a sidecar that runs",
-         "0, then its sidecar was killed", "told to stop at its run limit", "its Pod is being disrupted", "runs",
+         "0, then its sidecar was killed", "0, then its Pod was evicted", "3, then its Pod was evicted",
+         "told to stop at its run limit", "its Pod is being disrupted", "runs",
          "0 after it was told to stop", "143 after it was told to stop", "another report"],
 )  # fmt: skip
 def test_exit_code_of_the_tasks_container_is_the_outcome(job: Job, pod: Pod, succeeded: bool | None) -> None:
@@ -257,14 +260,34 @@ def test_work_that_ended_with_0_is_not_repeated_when_its_pod_goes(job: dict[str,
 
 
 @pytest.mark.parametrize(
+    ("seen", "left"),
+    [
+        (a_job(**BY_CODE), a_disrupted_job(**BY_CODE)),
+        (a_job(phase=Phase.FAILING, **BY_CODE), a_failed_job(**BY_CODE)),
+        (a_complete_job(ended_at=NOW, **BY_CODE), a_complete_job(**BY_CODE)),
+    ],
+    ids=["is evicted", "is deleted", "has ended"],
+)
+def test_work_that_ended_with_0_is_not_repeated_when_its_pod_goes_before_the_janitor_has_seen_it(
+    seen: Job, left: Job
+) -> None:
+    """A container beside the task may run on until its node is removed. So its Pod goes at once with its end."""
+    found = judged(a_task(), seen, pods=[an_exited_pod(seen, phase="Running", deleting=True)])
+    assert removed(found) == [("itself", seen.uid)]
+    row = TaskWithJobs(a_task(), [msgspec.structs.replace(left, ended_by="itself")], a_cluster())
+    assert row.has_succeeded is True
+
+
+@pytest.mark.parametrize(
     ("job", "pod"),
     [
         (a_complete_job(report="exit-code", ended_at=ago(59)), an_exited_pod()),
         (a_complete_job(), an_exited_pod(was_told=True)),
         (a_failed_job(), an_exited_pod()),
+        (a_job(**BY_CODE), an_exited_pod(phase="Running")),
         (a_complete_job(ended_by="itself"), an_exited_pod()),
     ],
-    ids=["the janitor will bring it", "told to stop", "its Job has failed", "noted"],
+    ids=["the janitor will bring it", "told to stop", "its Job has failed", "its Pod stays", "noted"],
 )
 def test_exit_that_needs_no_note_gets_none(job: Job, pod: Pod) -> None:
     assert removed(judged(a_task(), job, pods=[msgspec.structs.replace(pod, job_uid=job.uid)])) == []

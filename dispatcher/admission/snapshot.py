@@ -291,14 +291,14 @@ def plan_load(holders: Iterable[tuple[str, str]] | Mapping[tuple[str, str], int]
 def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -> Pending:
     """Counts pending Pods, Jobs without a Pod and unseen creates. The grace gives an autoscaler time to act.
 
-    Anybody who may create Pods can give one our labels. So only Pods of our Jobs count.
+    Anybody who may create Pods can give one our labels, and a policy can take them. So Pods count by their Jobs.
     """
     pending = [pod for pod in view.pods.values() if pod.phase == "Pending" and not pod.deleting]
-    ours = {job.uid for job in view.jobs.values()} if pending else frozenset[str]()
-    waiting = [pod for pod in pending if pod.job_uid in ours]
+    ours = {job.uid: job for job in view.jobs.values()} if pending else {}
+    waiting = [(pod, ours[pod.job_uid]) for pod in pending if pod.job_uid in ours]
     grace = timedelta(seconds=grace_seconds)
-    stuck = [p for p in waiting if p.unschedulable_since and view.now - p.unschedulable_since >= grace]
-    by_shape, of_queue = Counter(p.shape for p in stuck), Counter((p.queue, p.shape) for p in stuck)
+    stuck = [job for pod, job in waiting if pod.unschedulable_since and view.now - pod.unschedulable_since >= grace]
+    by_shape, of_queue = Counter(job.shape for job in stuck), Counter((job.queue, job.shape) for job in stuck)
     return Pending(len(waiting) + in_flight.podless + in_flight.unseen, by_shape, of_queue)
 
 

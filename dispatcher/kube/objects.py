@@ -336,7 +336,6 @@ def own_pod_of(wire: WirePod, raw: bytes | msgspec.Raw) -> Pod:
         name=meta.name,
         uid=meta.uid,
         job_uid=owner,
-        queue=(meta.labels or {}).get(ids.LABEL_QUEUE, ""),
         shape=(meta.annotations or {}).get(ids.SHAPE, ""),
         created_at=meta.creation_timestamp or LONG_AGO,
         phase=status.phase,

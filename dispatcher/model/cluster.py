@@ -98,7 +98,6 @@ class Pod(Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     job_uid: str
-    queue: str
     shape: str
     created_at: datetime
     phase: str = "Pending"

@@ -152,7 +152,7 @@ class TestPods:
     async def test_running_pod_has_its_facts(self, account: Account, nodes: list[str]) -> None:
         job = await account.created()
         pod = await until_pod(account, job, lambda pod: pod.phase == "Running")
-        assert (pod.job_uid, pod.queue, pod.had_run, pod.waiting_reason) == (job.uid, "default", True, "")
+        assert (pod.job_uid, pod.had_run, pod.waiting_reason) == (job.uid, True, "")
         assert pod.shape
         assert pod.node_name
         assert (pod.deleting, pod.unschedulable_since) == (False, None)

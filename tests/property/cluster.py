@@ -145,8 +145,8 @@ class Cluster:
         self._numbers += 1
         name = f"{job.name}-{self._numbers}"
         shape = self.manifests[job.name]["spec"]["template"]["metadata"]["annotations"]["dispatcher.internal/shape"]
-        self.put_pod(Pod(name=name, uid=f"pod-{self._numbers}", job_uid=job.uid, queue=job.queue, shape=shape,
-                         created_at=self._clock.of_cluster))  # fmt: skip
+        uid, created_at = f"pod-{self._numbers}", self._clock.of_cluster
+        self.put_pod(Pod(name=name, uid=uid, job_uid=job.uid, shape=shape, created_at=created_at))
 
     def bind(self, pod: Pod, node: str = NODE) -> None:
         """Binds the Pod to the node and starts its container."""

@@ -114,7 +114,7 @@ def a_pod(job: Job | None = None, **changes: Any) -> Pod:
     """A Pending Pod of a Job, on a node."""
     uid, created_at = (job.uid, job.created_at) if job else ("job-1-1", ago(600))
     name, node = f"pod-of-{uid}", "node-of-pod"
-    pod = Pod(name=name, uid=name, job_uid=uid, queue="default", shape="small", created_at=created_at, node_name=node)
+    pod = Pod(name=name, uid=name, job_uid=uid, shape="small", created_at=created_at, node_name=node)
     return msgspec.structs.replace(pod, **changes)
 
 

@@ -31,7 +31,7 @@ def pod_of(status: dict[str, Any] | None = None, **metadata: Any) -> Pod:
     owners = [{"kind": "X", "uid": "other"}, {"kind": "Job", "uid": "job-uid", "controller": True}]
     meta = {
         "name": "p", "uid": "pod-uid", "creationTimestamp": AT, "ownerReferences": owners,
-        "labels": {f"{DOMAIN}/queue": "q"}, "annotations": {f"{DOMAIN}/shape": "small"},
+        "annotations": {f"{DOMAIN}/shape": "small"},
     }  # fmt: skip
     names = [one["name"] for one in (status or {}).get("containerStatuses", ())]
     spec = {"nodeName": "node-1", "containers": [{"name": name} for name in names]}
@@ -46,7 +46,7 @@ def a_status(name: str = "task", *, last: dict[str, Any] | None = None, **state:
 
 def test_a_pod_belongs_to_the_job_that_controls_it() -> None:
     pod = pod_of({"phase": "Running"})
-    assert (pod.name, pod.uid, pod.job_uid, pod.queue, pod.shape) == ("p", "pod-uid", "job-uid", "q", "small")
+    assert (pod.name, pod.uid, pod.job_uid, pod.shape) == ("p", "pod-uid", "job-uid", "small")
     assert (pod.phase, pod.node_name, pod.created_at, pod.deleting) == ("Running", "node-1", THEN, False)
     assert pod_of(ownerReferences=[]).job_uid == ""
     assert pod_of(deletionTimestamp=AT).deleting

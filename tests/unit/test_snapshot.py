@@ -14,7 +14,7 @@ from tests.unit.rooms import needs, unplaced, view_of
 
 holders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", "z"])), max_size=20)
 GROUP = LaunchGroup("default", "default", "app:1")
-A_JOB = a_job()
+A_JOB = a_job(shape="small")
 POD = PodKind("default", "team_a", "small", None)
 
 
@@ -76,8 +76,8 @@ def test_pending_without_pods_is_zero() -> None:
 
 
 def test_all_pending_pods_count_but_only_unschedulable_ones_are_stuck() -> None:
-    stuck = a_pod(shape="large", unschedulable_since=ago(60))
-    assert pending_of(stuck, a_pod(shape="small")) == Pending(2, {"large": 1}, {("default", "large"): 1})
+    stuck, starting = a_pod(unschedulable_since=ago(60)), a_pod()
+    assert pending_of(stuck, starting) == Pending(2, {"small": 1}, {("default", "small"): 1})
 
 
 def test_running_ended_or_deleted_pod_is_not_pending() -> None:
@@ -105,9 +105,11 @@ def test_unseen_create_counts_as_a_pending_pod() -> None:
     assert plan_pending(ClusterView(NOW, {}, {}, {}), InFlight(unseen=3), 0).total == 3
 
 
-def test_stuck_pods_are_counted_by_shape() -> None:
-    pods = [a_pod(shape=shape, unschedulable_since=ago(60)) for shape in ("s", "l", "l")]
-    assert pending_of(*pods).stuck_by_shape == {"s": 1, "l": 2}
+def test_stuck_pods_are_counted_by_queue_and_shape_of_their_jobs() -> None:
+    jobs = tuple(a_job(launch=number, shape=shape, queue="own") for number, shape in enumerate("sll", 2))
+    pods = [a_pod(job, shape="", unschedulable_since=ago(60)) for job in jobs]  # a policy took their labels
+    found = pending_of(*pods, jobs=jobs)
+    assert (found.stuck_by_shape, found.stuck_of_queue) == ({"s": 1, "l": 2}, {("own", "s"): 1, ("own", "l"): 2})
 
 
 def test_job_without_a_pod_counts_as_a_pending_pod() -> None:

@@ -104,8 +104,10 @@ BEGIN
         UNION ALL SELECT FROM dispatch_private.tasks WHERE queue = OLD.name AND status = 'waiting' AND run_at IS NOT NULL
         UNION ALL SELECT FROM dispatch_private.tasks WHERE queue = OLD.name AND status = 'processing')
     THEN
-        RAISE EXCEPTION USING ERRCODE = 'DI003', MESSAGE = format('queue "%s" is still needed', OLD.name),
-            HINT = 'The rows `*` and `default` stay; of another queue, cancel or finish the live rows first. A name cannot be changed.',
+        RAISE EXCEPTION USING ERRCODE = 'DI003',
+            MESSAGE = format(CASE TG_OP WHEN 'UPDATE' THEN 'the name of queue "%s" cannot be changed' ELSE 'queue "%s" is still needed' END, OLD.name),
+            HINT = CASE TG_OP WHEN 'UPDATE' THEN 'Declare another queue, and delete this one when its rows are over.'
+                   ELSE 'The rows `*` and `default` stay; of another queue, cancel or finish the live rows first.' END,
             COLUMN = 'name', TABLE = 'queues', SCHEMA = 'dispatch';
     END IF;
     RETURN OLD;
@@ -174,7 +176,8 @@ EXCEPTION WHEN check_violation OR not_null_violation OR unique_violation THEN
     about := coalesce(nullif(blank, ''), substring(about FROM '^queues_(.*)_check$'), 'name');
     RAISE EXCEPTION USING ERRCODE = SQLSTATE, COLUMN = about, TABLE = 'queues', SCHEMA = 'dispatch',
         MESSAGE = CASE SQLSTATE WHEN '23505' THEN format('the queue "%s" is declared already', NEW.name)
-                                ELSE format('%s is out of range: %s', about, coalesce(to_jsonb(NEW) ->> about, 'NULL')) END,
+                                ELSE format('%s%s is out of range: %s', about, CASE WHEN about <> 'name' THEN format(' of queue "%s"', NEW.name) END,
+                                            coalesce(to_jsonb(NEW) ->> about, 'NULL')) END,
         HINT = CASE WHEN SQLSTATE = '23505' THEN 'UPDATE its row.' WHEN about = 'name' THEN 'A DNS label (lower-case letters, digits and -, 63 at most), or *.'
                     WHEN about = 'weight' THEN '1..1000' WHEN about = 'fair_submitters' THEN 'true or false' ELSE '0 or more; NULL: the value of the row *.' END;
 END

@@ -255,6 +255,9 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = format('there is no role "%s"', login), HINT = 'Name the login that is to have the rows.';
     END IF;
     theirs := dispatch_private.name_of(login);
+    IF NOT (SELECT r.rolcanlogin FROM pg_roles AS r WHERE r.rolname = login) THEN
+        RAISE NOTICE 'the role "%" may not log in: its members do not see the rows as their own', login USING HINT = 'Name a login.';
+    END IF;
     IF theirs = submitter THEN
         RETURN 0;
     END IF;

@@ -171,3 +171,11 @@ async def test_moves_that_move_nothing_say_why(database: Database) -> None:
 async def test_rows_move_to_no_role_that_is_not_there(database: Database) -> None:
     with pytest.raises(asyncpg.UndefinedObjectError, match='there is no role "nobody"'):
         await (await database.session("operator")).fetchval("SELECT dispatch.rows_move('team_b', 'nobody')")
+
+
+async def test_rows_move_to_a_group_with_a_notice(database: Database) -> None:
+    """Rows have a login and no group, so the team that the group stands for would miss them without a sign."""
+    operator, said = await database.connect("operator"), list[str]()
+    operator.add_log_listener(lambda _, message: said.append(message.message))
+    await operator.fetchval("SELECT dispatch.rows_move('team_odd', 'dispatch_submitter')")
+    assert said[0] == 'the role "dispatch_submitter" may not log in: its members do not see the rows as their own'

@@ -2293,10 +2293,10 @@ CREATE FUNCTION dispatch_private.refuse_foreign_code() RETURNS trigger
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS …;
 COMMENT ON FUNCTION dispatch_private.refuse_foreign_code() IS 'Trigger: nobody inserts a row in the name of a login that may not insert, nor code of somebody else in that of a superuser.';
-CREATE FUNCTION dispatch_private.retry_rows(ids bigint[], expected integer) RETURNS SETOF bigint
+CREATE FUNCTION dispatch_private.retry_rows(ids bigint[], expected integer, only_ended boolean) RETURNS SETOF bigint
     LANGUAGE plpgsql
     AS …;
-COMMENT ON FUNCTION dispatch_private.retry_rows(ids bigint[], expected integer) IS 'Returns rows to waiting, and fences their runs off. expected: only rows of this attempt; NULL: of any. The rows that it changed.';
+COMMENT ON FUNCTION dispatch_private.retry_rows(ids bigint[], expected integer, only_ended boolean) IS 'Returns rows to waiting, and fences their runs off. expected: only rows of this attempt; NULL: of any. only_ended: only rows that have failed or were cancelled. The rows that it changed.';
 CREATE FUNCTION dispatch_private.rights_of(who text, OUT self boolean, OUT sees boolean, OUT hides boolean, OUT acts boolean, OUT owned text[], OUT own text) RETURNS record
     LANGUAGE plpgsql STABLE
     AS …;
@@ -3344,7 +3344,7 @@ REVOKE ALL ON FUNCTION dispatch_private.quantity(written text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.queue_fault(wanted text, door name, is_gone boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.read_objects(objects jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.refuse_foreign_code() FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatch_private.retry_rows(ids bigint[], expected integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatch_private.retry_rows(ids bigint[], expected integer, only_ended boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.rights_of(who text, OUT self boolean, OUT sees boolean, OUT hides boolean, OUT acts boolean, OUT owned text[], OUT own text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.role_now(written name, its_oid oid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.run_tokens(id bigint, attempt integer, launch integer, job_uid text, pod text) FROM PUBLIC;

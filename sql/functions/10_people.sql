@@ -39,28 +39,32 @@ END
 $$;
 COMMENT ON FUNCTION dispatch_private.cancel_rows(bigint[], text) IS 'Cancels rows that have not ended: at once, or by asking the container. The rows that it changed, and their new status.';
 
-CREATE OR REPLACE FUNCTION dispatch_private.retry_rows(ids bigint[], expected integer) RETURNS SETOF bigint
+CREATE OR REPLACE FUNCTION dispatch_private.retry_rows(ids bigint[], expected integer, only_ended boolean) RETURNS SETOF bigint
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    moved bigint[];
     again bigint;
     alive bigint;
 BEGIN
-    RETURN QUERY
     WITH locked AS (
         SELECT id FROM dispatch_private.tasks
         WHERE id = ANY (ids) AND (expected IS NULL OR attempt = expected) AND attempt < dispatch_private.last_attempt()
+          AND (NOT only_ended OR status IN ('failed', 'cancelled')) -- another call may have retried it meanwhile
         ORDER BY id FOR UPDATE
+    ), changed AS (
+        UPDATE dispatch_private.tasks SET
+            status = 'waiting', attempt = attempt + 1, launch = 0, failures = 0, run_at = NULL, run_digest = NULL, job_uid = NULL,
+            started_at = NULL, heartbeat_at = NULL, finished_at = NULL, cancel_requested_at = NULL, result = NULL
+        FROM locked WHERE tasks.id = locked.id
+        RETURNING tasks.id
     )
-    UPDATE dispatch_private.tasks SET
-        status = 'waiting', attempt = attempt + 1, launch = 0, failures = 0, run_at = NULL, run_digest = NULL, job_uid = NULL,
-        started_at = NULL, heartbeat_at = NULL, finished_at = NULL, cancel_requested_at = NULL, result = NULL
-    FROM locked WHERE tasks.id = locked.id
-    RETURNING tasks.id;
-    IF FOUND THEN
-        PERFORM dispatch_private.close_launches(ids);
-        PERFORM dispatch_private.announce_rows('tasks', ids);
+    SELECT array_agg(changed.id) INTO moved FROM changed;
+    IF moved IS NOT NULL THEN
+        PERFORM dispatch_private.close_launches(moved);
+        PERFORM dispatch_private.announce_rows('tasks', moved);
     END IF;
+    RETURN QUERY SELECT unnest(moved);
 EXCEPTION WHEN unique_violation THEN -- said anew: the server's own words hold the key
     SELECT ended.id, living.id INTO again, alive FROM dispatch_private.tasks AS ended CROSS JOIN LATERAL (
         SELECT t.id FROM dispatch_private.tasks AS t WHERE t.queue = ended.queue AND t.submitted_by = ended.submitted_by
@@ -72,7 +76,7 @@ EXCEPTION WHEN unique_violation THEN -- said anew: the server's own words hold t
         HINT = 'Cancel that one, or wait until it is over.';
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.retry_rows(bigint[], integer) IS 'Returns rows to waiting, and fences their runs off. expected: only rows of this attempt; NULL: of any. The rows that it changed.';
+COMMENT ON FUNCTION dispatch_private.retry_rows(bigint[], integer, boolean) IS 'Returns rows to waiting, and fences their runs off. expected: only rows of this attempt; NULL: of any. only_ended: only rows that have failed or were cancelled. The rows that it changed.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.check_bound(submitter text, in_queue text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -127,7 +131,7 @@ BEGIN
             MESSAGE = format('task %s has had its %s attempts, which is the most', own, dispatch_private.last_attempt()),
             COLUMN = 'attempt', TABLE = 'tasks', SCHEMA = 'dispatch';
     END IF;
-    IF EXISTS (SELECT FROM dispatch_private.retry_rows(ARRAY[own], expected)) THEN
+    IF EXISTS (SELECT FROM dispatch_private.retry_rows(ARRAY[own], expected, false)) THEN
         IF held.submitted_by = dispatch_private.own_name(who) THEN -- an operator is free to retry the rows of others
             PERFORM dispatch_private.check_bound(held.submitted_by, held.queue);
         END IF;
@@ -229,7 +233,7 @@ BEGIN
         WHERE t.id = ANY (ended) AND NOT (t.dedupe_key IS NOT NULL AND EXISTS (
             SELECT FROM dispatch_private.tasks AS living WHERE living.queue = in_queue AND living.submitted_by = dispatch_private.own_name(who)
             AND living.dedupe_key = t.dedupe_key AND living.status IN ('waiting', 'processing')))
-        ORDER BY coalesce(t.dedupe_key, t.id::text), t.dedupe_key IS NULL, t.id DESC), NULL);
+        ORDER BY coalesce(t.dedupe_key, t.id::text), t.dedupe_key IS NULL, t.id DESC), NULL, true);
     IF number > 0 THEN
         PERFORM dispatch_private.check_bound(dispatch_private.own_name(who), in_queue);
     END IF;

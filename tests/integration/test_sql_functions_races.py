@@ -113,6 +113,16 @@ async def test_a_report_repeated_behind_the_first_gets_its_answer(
     assert (await row.now())["failures"] == 1
 
 
+async def test_second_retry_of_a_batch_leaves_what_the_first_one_has_retried(database: Database) -> None:
+    """Otherwise it would fence off what runs by then."""
+    row = await insert_row(database, batch="twice")
+    await row.cancel()
+    one, other = await database.connect("team_a"), await database.connect("team_a")
+    calls = [by.fetchval("SELECT dispatch.batch_retry('default', 'twice')") for by in (one, other)]
+    assert await in_order(database, one, calls[0], other, calls[1]) == (1, 0)
+    assert (await row.now())["attempt"] == 2
+
+
 async def test_racing_reports_and_retries_end_in_one_consistent_row(
     database: Database, containers: list[Connection]
 ) -> None:

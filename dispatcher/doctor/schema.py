@@ -90,6 +90,13 @@ def judge_objects(wanted: Objects, found: Objects, compared: Set[str], database:
             yield fault("ObjectChanged", one, said, database=database, statement=statement)
 
 
+OF_TABLES: Final[Mapping[tuple[str, str | None], str]] = {
+    ("row security", "on"): "ENABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY",
+    ("survives a crash", "yes"): "SET LOGGED",
+}
+"""What ALTER TABLE does to a table that has not what is wanted."""
+
+
 def differences(wanted: Facts, found: Facts, compared: Set[str], keys: Set[str]) -> list[str]:
     """The facts that differ. `keys`: constraints that are judged as indexes.
 
@@ -120,13 +127,14 @@ def mend(one: str, fact: str, wanted: str | None, found: str | None) -> str:
     if right and wanted is None:
         part = f" ({ident(right[3])})" if right[3] else ""
         return f"REVOKE {right[2]}{part} ON {where} FROM {right[1] if right[1] == 'PUBLIC' else ident(right[1])}"
-    trigger, policy = (fact.partition(" ")[2] if fact.startswith(word) else "" for word in ("trigger ", "policy "))
+    trigger = fact.partition(" ")[2] if fact.startswith("trigger ") else ""
     if fact == "owner":
         return f"ALTER {where if kind in {'function', 'schema'} else f'TABLE {where}'} OWNER TO {OWNER}"
-    if fact == "row security":
-        return f"{of_table} ENABLE ROW LEVEL SECURITY"
-    if policy and wanted is None:
-        return f"DROP POLICY {ident(policy)} ON {relation(name)}"  # house: for a person to type
+    if (fact, wanted) in OF_TABLES:
+        return f"{of_table} {OF_TABLES[fact, wanted]}"
+    if fact.startswith(("policy ", "rule ")) and wanted is None:
+        what, _, its_name = fact.partition(" ")
+        return f"DROP {what.upper()} {ident(its_name)} ON {relation(name)}"  # house: for a person to type
     if trigger and found == f"off,{(wanted or '').partition(',')[2]}":
         return f"{of_table} ENABLE TRIGGER {ident(trigger)}"
     return AGAIN if one.startswith(OF_FILES) or right or trigger else f"\\d+ {relation(name)}"

@@ -175,6 +175,11 @@ WITH place AS (
     FROM relation WHERE relkind = 'r'
     UNION ALL SELECT r.object, format('column %s', a.attname), concat_ws(' ', format_type(a.atttypid, a.atttypmod), CASE WHEN a.attnotnull THEN 'NOT NULL' END)
     FROM relation AS r JOIN pg_attribute AS a ON a.attrelid = r.oid WHERE r.relkind IN ('r', 'v') AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL SELECT r.object, format('default of %s', a.attname), pg_get_expr(d.adbin, d.adrelid)
+    FROM relation AS r JOIN pg_attrdef AS d ON d.adrelid = r.oid JOIN pg_attribute AS a ON (a.attrelid, a.attnum) = (d.adrelid, d.adnum)
+    UNION ALL SELECT object, 'survives a crash', CASE relpersistence WHEN 'p' THEN 'yes' ELSE 'no' END FROM relation WHERE relkind = 'r'
+    UNION ALL SELECT r.object, format('rule %s', w.rulename), pg_get_ruledef(w.oid)
+    FROM relation AS r JOIN pg_rewrite AS w ON w.ev_class = r.oid WHERE w.rulename <> '_RETURN'
     UNION ALL SELECT object, 'body', pg_get_viewdef(oid) FROM relation WHERE relkind = 'v'
     UNION ALL SELECT r.object, 'body', pg_get_indexdef(r.oid) FROM relation AS r WHERE relkind = 'i'
     UNION ALL SELECT r.object, 'is valid', (i.indisvalid AND i.indisready)::text FROM relation AS r JOIN pg_index AS i ON i.indexrelid = r.oid

@@ -68,6 +68,7 @@ OBJECTS = {
     "table dispatch_private.tasks": {
         "row security": "on", "constraint tasks_pkey": "PRIMARY KEY (id)", "policy programs": "to {a}: true; ",
         "right of dispatch_reader: SELECT (id)": "", "trigger guard": "on, BEFORE UPDATE", "column id": "bigint",
+        "survives a crash": "yes",
     },
 }  # fmt: skip
 SCHEMA = Schema(
@@ -187,7 +188,11 @@ OF_TASK = "right of dispatch_task: EXECUTE"
     ("objects", "message", "statement"),
     [
         (with_fact(TABLE, "row security", "off"), "row security is off, not on",
-         "ALTER TABLE dispatch_private.tasks ENABLE ROW LEVEL SECURITY"),
+         "ALTER TABLE dispatch_private.tasks ENABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY"),
+        (with_fact(TABLE, "survives a crash", "no"), "survives a crash is no, not yes",
+         "ALTER TABLE dispatch_private.tasks SET LOGGED"),
+        (with_fact(TABLE, "rule gone", "CREATE RULE …"), "rule gone is too much",
+         "DROP RULE gone ON dispatch_private.tasks"),
         (with_fact(TABLE, "policy every", "to {PUBLIC}: true; "), "policy every is too much",
          "DROP POLICY every ON dispatch_private.tasks"),
         (with_fact(TABLE, "policy programs", None), "policy programs is missing", r"\d+ dispatch_private.tasks"),

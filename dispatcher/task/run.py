@@ -134,12 +134,13 @@ SET: Final[Callable[[int, Any], Any]] = _signal.signal
 class StopSignals:
     """SIGTERM raises SystemExit(143) in the main thread. A task in another thread has no handler.
 
-    came: it has raised, or a handler of the body was called. A second SIGTERM does not disturb the cleaning up.
+    came: it has raised, or a handler of the body was called.
     is_ignored: the body has ended, so its report is not disturbed, nor by a handler that the body has left.
     """
 
     def __init__(self) -> None:
         self.came = self.is_ignored = False
+        self._has_raised = False  # a second SIGTERM does not disturb the cleaning up
         self._owner = 0
         self._before: dict[int, Any] = {}
 
@@ -178,8 +179,8 @@ class StopSignals:
         if os.getpid() != self._owner:  # a child that was forked in the body
             self.restore()
             signal.raise_signal(number)
-        elif not self.came and not self.is_ignored:
-            self.came = True
+        elif not self._has_raised and not self.is_ignored:
+            self.came = self._has_raised = True
             raise SystemExit(TERMINATED)
 
 

@@ -236,6 +236,31 @@ async def test_end_after_sigterm_is_no_success_unless_the_body_says_so(
         assert (ended.status, await row.status()) == (status, then), ended
 
 
+HANDS_ON = {
+    "calls it": "before(*told)",
+    "sets it again": "signal.signal(signal.SIGTERM, before); signal.raise_signal(signal.SIGTERM)",
+}
+
+
+@pytest.mark.parametrize("how", HANDS_ON)
+async def test_handler_that_hands_sigterm_on_unwinds_the_body(library: Library, database: Database, how: str) -> None:
+    """As those of coverage and of PyTorch Lightning do."""
+    row = await insert_row(database)
+    body = f"""
+        import signal, time
+        with quick() as t:
+            def hands_on(*told):
+                {HANDS_ON[how]}
+            before = signal.signal(signal.SIGTERM, hands_on)
+            say("begun"); time.sleep(600)
+    """
+    async with library.runs(row, body) as wrapper:
+        await wrapper.says("begun")
+        wrapper.terminate()
+        ended = await wrapper.has_ended(is_traced=True)
+    assert (ended.status, await row.status()) == (TERMINATED, "processing"), ended
+
+
 async def test_handler_of_sigterm_is_restored(library: Library, database: Database) -> None:
     row = await insert_row(database)
     body = """

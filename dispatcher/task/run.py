@@ -165,6 +165,8 @@ class StopSignals:
 
         asyncio and uvloop set their handlers through it, too.
         """
+        if number == signal.SIGTERM and handler == signal.SIG_DFL:
+            handler = self._raise  # an event loop that ends sets it, and PID 1 would ignore SIGTERM then
         if number not in STOPS or not callable(handler) or handler == self._raise:
             return SET(number, handler)
 

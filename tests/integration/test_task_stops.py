@@ -239,12 +239,13 @@ async def test_end_after_sigterm_is_no_success_unless_the_body_says_so(
 HANDS_ON = {
     "calls it": "before(*told)",
     "sets it again": "signal.signal(signal.SIGTERM, before); signal.raise_signal(signal.SIGTERM)",
+    "sets the default": "signal.signal(signal.SIGTERM, signal.SIG_DFL); signal.raise_signal(signal.SIGTERM)",
 }
 
 
 @pytest.mark.parametrize("how", HANDS_ON)
 async def test_handler_that_hands_sigterm_on_unwinds_the_body(library: Library, database: Database, how: str) -> None:
-    """As those of coverage and of PyTorch Lightning do."""
+    """As those of coverage and of PyTorch Lightning do. An event loop that ends sets the default."""
     row = await insert_row(database)
     body = f"""
         import signal, time

@@ -48,6 +48,7 @@ from dispatcher.container.row import (
     AT_WORK,
     FAULTS,
     HELP,
+    MAYBE_MARKED,
     USAGE,
     Codes,
     ExecReport,
@@ -420,7 +421,7 @@ def read_result(path: Path) -> ExecReport:
             return ExecReport(
                 "failed", 1, "TASK_RESULT_FILE is larger than 64 KiB: leave the address of large results in it"
             )
-        return ExecReport("succeeded", 0, result=written.decode() or None)
+        return ExecReport("succeeded", 0, result=written.decode(MAYBE_MARKED) or None)
     except FileNotFoundError:
         return ExecReport("succeeded", 0)
     except (OSError, UnicodeDecodeError) as fault:

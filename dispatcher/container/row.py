@@ -76,6 +76,8 @@ def read_codes(option: str, written: str) -> frozenset[int]:
 
 FILE_BYTES: Final = 4096
 """Bytes of the end of the file that are read."""
+MAYBE_MARKED: Final = "utf-8-sig"
+"""UTF-8. PowerShell and .NET begin a file with a mark of it, which JSON does not have."""
 
 
 class Progress(NamedTuple):
@@ -117,7 +119,7 @@ def read_progress(path: Path) -> Progress:
             if not stat.S_ISREG((told := os.fstat(file.fileno())).st_mode):
                 return NOTHING
             file.seek(max(told.st_size - FILE_BYTES, 0))
-            return parse_progress(file.read(FILE_BYTES).decode(errors="replace"))
+            return parse_progress(file.read(FILE_BYTES).decode(MAYBE_MARKED, errors="replace"))
     except OSError:
         return NOTHING
 

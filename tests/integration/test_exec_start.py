@@ -245,6 +245,7 @@ GOOD = {
     "a number of many digits": "F.write_text('1' * 9000)",
     "a list": "F.write_text('[1, null, true]')",
     "false": "F.write_text('false')",
+    "with a mark of UTF-8": r"F.write_bytes(b'\xef\xbb\xbf{}')",
 }
 
 

@@ -330,3 +330,8 @@ def test_end_of_a_large_file_is_read(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
     (tmp_path / "odd").write_bytes(b"0.5 \xff\xfe")
     assert read_progress(tmp_path / "odd") == Progress(0.5, "\ufffd\ufffd")
+
+
+def test_mark_of_utf_8_is_no_part_of_the_number(tmp_path: Path) -> None:
+    (tmp_path / "marked").write_text("0.5 half\n", encoding="utf-8-sig")
+    assert read_progress(tmp_path / "marked") == Progress(0.5, "half")

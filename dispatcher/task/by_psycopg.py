@@ -60,12 +60,13 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
         options = str(given.get("options", ""))
         if "@" in str(given.get("host", "")) or re.search(r"[^\d,]", str(given.get("port", ""))):
             raise psycopg.ProgrammingError  # these are parts of a password
+        seconds = seconds_of(str(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT", "")))
         try:
             pinned = (f"-c {name}={value.replace(' ', '')}" for name, value in PINNED.items())
-            return connect_with(url, " ".join((options, *pinned)))
+            return connect_with(url, seconds, " ".join((options, *pinned)))
         except psycopg.OperationalError as fault:
             if REFUSED in str(fault) and OF_THE_LOGIN not in str(fault):  # perhaps our settings: a pooler
-                return connect_with(url, options)  # our statements name the schema of each object
+                return connect_with(url, seconds, options)  # our statements name the schema of each object
             if "connection is bad: invalid" not in str(fault):
                 raise
     raise WrongEnvironment(f"TASK_DATABASE_URL cannot be read: {URL}{perhaps_of_the_environment()}")
@@ -78,12 +79,17 @@ def perhaps_of_the_environment() -> str:
     return f". Or one of these variables is wrong: {', '.join(set_here)}" if set_here else ""
 
 
-def connect_with(url: str, options: str) -> psycopg.Connection[tuple[Any, ...]]:
+def seconds_of(written: str) -> int:
+    """The time for one host, as exec gives it: 5 s, or what the URL asks for, but never more than a minute."""
+    return min(int(written), 60) if written.isdecimal() and int(written) else 5
+
+
+def connect_with(url: str, seconds: int, options: str) -> psycopg.Connection[tuple[Any, ...]]:
     return psycopg.connect(
         url,
         autocommit=True,
         prepare_threshold=None,  # one statement, perhaps through a pooler
-        connect_timeout=5,
+        connect_timeout=seconds,
         options=options,
         application_name="dispatcher/task",
         target_session_attrs=primary_for(psycopg.pq.version()),

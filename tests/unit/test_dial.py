@@ -23,7 +23,7 @@ from dispatcher.container.dial import (
     UnreadableUrl,
     ways_of,
 )  # fmt: skip
-from dispatcher.task import by_asyncpg
+from dispatcher.task import by_asyncpg, by_psycopg
 from dispatcher.task.body import DatabaseFault
 
 OF_THE_DRIVER = {
@@ -115,6 +115,14 @@ def test_hosts_may_be_tried_in_any_order() -> None:
 def test_certificates_of_the_machine_may_be_named() -> None:
     (way,) = ways_of("postgresql://a/db?sslrootcert=system&sslmode=verify-full", {})
     assert (way.dsn, way.has_public_roots) == ("postgresql:///db", True)
+
+
+def test_psycopg_gives_a_host_as_much_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[float] = []
+    monkeypatch.setattr(psycopg, "connect", lambda *_, connect_timeout, **__: times.append(connect_timeout))
+    for written in ("", "0", "-1", "9", "999"):
+        by_psycopg.connect(f"postgresql://u@a/db?connect_timeout={written}")
+    assert times == [CONNECT_SECONDS] * 3 + [9, LONGEST_CONNECT_SECONDS]
 
 
 @pytest.mark.parametrize("name", ["sslrootcert", "sslcert", "sslkey", "sslcrl"])

@@ -352,7 +352,8 @@ def launch_end(job: Job, pods: Sequence[Pod]) -> LaunchEnd | None:
     """How the launch of the Job ended, or why its container cannot start; None: it runs, or nobody knows."""
     pod = pods[0] if pods else None
     if pod is None:
-        why = GONE.get(EndedBy.OTHERS if job.was_disrupted else job.ended_by) if job.is_finished else None
+        is_cut = job.was_disrupted and job.ended_by != EndedBy.ITSELF
+        why = GONE.get(EndedBy.OTHERS if is_cut else job.ended_by) if job.is_finished else None
         return LaunchEnd(reason=why) if why else None
     end = pod.exit if job.report == "exit-code" and pod.exit is not None and not pod.exit.was_told else pod.end
     if end is not None:

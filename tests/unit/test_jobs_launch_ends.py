@@ -140,6 +140,8 @@ def test_launch_that_goes_on_or_of_which_nobody_knows_has_no_cause(job: Job) -> 
 def test_launch_whose_pod_is_gone_tells_who_has_ended_it(who: EndedBy) -> None:
     """The Pod may end and go between two looks at it. The history has a line for the launch nevertheless."""
     assert launch_end(a_failed_job(ended_by=who.value), []) == LaunchEnd(reason=GONE[who])
+    disrupted = EndedBy.ITSELF if who is EndedBy.ITSELF else EndedBy.OTHERS  # what ended first counts
+    assert launch_end(a_disrupted_job(ended_by=who.value), []) == LaunchEnd(reason=GONE[disrupted])
 
 
 def test_a_span_has_the_largest_whole_unit() -> None:

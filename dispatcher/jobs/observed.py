@@ -225,7 +225,7 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
 
     @property
     def rejections(self) -> int:
-        """Number of Jobs of this attempt whose Pods kubelets have rejected. Such a Pod may go with its node."""
+        """Number of Jobs of this attempt whose Pods no node took. Such a Pod may be gone."""
         noted = {job.uid for job in self.of_attempt if job.ended_by == EndedBy.NODE}
         return len(noted | {pod.job_uid for pod in self.rejected})
 
@@ -323,7 +323,7 @@ GONE: Final[Mapping[str, str]] = {
     EndedBy.US: "it did not start, so the dispatcher deleted its Pod",
     EndedBy.LIMIT: "ran over its run limit, which its kubelet did not keep, so the dispatcher deleted its Pod",
     EndedBy.OTHERS: "Disrupted: its Pod was evicted, preempted or deleted",
-    EndedBy.NODE: "the kubelet of its node rejected its Pod",
+    EndedBy.NODE: "no node took its Pod: a kubelet rejected it, or it was deleted while it waited for a node",
     EndedBy.ITSELF: "exit code 0",
 }
 """The end of a launch whose Pod is gone, by who has ended it. A Pod may end and go between two looks."""

@@ -98,7 +98,7 @@ def judge_row(row: TaskWithJobs) -> JobsVerdict:
 def what_only_pods_tell(row: TaskWithJobs) -> tuple[ObjectWrite, ...]:
     """Notes on J what its conditions will not show once its Pod is gone:
 
-    * a kubelet has rejected the Pod;
+    * no node took the Pod: a kubelet has rejected it, or somebody deletes it while it has none;
     * somebody deletes the Pod;
     * the container ended with 0 by itself, without a report.
 
@@ -111,8 +111,8 @@ def what_only_pods_tell(row: TaskWithJobs) -> tuple[ObjectWrite, ...]:
     has_run, is_ours = any(pod.had_run for pod in row.pods), job.is_unplaced or job.ended_by == EndedBy.US
     if job.suspended or job.ended_by not in {"", EndedBy.US} or (is_ours and not has_run):
         return ()  # a Pod that starts in the same moment goes on
-    if any(pod.is_rejected for pod in row.pods):
-        return (ObjectWrite(EndedBy.NODE, job.name, job.uid, "a kubelet has rejected its Pod"),)
+    if any(pod.is_rejected or (pod.deleting and not pod.node_name) for pod in row.pods):
+        return (ObjectWrite(EndedBy.NODE, job.name, job.uid, "no node has taken its Pod"),)
     if any(is_cut_short(pod) and not pod.is_disrupted for pod in row.pods):
         return (ObjectWrite(EndedBy.OTHERS, job.name, job.uid, "somebody deletes its Pod"),)
     if row.has_exited and row.task.cancel_requested_at is None and is_unreported(row, job):
@@ -347,8 +347,8 @@ class EarlierLaunches(Struct, frozen=True):
 
     unstarted: they failed before their start.
     disrupted: they were disrupted, their Jobs are missing, or the database took no start.
-    unplaced: they cost the row nothing: they got no node and were taken back, a kubelet rejected their Pod, or they
-    were disrupted more than a day ago.
+    unplaced: they cost the row nothing: they were taken back, no node took their Pod, or they were disrupted more than
+    a day ago.
     disrupted_at: times of the newest launches that count as disrupted, in their order.
     """
 
@@ -451,7 +451,7 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
 def of_rejections(pods: Sequence[Pod]) -> str:
     """Why launches end without a start: some Pods are rejected by every kubelet, and cost no budget."""
     if not pods:
-        return "kubelets rejected its Pods, which are gone"
+        return "no node took its Pods, which are gone"
     newest = max(pods, key=lambda pod: pod.created_at)
     nodes = len({pod.node_name for pod in pods})
     said = newest.end.reason if newest.end is not None else ""

@@ -40,7 +40,7 @@ class EndedBy(StrEnum):
     US: we deleted it before its container ran.
     LIMIT: we deleted it, because its container ran over the run limit.
     OTHERS: somebody else deleted it.
-    NODE: the kubelet of its node rejected it.
+    NODE: no node took it: a kubelet rejected it, or somebody deleted it while it had none.
     ITSELF: its container ended with 0, and had not been told to stop.
     """
 

@@ -262,7 +262,7 @@ def test_rejection_by_a_kubelet_costs_nothing_and_its_node_is_avoided() -> None:
 def test_pause_after_rejections_does_not_end_with_the_rejected_pods() -> None:
     """Whoever removes the nodes, or all Pods that have failed, removes the rejected Pods at once."""
     jobs = [a_failed_job(1, launch, ended_at=ago(5), ended_by="node", unplaced_before=launch - 1) for launch in (1, 2)]
-    assert hold_of(a_task(), *jobs).detail == "launch 3 in 5 s, because kubelets rejected its Pods, which are gone"
+    assert hold_of(a_task(), *jobs).detail == "launch 3 in 5 s, because no node took its Pods, which are gone"
 
 
 def test_backoff_after_rejections_says_who_rejects_the_pods() -> None:

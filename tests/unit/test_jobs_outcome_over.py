@@ -246,6 +246,16 @@ def test_rejection_by_a_kubelet_is_noted_on_the_job_once() -> None:
         assert removed(judged(a_task(), job, pods=[pod])) == ends
 
 
+@pytest.mark.parametrize("how", [{}, {"is_disrupted": True}, {"phase": "Failed"}], ids=["deleted", "evicted", "ended"])
+def test_pod_that_somebody_deletes_while_it_waits_for_a_node_costs_its_row_nothing(how: dict[str, Any]) -> None:
+    """Somebody clears away what is pending for long. No row fails because the cluster is full."""
+    job = a_job()
+    assert removed(judged(a_task(), job, pods=[a_pod(job, node_name="", deleting=True, **how)])) == [("node", job.uid)]
+    for made in (a_failed_job, a_disrupted_job):
+        found = next_launch(a_task(), made(ended_by="node"))
+        assert (found.unstarted, found.disrupted, found.unplaced) == (0, 0, 1)
+
+
 SILENT = [({}, a_task()), ({}, a_running_task()), ({"report": "exit-code", "ended_at": ago(60)}, a_task())]
 
 

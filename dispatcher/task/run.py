@@ -154,11 +154,11 @@ class StopSignals:
             _signal.signal = self._set
 
     def restore(self) -> None:
-        self.is_ignored = False
         if self._before:
             _signal.signal = SET
             for number, handler in self._before.items():
                 SET(number, handler)
+        self.is_ignored = False
 
     def _set(self, number: int, handler: Any) -> Any:
         """Replaces `_signal.signal` while the body runs. A handler of the body hides no stop signal from us.

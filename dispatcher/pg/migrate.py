@@ -114,6 +114,7 @@ async def migrate(database_url: str | None, *, check: bool = False) -> list[str]
         with translated():
             check_server(connection.get_server_version().major)
             await check_encoding(connection)
+            await connection.execute(query("take_rights", "migrate"))
             if not check:
                 await take_lock(connection)
             await check_owner(connection)
@@ -217,6 +218,7 @@ async def read_applied(connection: asyncpg.Connection) -> dict[int, tuple[str, s
 
 async def prepare(connection: asyncpg.Connection) -> None:
     """Creates the schema, and the roles if the login may create roles."""
+    await connection.execute(query("as_itself", "migrate"))
     if await connection.fetchval(query("may_create_roles", "migrate")):
         await connection.execute(read_sql("roles.sql"))
     missing = await connection.fetch(query("missing_roles", "migrate"), list(ROLES))
@@ -225,6 +227,7 @@ async def prepare(connection: asyncpg.Connection) -> None:
         raise DatabaseUnfit(
             f"roles {names} are missing and this login may not create them: run sql/roles.sql as an administrator"
         )
+    await connection.execute(query("take_rights", "migrate"))
     if why_not := await connection.fetchval(query("why_not_owner", "migrate")):
         raise DatabaseUnfit(why_not)
     await connection.execute(query("schema", "migrate"))

@@ -50,6 +50,15 @@ SELECT CASE
                     current_database(), current_database())
 END
 
+-- name: take_rights
+-- A login that does not inherit the rights of dispatch_owner acts as that role from now on, if it may.
+SELECT set_config('role', 'dispatch_owner', false) FROM pg_roles WHERE rolname = 'dispatch_owner' AND NOT pg_has_role(oid, 'USAGE')
+AND pg_has_role(oid, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
+
+-- name: as_itself
+-- The login makes roles with its own rights.
+RESET ROLE
+
 -- name: schema
 -- Creates the schemas, before the first table.
 CREATE SCHEMA IF NOT EXISTS dispatch AUTHORIZATION dispatch_owner;
@@ -67,7 +76,7 @@ SET LOCAL search_path = dispatch_private, pg_temp;
 SET LOCAL lock_timeout = '2s'
 
 -- name: lock_tables
--- Locks every table and view of ours, or none: others wait for half a second at most. That is less than deadlock_timeout, so that nobody who waits for one of them is told of a deadlock.
+-- Locks every table and view of ours, or none: others wait for half a second at most. That is less than deadlock_timeout, so that nobody who waits for one of them is told of a deadlock. The weaker lock before it stops only a vacuum; an autovacuum ends for whoever waits longer than deadlock_timeout.
 DO $lock$
 DECLARE
     names text;
@@ -75,7 +84,6 @@ BEGIN
     SELECT string_agg(oid::regclass::text, ', ' ORDER BY relkind DESC, relname) INTO names FROM pg_class
     WHERE relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('dispatch', 'dispatch_private')) AND relkind IN ('r', 'v');
     IF names IS NOT NULL THEN
-        -- An autovacuum ends for whoever has waited for it for a second (deadlock_timeout). This lock lets all others pass meanwhile.
         EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', names);
         SET LOCAL lock_timeout = '500ms';
         EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', names);

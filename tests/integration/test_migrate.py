@@ -230,6 +230,19 @@ async def test_member_of_the_owner_role_may_migrate_without_superuser_rights(
         await admin.execute("REVOKE dispatch_owner FROM janitor")
 
 
+async def test_member_of_the_owner_role_that_does_not_inherit_migrates_again(empty: Database) -> None:
+    admin = await empty.session("admin")
+    await admin.execute(f'GRANT CREATE ON DATABASE "{empty.name}" TO dispatch_owner')
+    await admin.execute("CREATE ROLE modest LOGIN NOINHERIT CREATEROLE PASSWORD 'modest' IN ROLE dispatch_owner")
+    try:
+        assert await migrate(empty.url("modest")) == FILES
+        assert await migrate(empty.url("modest"), check=True) == []
+        await admin.execute("TRUNCATE dispatch_private.applied_functions")
+        assert await migrate(empty.url("modest")) == FUNCTIONS
+    finally:
+        await admin.execute("DROP ROLE modest")
+
+
 @pytest.mark.parametrize("check", [True, False])
 async def test_schema_that_a_newer_version_has_reduced_is_refused(database: Database, check: bool) -> None:
     admin = await database.session("admin")

@@ -47,6 +47,23 @@ SERVER: Final = (
 """The query for the server's identity: its system and its timeline, also before its first checkpoint as primary."""
 
 
+CONNECT_SECONDS: Final = 5
+"""The time for one host, in seconds, if the URL names none."""
+LONGEST_CONNECT_SECONDS: Final = 60
+"""The longest time for one host, in seconds."""
+
+
+def host_seconds(written: str) -> int:
+    """The time for one host. `written`: connect_timeout. With 0 libpq waits for ever, but our programs do not."""
+    return min(int(written), LONGEST_CONNECT_SECONDS) if written.isdecimal() and int(written) else CONNECT_SECONDS
+
+
+def variables_of_libpq(env: Mapping[str, str]) -> str:
+    """The end of a message: what libpq may read beside a URL. An image has it for a database of its own."""
+    set_here = sorted(name for name in env if name.startswith("PG"))
+    return f". Or one of these variables is wrong: {', '.join(set_here)}" if set_here else ""
+
+
 class OldPrimary(Exception):
     """The server was the primary once. Another server was promoted without its knowledge."""
 

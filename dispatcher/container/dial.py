@@ -22,14 +22,10 @@ import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
 from dispatcher.container.asking import NEXT_ADDRESS_SECONDS, in_thread
-from dispatcher.container.contract import PINNED, SERVER, NewestServer, OldPrimary
+from dispatcher.container.contract import PINNED, SERVER, NewestServer, OldPrimary, host_seconds
 
-CONNECT_SECONDS: Final = 5
-"""The time for one host, in seconds, if the URL names none."""
 CALL_SECONDS: Final = 10
 """The longest time for the answer to a call of a container, in seconds."""
-LONGEST_CONNECT_SECONDS: Final = 60
-"""The longest time for one host, in seconds."""
 FORM: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, the password's special characters percent-encoded"
 URL: Final = re.compile(r"(postgres(?:ql)?://(?:[^/?@]*@)?)([^/?@]*)([^?@]*)(?:\?(.*))?", re.DOTALL)
 """The parts of a URL: what stands before the hosts, the hosts, the path, the query."""
@@ -336,11 +332,11 @@ def with_ports(hosts: Sequence[tuple[str, str]], ports: str) -> list[tuple[str |
     return found
 
 
-def seconds_of(written: str) -> float:
-    """The time for one host. 0: libpq waits for ever, but our programs do not."""
+def seconds_of(written: str) -> int:
+    """The time for one host."""
     if not re.fullmatch(r"(-?\d+)?", written):
         raise UnreadableUrl(f"connect_timeout{shown(written)} must be a number of seconds")
-    return min(float(written or 0), LONGEST_CONNECT_SECONDS) if float(written or 0) > 0 else CONNECT_SECONDS
+    return host_seconds(written)
 
 
 def is_for_the_driver(name: str, value: str) -> bool:

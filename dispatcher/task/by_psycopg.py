@@ -11,7 +11,17 @@ from typing import Any, Final
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from dispatcher.container.contract import LOGIN_REFUSED, PINNED, SERVER, URL, NewestServer, OldPrimary, WrongEnvironment
+from dispatcher.container.contract import (
+    LOGIN_REFUSED,
+    PINNED,
+    SERVER,
+    URL,
+    NewestServer,
+    OldPrimary,
+    WrongEnvironment,
+    host_seconds,
+    variables_of_libpq,
+)
 from dispatcher.task.body import DatabaseFault
 
 REFUSED: Final = "FATAL:"
@@ -60,7 +70,7 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
         options = str(given.get("options", ""))
         if "@" in str(given.get("host", "")) or re.search(r"[^\d,]", str(given.get("port", ""))):
             raise psycopg.ProgrammingError  # these are parts of a password
-        seconds = seconds_of(str(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT", "")))
+        seconds = host_seconds(str(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT", "")))
         try:
             pinned = (f"-c {name}={value.replace(' ', '')}" for name, value in PINNED.items())
             return connect_with(url, seconds, " ".join((options, *pinned)))
@@ -69,19 +79,7 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
                 return connect_with(url, seconds, options)  # our statements name the schema of each object
             if "connection is bad: invalid" not in str(fault):
                 raise
-    raise WrongEnvironment(f"TASK_DATABASE_URL cannot be read: {URL}{perhaps_of_the_environment()}")
-
-
-def perhaps_of_the_environment() -> str:
-    """The variables that libpq reads beside the URL, as an image has them for a database of its own."""
-    known = {one.envvar.decode() for one in psycopg.pq.Conninfo.get_defaults() if one.envvar}
-    set_here = sorted(name for name in known if os.environ.get(name))
-    return f". Or one of these variables is wrong: {', '.join(set_here)}" if set_here else ""
-
-
-def seconds_of(written: str) -> int:
-    """The time for one host, as exec gives it: 5 s, or what the URL asks for, but never more than a minute."""
-    return min(int(written), 60) if written.isdecimal() and int(written) else 5
+    raise WrongEnvironment(f"TASK_DATABASE_URL cannot be read: {URL}{variables_of_libpq(os.environ)}")
 
 
 def connect_with(url: str, seconds: int, options: str) -> psycopg.Connection[tuple[Any, ...]]:

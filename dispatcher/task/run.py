@@ -64,10 +64,6 @@ STATEMENTS: Final = {
 say: Final = partial(asking.say, "dispatcher.task")
 
 
-AT_WORK: Final = (DatabaseFault, WrongEnvironment)
-"""Faults of calls. An unreadable URL is one: while the body runs it may be readable again, as it was at the start."""
-
-
 class TaskDatabase(NamedTuple):
     """The database of the calls. `newest`: the newest server that answered one of them."""
 
@@ -88,7 +84,7 @@ def ask_until(
     while True:
         try:
             return call(database, name, *parameters)
-        except AT_WORK as fault:
+        except (DatabaseFault, WrongEnvironment) as fault:
             if is_final(name, fault) or time.monotonic() >= deadline or over.is_set():
                 raise
             say(f"task_{name}: {fault}; asked again")
@@ -134,13 +130,13 @@ SET: Final[Callable[[int, Any], Any]] = _signal.signal
 class StopSignals:
     """SIGTERM raises SystemExit(143) in the main thread. A task in another thread has no handler.
 
-    came: it has raised, or a handler of the body was called.
+    came: it has raised, or a handler of the body was called. It raises once: a second SIGTERM does not disturb the
+    cleaning up.
     is_ignored: the body has ended, so its report is not disturbed, nor by a handler that the body has left.
     """
 
     def __init__(self) -> None:
-        self.came = self.is_ignored = False
-        self._has_raised = False  # a second SIGTERM does not disturb the cleaning up
+        self.came = self.is_ignored = self._has_raised = False
         self._owner = 0
         self._before: dict[int, Any] = {}
 
@@ -299,9 +295,7 @@ class ContainerTask:
                 if not self._over.is_set():
                     say(f"task_heartbeat: {fault}")
                 continue
-            if self._over.is_set():  # the row is past this run, by our own report
-                return
-            if (answer := row[0] if row else "lost") not in {"continue", self._row_says}:
+            if (answer := row[0] if row else "lost") not in {"continue", self._row_says} and not self._over.is_set():
                 self._heard = answer  # first: whoever reads the words may send SIGTERM at once
                 say(f"the row says {answer}")
                 self._row_says = answer  # last: the body may end the process at once
@@ -332,7 +326,7 @@ class ContainerTask:
             return 0
         try:
             answer = ask_until(self._deadline, threading.Event(), self._database, "finish", self._token, *report)
-        except AT_WORK as fault:
+        except (DatabaseFault, WrongEnvironment) as fault:
             if report.result is not None and isinstance(fault, DatabaseFault) and fault.is_of_values:
                 return self._send(TaskReport("failed", f"the result cannot be stored: {fault}")) or 1
             say(f"{report.outcome} could not be reported: {fault}")

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from dispatcher.container.dial import CONNECT_SECONDS
+from dispatcher.container.contract import CONNECT_SECONDS
 from dispatcher.model.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary
 from dispatcher.pg.connect import ANSWER_SECONDS, PING_SECONDS, PONG_SECONDS, Listener, Session
 from dispatcher.pg.tasks import look

@@ -13,12 +13,10 @@ import pytest
 
 from dispatcher.commands.options import loop_factory
 from dispatcher.container import dial
-from dispatcher.container.contract import NewestServer
+from dispatcher.container.contract import CONNECT_SECONDS, LONGEST_CONNECT_SECONDS, NewestServer
 from dispatcher.container.dial import (
     ASKS_NOTHING,
-    CONNECT_SECONDS,
     FROM_ENV,
-    LONGEST_CONNECT_SECONDS,
     PASSED_OVER,
     UnreadableUrl,
     ways_of,

@@ -50,18 +50,18 @@ LEFT JOIN dispatch_private.tasks AS t ON t.id = l.task_id
 -- name: queue_ends
 -- The rows of a queue that ended last, newest first; columns in the order of model.history.EndedTask. $1 text queue, $2 int most.
 SELECT id, status, attempt, submitted_by, finished_at,
-       CASE WHEN launch > 0 THEN extract(epoch FROM finished_at - started_at)::float8 END AS run_seconds,
+       CASE WHEN launch > 0 THEN (extract(epoch FROM finished_at) - extract(epoch FROM started_at))::float8 END AS run_seconds,
        CASE WHEN launch > 0 THEN node_name END AS node_name
 FROM dispatch_private.tasks WHERE queue = $1 AND finished_at IS NOT NULL AND status IN ('succeeded', 'failed', 'cancelled')
 ORDER BY finished_at DESC LIMIT $2
 
 -- name: queue_times
--- Percentiles 50, 90 and 99 of wait and run time in seconds, of the rows of a queue that ended last and had started. The wait begins when the row is due, and is known of a first launch. $1 text queue, $2 int most rows.
+-- Percentiles 50, 90 and 99 of wait and run time in seconds, of the rows of a queue that ended last and had started. The wait begins when the row is due, and is known of a first launch. An interval between far times would be out of range. $1 text queue, $2 int most rows.
 SELECT count(run)::int AS runs, percentile_disc(ARRAY[0.5, 0.9, 0.99]) WITHIN GROUP (ORDER BY run) AS run,
        count(wait)::int AS waits, percentile_disc(ARRAY[0.5, 0.9, 0.99]) WITHIN GROUP (ORDER BY wait) AS wait
-FROM (SELECT extract(epoch FROM finished_at - started_at)::float8 AS run,
+FROM (SELECT (extract(epoch FROM finished_at) - extract(epoch FROM started_at))::float8 AS run,
              CASE WHEN launch = 1 AND (attempt = 1 OR run_at IS NOT NULL)
-                  THEN extract(epoch FROM started_at - greatest(created_at, run_at))::float8 END AS wait
+                  THEN (extract(epoch FROM started_at) - extract(epoch FROM greatest(created_at, run_at)))::float8 END AS wait
       FROM (SELECT attempt, launch, created_at, run_at, started_at, finished_at
             FROM dispatch_private.tasks WHERE queue = $1 AND finished_at IS NOT NULL AND status IN ('succeeded', 'failed', 'cancelled')
             ORDER BY finished_at DESC LIMIT $2) AS newest

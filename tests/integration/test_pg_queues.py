@@ -118,6 +118,20 @@ async def test_wait_begins_when_the_row_is_due_and_is_known_of_a_first_launch_al
     assert (wait.count, wait.p50) == (2, 3)
 
 
+async def test_times_between_the_ends_of_the_calendar_are_told(admin: Connection, asked: Any) -> None:
+    """No interval is so long. One such row, which only the owner can write, closed the page of its queue."""
+    task_id = await ended(admin, (90, 60, 50, 20))
+    await admin.execute(
+        "UPDATE dispatch_private.tasks SET started_at = '0001-01-01', run_at = '294276-01-01',"
+        " finished_at = '294276-01-01' WHERE id = $1",
+        task_id,
+    )
+    wait, run = await asked("queue_times", "default", 9)
+    (end,) = await asked("queue_ends", "default", 9)
+    assert (wait.count, run.count, wait.p50) == (1, 1, -run.p50)
+    assert end.run_seconds == run.p50 > 294_000 * 365 * 86_400
+
+
 async def test_starts_of_a_queue_come_with_the_kinds_of_their_rows(
     database: Database, admin: Connection, asked: Any
 ) -> None:

@@ -6,6 +6,7 @@ an object.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from sys import intern
 from typing import Any, Final
 
 import msgspec
@@ -439,7 +440,8 @@ def bound_pod_of(wire: WirePod, own: Pod | None = None) -> BoundPod:
     is_refused = any((one.type, one.reason) == RESIZE_REFUSED for one in status.conditions)
     asks = asked_of(wire.spec, lambda one: taken(one, given.get(one.name), is_refused=is_refused))
     nominated = "" if wire.spec.node_name else status.nominated_node_name
-    return BoundPod(full_name(meta), wire.spec.node_name, asks, pod_keys(meta), own, wire.spec.priority or 0, nominated)
+    node = intern(wire.spec.node_name)  # one text for all Pods of a node: 3 MB less for 50,000 Pods
+    return BoundPod(full_name(meta), node, asks, pod_keys(meta), own, wire.spec.priority or 0, nominated)
 
 
 def pod_keys(meta: Meta) -> tuple[str, ...]:

@@ -211,7 +211,7 @@ def test_a_sidecar_counts_with_its_allocated_resources() -> None:
     assert bound.asks["cpu"] == 700
 
 
-def test_pods_with_equal_requests_share_one_object() -> None:
+def test_pods_of_a_node_with_equal_requests_share_its_name_and_the_requests() -> None:
     """Otherwise tens of thousands of Pods would fill the memory."""
     one, other = (
         read_bound_pod(a_pod({})),
@@ -219,7 +219,7 @@ def test_pods_with_equal_requests_share_one_object() -> None:
     )
     assert one is not None
     assert other is not None
-    assert one.asks is other.asks
+    assert (one.asks is other.asks, one.node is other.node) == (True, True)
 
 
 def test_a_pod_without_a_node_is_not_read() -> None:

@@ -114,6 +114,7 @@ def methods(count: int) -> str:
         (rules.no_docstring, '"""Purpose."""', "x = 1"),
         (rules.borrowed_tests, "from tests.unit.wire import a_pod", "from tests.unit.test_wire import a_pod"),
         (rules.borrowed_tests, "import tests.rig.rows", "from tests.unit import test_wire"),
+        (rules.borrowed_tests, "import tests.node.book", "from tests.node.with_scheduler.test_wire import a_pod"),
         (rules.assigned_constants, 'patch.setattr(module, "run", 1)', 'patch.setattr(module, "MOST_ROWS", 1)'),
         (rules.assigned_constants, 'patch.setattr("a.run", 1)', 'patch.setattr("a.MOST", 1, raising=False)'),
         (rules.assigned_constants, 'found["MOST"] = 1', 'vars(module)["MOST"] = 1'),

@@ -11,7 +11,7 @@ import pytest
 
 from dispatcher.cli import commands
 from tests.house.tree import ROOT, python_files
-from tests.node.with_scheduler.test_page_commands import BY_FIXTURE, COMMANDS, in_its_place
+from tests.node.page_commands import BY_FIXTURE, COMMANDS, in_its_place
 from tests.rig.pages import (
     MAKE,
     OPERATOR,

@@ -1,8 +1,7 @@
 """Every command of the operator's page and of the runbooks runs as it is pasted, where Pods run.
 
-The names of the pages stand for objects of this site: a row whose task runs, its Pod, a node, a namespace `team`. A
-command of ours without a namespace runs in its Pod, as the page says. Commands that restart a program come last, and
-together.
+The names of the pages stand for objects of this site: a row whose task runs, its Pod, a node, a namespace `team`.
+Commands that restart a program come last, and together.
 """
 
 import re
@@ -12,32 +11,15 @@ from typing import Final, NamedTuple
 import pytest
 import pytest_asyncio
 
-from tests.node.install import JOBS, OURS, Shell, ready
+from tests.node.install import JOBS, Shell, ready
 from tests.node.installation import Installation
-from tests.rig.pages import ENABLES_SCHEDULER, OPERATOR, commands_for_nodes, find_block, without_comment
+from tests.node.page_commands import COMMANDS
 
 DEPLOYMENTS: Final = ("dispatcher", "dispatcher-janitor", "dispatcher-scheduler")
 RESTARTS: Final = re.compile(r" rollout restart | delete lease ")
 TRIES: Final = 5
 LISTENS: Final = " &"
 """The end of a line that serves the next one, until the shell ends."""
-PLACES: Final[Mapping[str, str]] = {
-    "dispatcher janitor": "deployment/dispatcher-janitor",
-    "dispatcher extender": "deployment/dispatcher-scheduler -c extender",
-}
-"""Where a command of ours runs that is no question to the dispatcher."""
-
-
-def in_its_place(line: str) -> str:
-    """The command of ours in its Pod, unless it names a namespace. Other commands stay."""
-    if not line.startswith("dispatcher ") or "--namespace" in line:
-        return line
-    place = PLACES.get(" ".join(line.split()[:2]), "deployment/dispatcher")
-    return f"kubectl -n {OURS} exec {place} -- {line}"
-
-
-BY_FIXTURE: Final = [without_comment(line) for line in find_block(OPERATOR, ENABLES_SCHEDULER).splitlines()]
-COMMANDS: Final = list(dict.fromkeys(in_its_place(line) for line in commands_for_nodes() if line not in BY_FIXTURE))
 QUIET: Final = [
     line for line in COMMANDS if not (RESTARTS.search(line) or " rollout status " in line or line.endswith(LISTENS))
 ]

@@ -1,7 +1,7 @@
 """An immutable picture of this installation's Jobs and creates, by which one cycle judges its rows.
 
-    view, memory, templates, Carried of the last cycle ─▶ JobsPicture ─▶ judge_row(task) ─▶ JobsVerdict
-                                                                      ─▶ carry(judged)   ─▶ Carried
+    view, memory, templates, CarriedState of the last cycle ─▶ JobsPicture ─▶ judge_row(task) ─▶ JobsVerdict
+                                                                           ─▶ carry(judged)   ─▶ CarriedState
 
 The dispatcher and the janitor judge rows by the same code. Judging a row changes nothing.
 

@@ -62,7 +62,7 @@ class Refusal(Struct, frozen=True):
 
 
 Reader = Callable[[ApiRequest], Awaitable[Any]]
-"""Returns the answer, or a Refusal. Raises NotYet and DatabaseError."""
+"""Returns the answer, or a Refusal. Raises NoCycleYet and DatabaseError."""
 
 
 class Sources(Struct, frozen=True):

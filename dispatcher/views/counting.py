@@ -139,7 +139,7 @@ class Overview:
         self.wanted = Wake()
 
     async def page(self, estimates: EstimateRecord) -> OverviewPage:
-        """The first page. Raises NotYet and DatabaseError."""
+        """The first page. Raises NoCycleYet and DatabaseError."""
         status = await self.status(LOOKED_AT_SECONDS)
         return overview_page(status, self._last_hour.hour, self._last_hour.since, self._node_cells(), estimates)
 
@@ -157,7 +157,7 @@ class Overview:
         return self._last_hour.hour(queue), self._last_hour.since
 
     async def status(self, oldest: float = NEVER_TOO_OLD) -> InstallationStatus:
-        """The status, with counts of at most this age if they cost little. Raises NotYet and DatabaseError."""
+        """The status, with counts of at most this age if they cost little. Raises NoCycleYet and DatabaseError."""
         if self._cycle is None:
             raise NoCycleYet
         counts = await self.counts(oldest)

@@ -47,7 +47,7 @@ from dispatcher.views.queue import (
     next_places,
     next_rows,
 )
-from dispatcher.views.reads import CacheContext, Estimates, NoCycleYet, ended, explained, learn
+from dispatcher.views.reads import CacheContext, Estimates, ended_cycle, explained, learn
 from dispatcher.views.row_page import RowPage, RowReadings, row_page
 from dispatcher.views.status import InstallationStatus, QueueStatus, count_reasons, queue_status
 
@@ -81,9 +81,9 @@ class RowPageReader:
         self._estimates = estimates
 
     async def page(self, task_id: int) -> RowPage | None:
-        """The page of a row; None: there is no such row. Raises NotYet and DatabaseError."""
+        """The page of a row; None: there is no such row. Raises NoCycleYet and DatabaseError."""
         async with self._rows() as rows:
-            cycle = ended(self._last())
+            cycle = ended_cycle(self._last())
             task, marks = await rows.task(task_id), await rows.marks(task_id)
             request = (await rows.requests([task_id])).get(task_id)
             if task is None or marks is None or request is None:
@@ -131,16 +131,14 @@ class QueuePageReader:
         self._overview = overview
 
     async def known(self) -> Iterable[str]:
-        """Names of the queues, by the last count. Raises NotYet and DatabaseError."""
+        """Names of the queues, by the last count. Raises NoCycleYet and DatabaseError."""
         return [one.queue for one in (await self._overview.status()).queues]
 
     async def page(self, name: str) -> QueuePage | None:
-        """One queue; None: no queue has this name. Raises NotYet and DatabaseError."""
+        """One queue; None: no queue has this name. Raises NoCycleYet and DatabaseError."""
         status = await self._overview.status(LOOKED_AT_SECONDS)
         async with self._rows() as rows:
-            cycle = self._last()
-            if cycle is None:
-                raise NoCycleYet
+            cycle = ended_cycle(self._last())
             declared = await rows.queue_settings(name)
             if name == DEFAULTS or name not in declared:
                 return None
@@ -205,10 +203,8 @@ class NodePageReader:
         self._fitting: tuple[Room, PodNeeds, PodFits] | None = None
 
     async def page(self, wanted: WantedNodes, needs: PodNeeds | None) -> NodesPage | None:
-        """A page of nodes; None: nodes are not watched. Raises NotYet. `needs`: of a Pod of the wanted size."""
-        cycle = self._last()
-        if cycle is None:
-            raise NoCycleYet
+        """A page of nodes; None: nodes are not watched. Raises NoCycleYet. `needs`: of a Pod of the wanted size."""
+        cycle = ended_cycle(self._last())
         room = cycle.snapshot.room
         if room is None:
             return None

@@ -118,10 +118,10 @@ AT_ONCE: Final = 100
 
 
 class ListPages:
-    """Answers questions about many rows. Each method raises NotYet and DatabaseError.
+    """Answers questions about many rows. Each method raises NoCycleYet and DatabaseError.
 
     rows: opens a snapshot of the rows.
-    cycle: the last cycle. Raises NotYet.
+    cycle: the last cycle. Raises NoCycleYet.
     now: a clock in seconds.
     """
 
@@ -272,7 +272,7 @@ class ExplanationReader:
         self._place = place
 
     async def explain(self, task_id: int) -> Explanation | None:
-        """Why the row waits; None: there is no such row. Raises NotYet and DatabaseError."""
+        """Why the row waits; None: there is no such row. Raises NoCycleYet and DatabaseError."""
         async with self._rows() as rows:
             cycle = self._cycle()
             task = await rows.task(task_id)
@@ -284,14 +284,14 @@ class ExplanationReader:
         return found
 
     def _cycle(self) -> LastCycle:
-        return ended(self._last())
+        return ended_cycle(self._last())
 
 
-def ended(cycle: LastCycle | None) -> LastCycle:
-    """The last cycle. Raises NotYet if there was none."""
-    if cycle is None:
+def ended_cycle(last: LastCycle | None) -> LastCycle:
+    """The last cycle. Raises NoCycleYet if there was none."""
+    if last is None:
         raise NoCycleYet
-    return cycle
+    return last
 
 
 async def explained(

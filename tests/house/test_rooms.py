@@ -1,6 +1,8 @@
 """The package is cut no finer than a reader needs, and a name means one thing."""
 
 import ast
+import builtins
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -9,6 +11,7 @@ from tests.house.tree import python_files, shown
 MOST_WITH_ONE_IMPORTER = 0.21
 """Part of the modules. The pure half of an acting file has one importer, too."""
 MOST_FILES = 169
+RAISES = re.compile(r"\b[Rr]aises? ([A-Z]\w+(?:(?:, |,? and |,? or )[A-Z]\w+)*)")
 
 
 def modules() -> dict[str, ast.Module]:
@@ -33,8 +36,22 @@ def names_of_classes(trees: dict[str, ast.Module]) -> Counter[str]:
     return Counter(node.name for tree in trees.values() for node in tree.body if isinstance(node, ast.ClassDef))
 
 
+def raised_in_words(tree: ast.Module) -> set[str]:
+    """The exceptions that the docstrings name, also those of fields and constants. A constant may stand for several."""
+    texts = [node.value.value for node in ast.walk(tree) if isinstance(node, ast.Expr)
+             and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)]  # fmt: skip
+    named = {name for text in texts for some in RAISES.findall(text) for name in re.findall(r"[A-Z]\w+", some)}
+    return {name for name in named if not name.isupper()}
+
+
 def test_no_name_of_a_class_stands_twice() -> None:
     assert [name for name, count in names_of_classes(modules()).items() if count > 1] == []
+
+
+def test_docstrings_name_exceptions_that_exist() -> None:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in python_files("dispatcher/", "demo/")]
+    known = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    assert sorted({name for tree in trees for name in raised_in_words(tree)} - known - vars(builtins).keys()) == []
 
 
 def test_few_modules_have_one_importer() -> None:
@@ -58,3 +75,5 @@ def test_rules_find_what_they_forbid() -> None:
     }.items()}  # fmt: skip
     assert names_of_classes(trees)["X"] == 2
     assert with_one_importer(trees) == ["a"]
+    words = ast.parse('class X:\n    """Raises Away, Lost and Late. Others raise Gone, or one of FAULTS."""')
+    assert raised_in_words(words) == {"Away", "Lost", "Late", "Gone"}

@@ -11,19 +11,19 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Final
-from urllib.parse import quote
 
 import click
 import msgspec
 from msgspec import Struct
 
 from dispatcher.commands.explain import ask_row, warn, watch
-from dispatcher.commands.reaching import KUBECONFIG_FILE, DispatcherApi, Replica, Where, demo_of, reached
+from dispatcher.commands.reaching import KUBECONFIG_FILE, DispatcherApi, Replica, Where, demo_of, reached, read_wire_pod
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
+from dispatcher.kube.job_api import pods_path
 from dispatcher.kube.objects import task_container_of
 from dispatcher.kube.reflector import Resource, list_all
-from dispatcher.kube.wire import WirePod
+from dispatcher.kube.wire import WirePod, in_namespace
 from dispatcher.model import launches as ids
 from dispatcher.model.errors import ClusterError, ClusterRefused
 from dispatcher.model.history import LaunchFacts
@@ -132,20 +132,12 @@ async def by_labels(wanted: LogSelection, namespace: str, installation: str, cli
 
 async def pods_of(client: KubeClient, namespace: str, selector: str) -> Sequence[WirePod]:
     """Pods, the newest last. Raises ClusterError."""
-    found = await list_all(client, Resource("pods", pods_path(namespace), read_pod, selector))
+    found = await list_all(client, Resource("pods", pods_path(namespace), read_wire_pod, selector))
     return sorted(found.items, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
 
 
-def pods_path(namespace: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
-
-
-def read_pod(raw: msgspec.Raw) -> WirePod:
-    return msgspec.json.decode(raw, type=WirePod)
-
-
 def read_container(raw: msgspec.Raw) -> str:
-    return task_container_of(read_pod(raw), raw)
+    return task_container_of(read_wire_pod(raw), raw)
 
 
 def has_begun(pod: WirePod) -> bool:
@@ -159,7 +151,7 @@ async def has_shown(wanted: LogSelection, client: KubeClient, namespace: str, po
         container = next(iter((await list_all(client, of_pod)).items), "")
         asked = {"container": container, "follow": str(wanted.follow).lower()}
         tail = {} if wanted.tail is None else {"tailLines": str(wanted.tail)}
-        path = f"{pods_path(namespace)}/{quote(pod, safe='')}/log"
+        path = in_namespace("/api/v1", namespace, "pods", pod, "log")
         async with aclosing(client.pieces(path, {**asked, **tail})) as pieces, aclosing(texts_of(pieces)) as texts:
             async for text in texts:
                 click.echo(text, nl=False)

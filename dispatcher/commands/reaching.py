@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Set
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import quote
 
 import aiohttp
 import click
@@ -26,8 +25,9 @@ from yarl import URL
 
 from dispatcher.kube.client import KubeClient, words_of
 from dispatcher.kube.credentials import in_cluster, is_cluster_named, log_in
+from dispatcher.kube.job_api import pods_path
 from dispatcher.kube.reflector import Resource, list_all
-from dispatcher.kube.wire import UNREADABLE, WirePod
+from dispatcher.kube.wire import UNREADABLE, WirePod, in_namespace
 from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused, DispatcherError, SettingsError
 from dispatcher.settings.definition import Settings, http_url
 
@@ -47,7 +47,7 @@ class PortForward:
         self.socket = Path()
         self.fault: ClusterError | None = None
         self._client = client
-        self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/portforward"
+        self._path = in_namespace("/api/v1", namespace, "pods", pod, "portforward")
         self._port = port
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -358,12 +358,11 @@ async def leading(client: KubeClient, namespace: str, settings: Settings) -> str
 
 async def ready_pods(client: KubeClient, namespace: str) -> list[str]:
     """Names of the ready Pods. Raises ClusterError."""
-    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
-    found = await list_all(client, Resource("pods", path, read_pod, selector=OF_RUN))
+    found = await list_all(client, Resource("pods", pods_path(namespace), read_wire_pod, selector=OF_RUN))
     return sorted(pod.metadata.name for pod in found.items if is_ready(pod))
 
 
-def read_pod(raw: msgspec.Raw) -> WirePod:
+def read_wire_pod(raw: msgspec.Raw) -> WirePod:
     return msgspec.json.decode(raw, type=WirePod)
 
 

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -43,7 +42,7 @@ from dispatcher.keeper.program import DISK_FULL
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.kube.job_api import jobs_path, pods_path
 from dispatcher.kube.lease import LEASES_GROUP
-from dispatcher.kube.wire import UNREADABLE
+from dispatcher.kube.wire import UNREADABLE, in_namespace
 from dispatcher.model.errors import ClusterAway, ClusterRefused, DispatcherError
 from dispatcher.model.launches import job_selector
 from dispatcher.model.rights import (
@@ -77,11 +76,6 @@ ANSWER_SECONDS: Final = 10
 PAGE: Final = 500
 """Objects of one page of a list."""
 FORBIDDEN: Final = 403
-
-
-def in_namespace(api: str, namespace: str, *names: str) -> str:
-    """Path of a collection or an object: `in_namespace("/api/v1", "jobs", "secrets", "one")`."""
-    return "/".join([api, "namespaces", *(quote(name, safe="") for name in (namespace, *names))])
 
 
 class ClusterReader:

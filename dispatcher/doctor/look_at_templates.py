@@ -10,13 +10,14 @@ import msgspec
 from dispatcher.admission.room_view import RoomView
 from dispatcher.commands.render import preview_template, room_of
 from dispatcher.doctor.cluster import UnreadObject, is_usable, number
-from dispatcher.doctor.look_at_cluster import ClusterReader, in_namespace
+from dispatcher.doctor.look_at_cluster import ClusterReader
 from dispatcher.doctor.pod_rules import CALLS_SINCE
 from dispatcher.doctor.templates import PodRules, TemplateTrial
 from dispatcher.jobs.env import EVERY_NAME, beside_variables, named_secrets
 from dispatcher.jobs.templates import Template
 from dispatcher.kube.capacity import read_quota
 from dispatcher.kube.job_api import JobApi
+from dispatcher.kube.wire import in_namespace
 from dispatcher.model.cluster import Quota
 from dispatcher.model.errors import ClusterRefused, DispatcherError
 from dispatcher.model.jobs import Manifest

@@ -14,7 +14,6 @@ If a ConfigMap is missing or somebody else has written it, the rows stay as they
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
-from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -23,7 +22,7 @@ from msgspec import Struct
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.kube.config_maps import WireConfigMap
 from dispatcher.kube.reflector import Reflector, Reflectors, Resource, fault_of
-from dispatcher.kube.wire import Bare
+from dispatcher.kube.wire import Bare, in_namespace
 from dispatcher.model.errors import ClusterStale
 from dispatcher.model.tasks import OfferedTemplate
 from dispatcher.runtime.clock import Clock, elapsed
@@ -169,7 +168,7 @@ def read_text(raw: msgspec.Raw) -> Text:
 
 def config_map(namespace: str, name: str) -> Resource[Text]:
     """One ConfigMap. The right to list and watch is limited by name, so it needs this field selector."""
-    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
+    path = in_namespace("/api/v1", namespace, "configmaps")
     return Resource("configmaps", path, read_text, fields=f"metadata.name={name}")
 
 

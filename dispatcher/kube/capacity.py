@@ -11,7 +11,6 @@ API server's own refusal names them.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, Protocol
-from urllib.parse import quote
 
 import msgspec
 
@@ -27,7 +26,7 @@ from dispatcher.kube.objects import (
 )
 from dispatcher.kube.reflector import Reflector, Reflectors, Resource, fault_of, faults_of
 from dispatcher.kube.reservations import RESERVATIONS, amounts_of
-from dispatcher.kube.wire import Meta, Wire, full_name
+from dispatcher.kube.wire import Meta, Wire, full_name, in_namespace
 from dispatcher.model.cluster import LONG_AGO, BoundPod, ClusterView, Node, Pod, PriorityClass, Quota, Scope
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import job_selector
@@ -87,7 +86,7 @@ class QuotaMirror:
     """The ResourceQuotas of one namespace, as last seen."""
 
     def __init__(self, reflectors: Reflectors, namespace: str) -> None:
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/resourcequotas"
+        path = in_namespace("/api/v1", namespace, "resourcequotas")
         self._reflector = reflectors.of(Resource[Quota]("resourcequotas", path, read_quota))
 
     def quotas(self) -> tuple[Quota, ...]:

@@ -9,7 +9,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +16,7 @@ from msgspec import Struct
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.kube.job_api import always, pods_path
 from dispatcher.kube.reflector import Resource
-from dispatcher.kube.wire import Meta, Wire
+from dispatcher.kube.wire import Meta, Wire, in_namespace
 from dispatcher.model.caches import CACHES_OF, KEY, NodeCaches, name_of_map, read_node_caches
 from dispatcher.model.errors import ClusterRefused
 from dispatcher.model.launches import LABEL_INSTALLATION, MANAGED_BY, MANAGER
@@ -44,7 +43,7 @@ class ConfigMaps:
         self._more = more
         self._namespace = namespace
         self._client = client
-        self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
+        self._path = in_namespace("/api/v1", namespace, "configmaps")
         self._installation = installation
         self._may_write = may_write
 
@@ -127,7 +126,7 @@ def node_caches(namespace: str, installation: str) -> Resource[NodeCaches]:
     labels = {LABEL_INSTALLATION: installation, **CACHES_OF}
     return Resource(
         name="configmaps",
-        path=f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps",
+        path=in_namespace("/api/v1", namespace, "configmaps"),
         read=read,
         selector=",".join(f"{name}={value}" for name, value in labels.items()),
         key=lambda meta: meta.name.removeprefix(prefix),

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
-from dispatcher.kube.wire import EventList, WireEvent
+from dispatcher.kube.wire import EventList, WireEvent, in_namespace
 from dispatcher.model.cluster import ClusterView, PodRefusal
 from dispatcher.model.errors import NOT_READY_YET, ClusterError, ClusterRefused
 from dispatcher.model.jobs import Job, Notice, Notices
@@ -61,7 +61,7 @@ class Events:
         """The answer, the path of the Event, and the Event."""
         event = self._event(notice)
         namespace, name = event["metadata"]["namespace"], event["metadata"]["name"]
-        path, body = f"/api/v1/namespaces/{namespace}/events", msgspec.json.encode(event)
+        path, body = in_namespace("/api/v1", namespace, "events"), msgspec.json.encode(event)
         return await self._client.request("POST", path, body, seconds=5), f"{path}/{name}", body
 
     def _event(self, notice: Notice) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class PodRefusals:
     def __init__(self, client: KubeClient, namespace: str, view: Callable[[], ClusterView]) -> None:
         self.known: Mapping[str, PodRefusal] = {}
         self._client = client
-        self._events = f"/api/v1/namespaces/{namespace}/events"
+        self._events = in_namespace("/api/v1", namespace, "events")
         self._view = view
         self._asked = ""
 

@@ -16,14 +16,23 @@ They are for people, and no decision uses them.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 
 from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
 from dispatcher.kube.events import events_about, next_jobs
 from dispatcher.kube.objects import encode, read_job, read_status
-from dispatcher.kube.wire import UNREADABLE, Bare, Condition, ListPage, Meta, Wire, WireEvent, readable
+from dispatcher.kube.wire import (
+    UNREADABLE,
+    Bare,
+    Condition,
+    ListPage,
+    Meta,
+    Wire,
+    WireEvent,
+    in_namespace,
+    readable,
+)
 from dispatcher.model.cluster import LONG_AGO, ClusterView, Pod, ScaleAnswer
 from dispatcher.model.errors import ClusterAway, ClusterRefused
 from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, Manifest, ObjectWrite
@@ -48,11 +57,11 @@ def always() -> bool:
 
 
 def jobs_path(namespace: str) -> str:
-    return f"/apis/batch/v1/namespaces/{quote(namespace, safe='')}/jobs"
+    return in_namespace("/apis/batch/v1", namespace, "jobs")
 
 
 def pods_path(namespace: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+    return in_namespace("/api/v1", namespace, "pods")
 
 
 class JobApi:
@@ -214,7 +223,7 @@ class ScaleAnswers:
     def __init__(self, client: KubeClient, namespace: str, asking: Callable[[], Sequence[Pod]]) -> None:
         self.known: Mapping[str, ScaleAnswer] = {}
         self._client = client
-        self._events = f"/api/v1/namespaces/{namespace}/events"
+        self._events = in_namespace("/api/v1", namespace, "events")
         self._asking = asking
         self._asked = ""
 
@@ -327,7 +336,7 @@ class Suspensions:
         if reply.status >= FAILED:
             return ""
         version = reply.read("read the API group of Kueue", ApiGroup).preferred_version.version
-        return f"{KUEUE}/{version}/namespaces/{self._namespace}/workloads"
+        return in_namespace(f"{KUEUE}/{version}", self._namespace, "workloads")
 
     async def _said_by_kueue(self, job: Job, path: str) -> str:
         params = {"labelSelector": f"{JOB_LABEL}={job.uid}", "limit": "5"}
@@ -340,7 +349,7 @@ class Suspensions:
         return words_of_workloads(reply.read(f"list Workloads of Job {job.name}", WorkloadList).readable())
 
     async def _said_by_events(self, job: Job) -> str:
-        path = f"/api/v1/namespaces/{self._namespace}/events"
+        path = in_namespace("/api/v1", self._namespace, "events")
         return words_of_events(await events_about(self._client, path, f"involvedObject.uid={job.uid}"))
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, timedelta
 from functools import partial
 from typing import ClassVar, Final, Protocol
-from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -18,22 +17,13 @@ from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.reflector import Reflector, Resource, fault_of, list_all
-from dispatcher.kube.wire import (
-    Bare,
-    Meta,
-    Moment,
-    WirePod,
-    full_name,
-)
+from dispatcher.kube.wire import Bare, Meta, Moment, WirePod, full_name, in_namespace
 from dispatcher.model.cluster import LONG_AGO
 from dispatcher.model.errors import ClusterError, ClusterRefused
 from dispatcher.model.launches import WOKEN_AT
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.model.resources import (
-    amounts,
-    written,
-)
+from dispatcher.model.resources import amounts, written
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import UNREADABLE_AMOUNTS
 
@@ -150,7 +140,7 @@ class Reports:
 
     async def tell(self, one: Reservation, phase: str, message: str) -> None:
         namespace, _, name = one.name.partition("/")
-        path = f"{GROUP}/namespaces/{namespace}/nodereservations/{name}/status"
+        path = in_namespace(GROUP, namespace, "nodereservations", name, "status")
         await self._patch(path, {"metadata": {"uid": one.uid}, "status": {"phase": phase, "message": message}})
 
     async def wake(self, pod: str) -> None:
@@ -160,7 +150,8 @@ class Reports:
         """
         namespace, _, name = pod.partition("/")
         note = {WOKEN_AT: self._client.now().isoformat()}
-        await self._patch(f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"metadata": {"annotations": note}})
+        path = in_namespace("/api/v1", namespace, "pods", name, "status")
+        await self._patch(path, {"metadata": {"annotations": note}})
 
     async def waiting(self) -> Sequence[PodWithoutNode]:
         """Pending Pods without a node."""
@@ -222,7 +213,7 @@ class ClaimObjects:
         """`may_write` is asked before each call, because a term may end meanwhile."""
         self._client = client
         self._reservations = reservations
-        self._path = f"{GROUP}/namespaces/{quote(namespace, safe='')}/nodereservations"
+        self._path = in_namespace(GROUP, namespace, "nodereservations")
         self._prefix = f"{namespace}/{installation}-claim-"
         self._may_write = may_write
         self._rests_until = 0.0

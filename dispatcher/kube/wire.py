@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -63,6 +64,11 @@ def read_json(text: bytes | msgspec.Raw, what: type[T]) -> T:
         return msgspec.json.decode(text, type=what)
     except UNREADABLE:
         return msgspec.json.decode(mended(bytes(text)), type=what)
+
+
+def in_namespace(api: str, namespace: str, *names: str) -> str:
+    """Path of a collection or an object: `in_namespace("/api/v1", "jobs", "secrets", "one")`."""
+    return "/".join([api, "namespaces", *(quote(name, safe="") for name in (namespace, *names))])
 
 
 class Wire(Struct, rename="camel", frozen=True):

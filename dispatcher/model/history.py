@@ -137,24 +137,21 @@ class WantedBatch(Struct, frozen=True, forbid_unknown_fields=True):
     batch: Text | None = None
 
 
-class BatchCount(Struct, frozen=True):
-    """The rows of a batch by status.
+class BatchStatus(Struct, frozen=True, kw_only=True):
+    """One batch.
 
     tasks: number of its rows.
-    first_started_at: when the first of its present attempts started.
-    last_finished_at: when the last row ended.
-    is_whole: False: it has more rows than were counted.
+    by_status: number of its rows by status.
+    first_started_at: when the first of its present attempts started; None: none has.
+    last_finished_at: when the last row ended; None: none has. The batch is over if no row waits or runs.
+    is_whole: False: it has more rows, and only 100,000 of them were counted.
     """
 
     queue: str
     submitted_by: str
     batch: str
     tasks: int
-    waiting: int
-    processing: int
-    succeeded: int
-    failed: int
-    cancelled: int
+    by_status: Mapping[str, int]
     first_started_at: datetime | None
     last_finished_at: datetime | None
     is_whole: bool

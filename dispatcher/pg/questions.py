@@ -21,7 +21,7 @@ from dispatcher.model.errors import DispatcherError
 from dispatcher.model.history import (
     MOST_FAILED,
     MOST_MATCHING,
-    BatchCount,
+    BatchStatus,
     DeclaredQueue,
     EndedTask,
     FailedTask,
@@ -41,6 +41,8 @@ from dispatcher.pg.tasks import UNREADABLE, TaskSnapshot, columns, read_texts, s
 
 MOST_BATCHES: Final = 20
 """Batches of one name that are counted, at most."""
+OF_BATCHES: Final = ("waiting", "processing", "succeeded", "failed", "cancelled")
+"""The statuses by which the rows of a batch are counted."""
 OF_A_SUBMITTER: Final = {
     "application_name": "dispatcher/wait",
     "statement_timeout": "7000",
@@ -130,11 +132,11 @@ class ListReads(TaskSnapshot):
     async def sources(self, ids: Sequence[int]) -> list[JobSource]:
         return await self.all(query("sources", "batches"), lambda row: JobSource(*row), ids) if ids else []
 
-    async def batches(self, queue: str | None, submitted_by: str | None, batch: str) -> list[BatchCount]:
+    async def batches(self, queue: str | None, submitted_by: str | None, batch: str) -> list[BatchStatus]:
         """Batches of this name. `queue`, `submitted_by`: None: any."""
         owners = await self.owners(queue, submitted_by, batch)
         most = self.bounds.of_batch // max(1, len(owners))
-        return await self.all(query("batches", "batches"), lambda row: BatchCount(*row), *columns(owners), batch, most)
+        return await self.all(query("batches", "batches"), read_batch, *columns(owners), batch, most)
 
     async def owners(self, queue: str | None, submitted_by: str | None, batch: str) -> list[tuple[str, str]]:
         """(queue, submitter) of the batches of this name."""
@@ -341,6 +343,13 @@ def read_template(row: asyncpg.Record) -> OfferedTemplate | None:
     lists = {name: tuple(row[name]) for name in ("images", "machines", "sets")}
     opened = row["row_may_set"]
     return OfferedTemplate(row["name"], None if opened is None else tuple(opened), bounds, note=row["note"], **lists)
+
+
+def read_batch(row: asyncpg.Record) -> BatchStatus:
+    """The batch. Statuses without a row are left out."""
+    facts = dict(row)
+    counts = {name: facts.pop(name) for name in OF_BATCHES}
+    return BatchStatus(**facts, by_status={name: number for name, number in counts.items() if number})
 
 
 def read_labels(written: str) -> dict[str, str]:

@@ -40,7 +40,6 @@ from dispatcher.views.rows import (
     BatchesPage,
     ReadRows,
     RowsPage,
-    batch_status,
     judged_ids,
     labels_of,
     page_of,
@@ -154,11 +153,11 @@ class ListPages:
         async with self._rows() as rows:
             counts = await rows.batches(wanted.queue, wanted.submitted_by, wanted.batch)
             groups = FailureGroups(cycle.at)
-            if len(counts) == 1 and counts[0].failed:
+            if len(counts) == 1 and "failed" in counts[0].by_status:
                 one = counts[0]
                 groups = await groups_of_batch(rows, cycle, (one.queue, one.submitted_by, one.batch))
             at = rows.now  # the rows are counted now, not when the cycle read them
-        return BatchesPage(as_of=at, batches=[batch_status(one) for one in counts], failures=groups.largest()[0])
+        return BatchesPage(as_of=at, batches=counts, failures=groups.largest()[0])
 
     async def failures(self) -> FailuresPage:
         return (await self._last_failures())[0]

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle
-from dispatcher.model.history import MOST_MATCHING, BatchCount, ListedRow, RowFilter, RowMatches
+from dispatcher.model.history import MOST_MATCHING, BatchStatus, ListedRow, RowFilter, RowMatches
 from dispatcher.model.reasons import ReasonInWords, cause_of
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -95,26 +95,6 @@ def why_waits(task: Task | None, cycle: LastCycle) -> ReasonInWords | None:
     return None if holds is None else cause_of(next(iter(holds), Hold(HoldReason.IN_LINE)))
 
 
-class BatchStatus(Struct, frozen=True, kw_only=True):
-    """One batch.
-
-    tasks: number of its rows.
-    by_status: number of its rows by status.
-    first_started_at: when the first of its present attempts started; None: none has.
-    last_finished_at: when the last row ended; None: none has. The batch is over if no row waits or runs.
-    is_whole: False: it has more rows, and only 100,000 of them were counted.
-    """
-
-    queue: str
-    submitted_by: str
-    batch: str
-    tasks: int
-    by_status: Mapping[str, int]
-    first_started_at: datetime | None
-    last_finished_at: datetime | None
-    is_whole: bool
-
-
 class BatchesPage(Struct, frozen=True, kw_only=True):
     """The batches that match.
 
@@ -126,12 +106,3 @@ class BatchesPage(Struct, frozen=True, kw_only=True):
     as_of: datetime
     batches: Sequence[BatchStatus]
     failures: Sequence[FailureGroup] = ()
-
-
-def batch_status(count: BatchCount) -> BatchStatus:
-    names = ("waiting", "processing", "succeeded", "failed", "cancelled")
-    return BatchStatus(
-        queue=count.queue, submitted_by=count.submitted_by, batch=count.batch, tasks=count.tasks,
-        by_status={name: getattr(count, name) for name in names if getattr(count, name)},
-        first_started_at=count.first_started_at, last_finished_at=count.last_finished_at, is_whole=count.is_whole,
-    )  # fmt: skip

@@ -23,7 +23,7 @@ WHERE ($1::text IS NULL OR q.name = $1) AND ($2 IS NULL OR found.submitted_by = 
 ORDER BY q.name, found.submitted_by LIMIT $4
 
 -- name: batches
--- Rows of batches by status. Columns in the order of model.history.BatchCount. $1 text[] queues, $2 text[] submitters, $3 text batch, $4 int most rows to count of each.
+-- Rows of batches by status. The columns are the fields of model.history.BatchStatus, with those of by_status. $1 text[] queues, $2 text[] submitters, $3 text batch, $4 int most rows to count of each.
 SELECT o.queue, o.submitted_by, $3 AS batch, least(counted.tasks, $4) AS tasks, counted.waiting, counted.processing,
        counted.succeeded, counted.failed, counted.cancelled, counted.first_started_at, counted.last_finished_at,
        counted.tasks <= $4 AS is_whole

@@ -14,7 +14,7 @@ import pytest_asyncio
 from dispatcher.model.history import RowFilter, RowMatches
 from dispatcher.model.tasks import Status
 from dispatcher.pg.connect import Session
-from dispatcher.pg.questions import ListBounds, Questions
+from dispatcher.pg.questions import OF_BATCHES, ListBounds, Questions
 from dispatcher.pg.tasks import snapshot
 from tests.integration.looking import opened
 from tests.integration.plans import explain
@@ -208,8 +208,13 @@ async def test_batches_are_counted_as_the_view_counts_them(session: Session, adm
         other = await rows.batches("other", "team-0", "april")
         nothing = await rows.batches(None, None, HOSTILE)
     view = "SELECT *, true FROM dispatch.batch_status WHERE batch = 'april' ORDER BY queue, submitted_by"
-    fields = [tuple(getattr(one, name) for name in one.__struct_fields__) for one in found]
+    fields = [
+        (one.queue, one.submitted_by, one.batch, one.tasks, *(one.by_status.get(status, 0) for status in OF_BATCHES),
+         one.first_started_at, one.last_finished_at, one.is_whole)
+        for one in found
+    ]  # fmt: skip
     assert fields == [tuple(row) for row in await admin.fetch(view)]
+    assert not any(0 in one.by_status.values() for one in found), "statuses without a row are left out"
     assert (len(found), nothing) == (2, [])
     assert other == [one for one in found if one.queue == "other"]
 

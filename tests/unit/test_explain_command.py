@@ -18,7 +18,7 @@ from dispatcher.commands.logs import LogSelection, LogWatch
 from dispatcher.commands.options import COLOURS, coloured, to_json
 from dispatcher.commands.reaching import DispatcherApi, NoAnswer, Replica, Unknown
 from dispatcher.model.cluster import PodEnd
-from dispatcher.model.history import BatchCount, LaunchFacts, Start
+from dispatcher.model.history import LaunchFacts, Start
 from dispatcher.model.launches import Offer
 from dispatcher.model.reasons import ReasonInWords, Turn
 from dispatcher.model.tasks import LinePosition, Status, Task
@@ -26,7 +26,6 @@ from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.explanation import Estimate, Explanation, RowFacts, explain
 from dispatcher.views.launches import MOST_LAUNCHES, CacheNow, launch_in_words, launches_of
 from dispatcher.views.nodes import NodeGroup
-from dispatcher.views.rows import batch_status
 from tests.rig.builders import (
     NOW,
     a_cluster,
@@ -136,13 +135,6 @@ def test_line_of_whose_turn_it_is_begins_with_a_colour(turn: Turn) -> None:
 def test_terminal_without_colours_gets_none(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     assert coloured(in_words(an_explanation())) == in_words(an_explanation())
-
-
-def test_statuses_without_a_row_are_left_out() -> None:
-    found = batch_status(BatchCount("q", "team_a", "april", 9, 0, 2, 6, 1, 0, NOW, None, is_whole=False))
-    assert (found.queue, found.submitted_by, found.batch, found.tasks) == ("q", "team_a", "april", 9)
-    assert found.by_status == {"processing": 2, "succeeded": 6, "failed": 1}
-    assert (found.first_started_at, found.last_finished_at, found.is_whole) == (NOW, None, False)
 
 
 STARTS = [Start(ago(10 * n), is_alike=n % 2 == 0) for n in range(60)]

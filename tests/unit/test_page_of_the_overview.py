@@ -8,13 +8,13 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.model.history import ListedRow
+from dispatcher.model.history import BatchStatus, ListedRow
 from dispatcher.model.reasons import ADVICE
 from dispatcher.model.verdicts import PARKED, HoldReason
 from dispatcher.views.answers import ApiRequest
 from dispatcher.views.failures import FailureGroup, FailuresPage
 from dispatcher.views.first_page import NodeCell, OverviewPage, Problem, QueueHour
-from dispatcher.views.rows import BatchesPage, BatchStatus, RowsPage
+from dispatcher.views.rows import BatchesPage, RowsPage
 from dispatcher.views.status import QueueStatus
 from tests.rig.builders import NOW, ago, later
 from tests.unit.page_facts import PAGES

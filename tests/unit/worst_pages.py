@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dispatcher.model.history import LaunchFacts, ListedRow, Percentiles
+from dispatcher.model.history import BatchStatus, LaunchFacts, ListedRow, Percentiles
 from dispatcher.model.reasons import ReasonInWords, Turn
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
@@ -28,7 +28,7 @@ from dispatcher.views.launches import CacheNow
 from dispatcher.views.node_room import HeldRoom, NodesPage
 from dispatcher.views.nodes import FitSummary, NodeFit, NodeGroup
 from dispatcher.views.row_page import CopyCommand, PreviewedJob, RowPage, Span, TimeKind
-from dispatcher.views.rows import BatchesPage, BatchStatus, RowsPage
+from dispatcher.views.rows import BatchesPage, RowsPage
 from dispatcher.views.status import QueueHold
 from tests.rig.builders import NOW
 from tests.unit.page_facts import EMPTY, ENDED, FINE, NODE, NODES, QUEUE, ROW, SETTINGS

@@ -217,8 +217,8 @@ def judge_delays(facts: ClusterState) -> Iterator[Finding]:
         yield good("JobControllerSlow", where)
 
 
-class Replicas(Struct, frozen=True):
-    """The Pods of a Deployment: how many there should be, and how many are ready."""
+class PodCount(Struct, frozen=True):
+    """The Pods of a Deployment or of a DaemonSet: how many there should be, and how many are ready."""
 
     wanted: int
     ready: int
@@ -240,7 +240,7 @@ class LeaseTerm(Struct, frozen=True):
 class RunningFacts(Struct, frozen=True):
     """Programs and lease. `programs`: by name of the Deployment, the dispatcher's first."""
 
-    programs: Mapping[str, Replicas | UnreadObject]
+    programs: Mapping[str, PodCount | UnreadObject]
     term: LeaseTerm | UnreadObject
 
 
@@ -249,14 +249,14 @@ def judge_running(facts: RunningFacts, names: Mapping[str, str]) -> Iterator[Fin
     first = next(iter(facts.programs.values()))
     if isinstance(first, UnreadObject) and first.is_absent:
         return
-    is_stopped = isinstance(first, Replicas) and not first.wanted
+    is_stopped = isinstance(first, PodCount) and not first.wanted
     for name, found in list(facts.programs.items())[: 1 if is_stopped else None]:
         yield judge_program(name, found, names)
     if not is_stopped:
-        yield judge_term(facts.term, names, is_wanted=isinstance(first, Replicas))
+        yield judge_term(facts.term, names, is_wanted=isinstance(first, PodCount))
 
 
-def judge_program(name: str, found: Replicas | UnreadObject, names: Mapping[str, str]) -> Finding:
+def judge_program(name: str, found: PodCount | UnreadObject, names: Mapping[str, str]) -> Finding:
     where, words = f"Deployment {name} in namespace {names['namespace']}", {**names, "deployment": name}
     if isinstance(found, UnreadObject):
         absent = fault("ProgramNotReady", where, "there is none", **words)
@@ -281,13 +281,6 @@ def judge_term(term: LeaseTerm | UnreadObject, names: Mapping[str, str], *, is_w
     return good("NoLeader", where)
 
 
-class Keepers(Struct, frozen=True):
-    """The Pods of the DaemonSet: how many there should be, and how many are ready."""
-
-    wanted: int
-    ready: int
-
-
 class CacheFacts(Struct, frozen=True):
     """What the API server has about caches.
 
@@ -295,7 +288,7 @@ class CacheFacts(Struct, frozen=True):
     full: the newest Event of the last hour about a full disk, by node.
     """
 
-    keepers: Keepers | UnreadObject
+    keepers: PodCount | UnreadObject
     full: Mapping[str, str] | UnreadObject
 
 
@@ -309,7 +302,7 @@ def judge_caches(facts: CacheFacts, names: Mapping[str, str]) -> Iterator[Findin
     yield from or_good(found, "CacheDiskFull", "every node")
 
 
-def judge_keepers(found: Keepers | UnreadObject, names: Mapping[str, str]) -> Iterator[Finding]:
+def judge_keepers(found: PodCount | UnreadObject, names: Mapping[str, str]) -> Iterator[Finding]:
     where = f"DaemonSet {names['installation']}-cache-keeper in namespace {names['namespace']}"
     if isinstance(found, UnreadObject):
         if found.is_absent:

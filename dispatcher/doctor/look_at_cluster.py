@@ -27,11 +27,10 @@ from dispatcher.commands.reaching import DispatcherApi, opened, through
 from dispatcher.doctor.cluster import (
     CacheFacts,
     ClusterState,
-    Keepers,
     LeaseTerm,
     Permission,
+    PodCount,
     Policies,
-    Replicas,
     RunningFacts,
     SchedulerPod,
     SchedulingFacts,
@@ -171,12 +170,9 @@ async def version_of(reading: ClusterReader) -> tuple[str, str] | UnreadObject:
 async def policies_of(reading: ClusterReader) -> Policies | UnreadObject:
     policies = await reading.each(f"{ADMISSION}/validatingadmissionpolicies")
     bindings = await reading.each(f"{ADMISSION}/validatingadmissionpolicybindings")
-    for one in (policies, bindings):
-        if isinstance(one, UnreadObject):
-            return one
-    assert not isinstance(policies, UnreadObject)
-    assert not isinstance(bindings, UnreadObject)
-    return Policies(policies, bindings)
+    if isinstance(policies, UnreadObject):
+        return policies
+    return bindings if isinstance(bindings, UnreadObject) else Policies(policies, bindings)
 
 
 async def rights_of(
@@ -228,8 +224,10 @@ async def delays_of(reading: ClusterReader, site: InstallationSite) -> Sequence[
     ours = {"labelSelector": job_selector(site.installation)}
     pods = await reading.each(pods_path(site.jobs), **ours)
     jobs = await reading.each(jobs_path(site.jobs), **ours)
-    if isinstance(jobs, UnreadObject) or isinstance(pods, UnreadObject):
-        return jobs if isinstance(jobs, UnreadObject) else pods if isinstance(pods, UnreadObject) else ()
+    if isinstance(jobs, UnreadObject):
+        return jobs
+    if isinstance(pods, UnreadObject):
+        return pods
     firsts = {owner["uid"]: made(pod) for pod in pods for owner in pod["metadata"].get("ownerReferences") or ()}
     now, found = reading.client.now(), []
     for job in jobs:
@@ -255,11 +253,11 @@ async def look_at_programs(reading: ClusterReader, site: InstallationSite) -> Ru
     return RunningFacts({name: await replicas_of(reading, site, name) for name in names}, await term_of(reading, site))
 
 
-async def replicas_of(reading: ClusterReader, site: InstallationSite, name: str) -> Replicas | UnreadObject:
+async def replicas_of(reading: ClusterReader, site: InstallationSite, name: str) -> PodCount | UnreadObject:
     found = await reading.get(in_namespace("/apis/apps/v1", site.ours, "deployments", name))
     if isinstance(found, UnreadObject):
         return found
-    return Replicas(found["spec"].get("replicas", 1), found.get("status", {}).get("readyReplicas", 0))
+    return PodCount(found["spec"].get("replicas", 1), found.get("status", {}).get("readyReplicas", 0))
 
 
 async def term_of(reading: ClusterReader, site: InstallationSite) -> LeaseTerm | UnreadObject:
@@ -282,13 +280,13 @@ async def look_at_caches(reading: ClusterReader, site: InstallationSite) -> Cach
     return CacheFacts(await keepers_of(reading, site), await full_disks(reading))
 
 
-async def keepers_of(reading: ClusterReader, site: InstallationSite) -> Keepers | UnreadObject:
+async def keepers_of(reading: ClusterReader, site: InstallationSite) -> PodCount | UnreadObject:
     name = account_of(CACHE_KEEPER, site)
     found = await reading.get(in_namespace("/apis/apps/v1", site.ours, "daemonsets", name))
     if isinstance(found, UnreadObject):
         return found
     status = found.get("status", {})
-    return Keepers(status.get("desiredNumberScheduled", 0), status.get("numberReady", 0))
+    return PodCount(status.get("desiredNumberScheduled", 0), status.get("numberReady", 0))
 
 
 async def full_disks(reading: ClusterReader) -> dict[str, str] | UnreadObject:

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from dispatcher.doctor.checks import CHECKS, Check, Part
 from dispatcher.doctor.cluster import (
     CacheFacts,
-    Keepers,
     LeaseTerm,
-    Replicas,
+    PodCount,
     RunningFacts,
     UnreadObject,
     judge_caches,
@@ -102,7 +101,7 @@ LEADS = LeaseTerm("live-1", 3.0, 15.0)
 
 
 def told(
-    run: Replicas | UnreadObject, janitor: Replicas | UnreadObject, term: LeaseTerm | UnreadObject
+    run: PodCount | UnreadObject, janitor: PodCount | UnreadObject, term: LeaseTerm | UnreadObject
 ) -> list[tuple[str, FindingState, str]]:
     found = judge_running(RunningFacts({"live": run, "live-janitor": janitor}, term), NAMES)
     return [(one.where.split(" in ")[0], one.state, one.message) for one in found]
@@ -111,18 +110,18 @@ def told(
 @pytest.mark.parametrize(
     ("program", "state", "message"),
     [
-        (Replicas(2, 2), FindingState.GOOD, ""),
-        (Replicas(2, 1), FindingState.GOOD, ""),
-        (Replicas(2, 0), FindingState.FAULT, "0 of 2 Pods are ready"),
-        (Replicas(0, 0), FindingState.WARNING, "it is scaled to 0"),
+        (PodCount(2, 2), FindingState.GOOD, ""),
+        (PodCount(2, 1), FindingState.GOOD, ""),
+        (PodCount(2, 0), FindingState.FAULT, "0 of 2 Pods are ready"),
+        (PodCount(0, 0), FindingState.WARNING, "it is scaled to 0"),
         (ABSENT, FindingState.FAULT, "there is none"),
         (FORBIDDEN, FindingState.NOT_CHECKED, "403 Forbidden"),
     ],
 )
 def test_program_is_judged_by_its_ready_pods(
-    program: Replicas | UnreadObject, state: FindingState, message: str
+    program: PodCount | UnreadObject, state: FindingState, message: str
 ) -> None:
-    _, janitor, _ = told(Replicas(1, 1), program, LEADS)
+    _, janitor, _ = told(PodCount(1, 1), program, LEADS)
     assert janitor == ("Deployment live-janitor", state, message)
 
 
@@ -138,7 +137,7 @@ def test_program_is_judged_by_its_ready_pods(
     ],
 )
 def test_leader_is_judged_by_its_lease(term: LeaseTerm | UnreadObject, state: FindingState, message: str) -> None:
-    assert told(Replicas(1, 1), Replicas(1, 1), term)[2] == ("Lease live-leader", state, message)
+    assert told(PodCount(1, 1), PodCount(1, 1), term)[2] == ("Lease live-leader", state, message)
 
 
 def test_lease_that_is_not_there_is_no_fault_for_who_may_not_read_whether_a_replica_is_wanted() -> None:
@@ -148,21 +147,21 @@ def test_lease_that_is_not_there_is_no_fault_for_who_may_not_read_whether_a_repl
 
 def test_programs_that_run_elsewhere_or_were_stopped_are_not_judged_further() -> None:
     assert told(ABSENT, ABSENT, ABSENT) == []
-    assert told(Replicas(0, 0), ABSENT, ABSENT) == [("Deployment live", FindingState.WARNING, "it is scaled to 0")]
+    assert told(PodCount(0, 0), ABSENT, ABSENT) == [("Deployment live", FindingState.WARNING, "it is scaled to 0")]
 
 
 @pytest.mark.parametrize(
     ("keepers", "state", "message"),
     [
-        (Keepers(3, 3), FindingState.GOOD, ""),
-        (Keepers(0, 0), FindingState.GOOD, ""),
-        (Keepers(3, 2), FindingState.FAULT, "2 of 3 Pods are ready"),
+        (PodCount(3, 3), FindingState.GOOD, ""),
+        (PodCount(0, 0), FindingState.GOOD, ""),
+        (PodCount(3, 2), FindingState.FAULT, "2 of 3 Pods are ready"),
         (ABSENT, FindingState.WARNING, "there is none: nobody removes cache directories"),
         (FORBIDDEN, FindingState.NOT_CHECKED, "403 Forbidden"),
     ],
 )
 def test_keepers_are_judged_by_their_ready_pods(
-    keepers: Keepers | UnreadObject, state: FindingState, message: str
+    keepers: PodCount | UnreadObject, state: FindingState, message: str
 ) -> None:
     (found, disks) = judge_caches(CacheFacts(keepers, {}), NAMES)
     assert (found.what, found.state, found.message) == ("CacheKeeperAbsent", state, message)
@@ -171,11 +170,11 @@ def test_keepers_are_judged_by_their_ready_pods(
 
 
 def test_each_full_disk_is_a_fault_with_the_words_of_its_event() -> None:
-    _, *found = judge_caches(CacheFacts(Keepers(1, 1), {"b": "full of logs", "a": "full"}), NAMES)
+    _, *found = judge_caches(CacheFacts(PodCount(1, 1), {"b": "full of logs", "a": "full"}), NAMES)
     assert [(one.where, one.state, one.message) for one in found] == [
         ("node a", FindingState.FAULT, "full"), ("node b", FindingState.FAULT, "full of logs"),
     ]  # fmt: skip
-    _, unread = judge_caches(CacheFacts(Keepers(1, 1), FORBIDDEN), NAMES)
+    _, unread = judge_caches(CacheFacts(PodCount(1, 1), FORBIDDEN), NAMES)
     assert (unread.what, unread.state) == ("CacheDiskFull", FindingState.NOT_CHECKED)
 
 

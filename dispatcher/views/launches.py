@@ -7,27 +7,18 @@ knows the Jobs and Pods that still exist.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.jobs.observed import LaunchEnd, launch_end
-from dispatcher.model.caches import CacheDirectory, CacheTotal, NodeCaches
 from dispatcher.model.cluster import Pod
 from dispatcher.model.history import LaunchFacts
 from dispatcher.model.jobs import Job, LaunchCache
+from dispatcher.placement.placing import Warmth
 
 WARM = "warm"
-
-
-class Caches(Protocol):
-    """What is known of the caches on nodes. Keys are (queue, cache key)."""
-
-    def nodes(self, key: tuple[str, str], history: Mapping[str, float]) -> tuple[str, ...]: ...
-    def kept(self, key: tuple[str, str]) -> Mapping[str, CacheDirectory]: ...
-    def told_by(self, node: str) -> NodeCaches | None: ...
-    def total(self) -> CacheTotal: ...
 
 
 class CacheNow(Struct, frozen=True, kw_only=True):
@@ -43,7 +34,7 @@ class CacheNow(Struct, frozen=True, kw_only=True):
     bytes: int | None
 
 
-def cache_now(key: tuple[str, str], history: Mapping[str, float], caches: Caches) -> CacheNow:
+def cache_now(key: tuple[str, str], history: Mapping[str, float], caches: Warmth) -> CacheNow:
     """The cache of a key. `history`: nodes where the key succeeded, newest first, by containers' reports; seconds
     since.
     """

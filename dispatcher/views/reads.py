@@ -29,13 +29,14 @@ from dispatcher.model.history import (
 from dispatcher.model.tasks import TERMINAL, Request, Task
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.pg.questions import Questions
+from dispatcher.placement.placing import Warmth
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import ESTIMATE_HITS
 from dispatcher.views import failures as grouping
 from dispatcher.views.explanation import Estimate, Explanation, RowFacts, explain
 from dispatcher.views.failures import MOST_PARKED, Failure, FailureGroups, FailuresPage
 from dispatcher.views.first_page import EstimateRecord
-from dispatcher.views.launches import CacheNow, Caches, cache_now
+from dispatcher.views.launches import CacheNow, cache_now
 from dispatcher.views.rows import (
     BatchesPage,
     ReadRows,
@@ -240,7 +241,7 @@ class CacheContext(Struct, frozen=True):
     """The namespace of Jobs, and what is known of the caches on nodes."""
 
     jobs_namespace: str
-    caches: Caches
+    caches: Warmth
 
 
 class NoCycleYet(DispatcherError):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Final
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
 from dispatcher.admission.gates import holds_of_queue
 from dispatcher.admission.last_cycle import LastCycle, QueueReason, RowReason
@@ -190,7 +190,7 @@ class ParkedRow(Struct, frozen=True, kw_only=True):
     since: Moment
 
 
-class InstallationStatus(Struct, frozen=True, kw_only=True):
+class InstallationStatus(InstallationIdentity, frozen=True, kw_only=True):
     """The installation at the end of one cycle.
 
     as_of: time of the cycle, by the database's clock.
@@ -209,10 +209,6 @@ class InstallationStatus(Struct, frozen=True, kw_only=True):
     caches: the sum of the cache keepers' reports; left out if there is none.
     """
 
-    installation: str
-    version: str
-    jobs_namespace: str
-    replica: str
     leads: bool
     as_of: Moment
     counted_at: Moment
@@ -241,10 +237,7 @@ def build_status(
         by_queue[name][reason] = number
     started = Counter(told.queue for told in cycle.told.values() if told.has_started)
     return InstallationStatus(
-        installation=installation.installation,
-        version=installation.version,
-        jobs_namespace=installation.jobs_namespace,
-        replica=installation.replica,
+        **structs.asdict(installation),
         leads=cycle.leads,
         as_of=cycle.at,
         counted_at=counts.at,

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -22,6 +22,7 @@ from dispatcher.admission.room import ReservedRoom, RoomIndex
 from dispatcher.admission.room_view import RoomView
 from dispatcher.commands.render import previews_of
 from dispatcher.container.contract import NewestServer
+from dispatcher.extender.program import ExtenderProgram
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import OWN_RULES, Rules
 from dispatcher.jobs.submit import Launcher, Submitter
@@ -32,10 +33,10 @@ from dispatcher.kube.credentials import log_in
 from dispatcher.kube.events import PodRefusals
 from dispatcher.kube.job_api import JobApi, ScaleAnswers, Suspensions
 from dispatcher.kube.lease import Lease, lease_of
-from dispatcher.kube.reflector import Reflectors, Resource
+from dispatcher.kube.reflector import Reflectors
 from dispatcher.kube.reservations import RESERVATIONS, ClaimObjects
 from dispatcher.model.caches import CacheRun, Use
-from dispatcher.model.cluster import BoundPod, ClusterView, StoreAge
+from dispatcher.model.cluster import ClusterView, StoreAge
 from dispatcher.model.rights import RUN, verbs_of
 from dispatcher.pg.connect import Listener, Session
 from dispatcher.pg.tasks import TaskSnapshot, look
@@ -161,18 +162,6 @@ ACCESS_AGAIN_SECONDS = 2
 """The same while a right is missing."""
 
 
-class CompanionProgram(Protocol):
-    """Another program that runs in this process."""
-
-    checks: Mapping[str, health.Check]
-
-    async def run(self, stop: asyncio.Event) -> None: ...
-
-
-CompanionOf = Callable[[Settings, Reflectors, Resource[BoundPod]], CompanionProgram]
-"""Builds the other program. It shares our reflectors, and takes its bound Pods from the given resource."""
-
-
 class RunPace(Struct, frozen=True):
     """Pauses of `run` that no setting changes. Tests take shorter ones.
 
@@ -189,12 +178,11 @@ OWN_PACE: Final = RunPace()
 
 
 async def run(
-    settings: Settings, companion_of: CompanionOf | None = None, sources: Sequence[SettingSource] = (),
-    pace: RunPace = OWN_PACE,
-) -> None:  # fmt: skip
+    settings: Settings, sources: Sequence[SettingSource] = (), pace: RunPace = OWN_PACE, *, with_extender: bool = False
+) -> None:
     """`dispatcher run`: runs until SIGTERM or SIGINT, then ends within 30 s. `sources`: the origins of the settings."""
     client = KubeClient(await log_in(settings.kube))
-    app = App(settings, client, companion_of, sources, pace)
+    app = App(settings, client, sources, pace, with_extender=with_extender)
     try:
         await app.run(stop_on_signals())
     finally:
@@ -203,19 +191,19 @@ async def run(
 
 
 class App:
-    """One running dispatcher."""
+    """One running dispatcher. `extender`: it shares our reflectors; None: it does not run in this process."""
 
     def __init__(
-        self, settings: Settings, client: KubeClient,
-        companion_of: CompanionOf | None = None, sources: Sequence[SettingSource] = (), pace: RunPace = OWN_PACE,
+        self, settings: Settings, client: KubeClient, sources: Sequence[SettingSource] = (), pace: RunPace = OWN_PACE,
+        *, with_extender: bool = False,
     ) -> None:  # fmt: skip
         self.settings, self.sources, self._pace = settings, sources, pace
         kube = settings.kube
         namespace, self.reflectors = kube.namespace or client.namespace, Reflectors(client)
-        self.watching = ClusterMirror(self.reflectors, namespace, settings, with_all_pods=companion_of is not None)
+        self.watching = ClusterMirror(self.reflectors, namespace, settings, with_all_pods=with_extender)
         self.watching.on_gain(self.when_leading(self.room_gained))
         pods = self.watching.all_pods
-        self.companion = companion_of(settings, self.reflectors, pods) if companion_of and pods else None
+        self.extender = ExtenderProgram(settings, self.reflectors, pods) if with_extender and pods else None
         self.site, database_url = site_of(settings, namespace), database_of(settings.database)
         bucket = Bucket(kube.writes_per_second, elapsed())
         named = lease_of(kube.installation, client.own_namespace or namespace)
@@ -280,7 +268,7 @@ class App:
             try:
                 async with asyncio.TaskGroup() as adapters:
                     running = [self.leading.run(asyncio.Event()), self.reflectors.run(), self.listener.run()]
-                    running += [self.companion.run(stop)] if self.companion else []
+                    running += [self.extender.run(stop)] if self.extender else []
                     tasks = [adapters.create_task(part) for part in running]
                     calm_collector()
                     is_drained = await self._run_stages(stop)
@@ -413,7 +401,7 @@ def checks_of(app: App) -> Mapping[str, health.Check]:
         "api": lambda: hold.detail if (hold := app.memory.api.hold(elapsed())) else "",
         "tasks": lambda: last.tasks_refused if (last := app.dispatch.last) else "",
     }
-    return {**checks, **(app.companion.checks if app.companion else {})}
+    return {**checks, **(app.extender.checks if app.extender else {})}
 
 
 def row_site_of(app: App) -> RowSite:

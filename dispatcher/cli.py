@@ -94,12 +94,11 @@ def commands() -> None:
 def run(with_extender: bool) -> None:
     """Dispatch until SIGTERM."""
     from dispatcher import app
-    from dispatcher.extender import program as extender
 
     loaded = load_settings()
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    turn(app.run(loaded.settings, extender.ExtenderProgram if with_extender else None, loaded.sources))
+    turn(app.run(loaded.settings, loaded.sources, with_extender=with_extender))
 
 
 @commands.command("janitor", short_help="End rows that cannot go on, and delete old ones.")

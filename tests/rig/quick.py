@@ -51,9 +51,9 @@ def main() -> None:
     if "janitor" in sys.argv:
         turn(janitor.run(loaded.settings, dry_run="--dry-run" in sys.argv, pace=QUICK_JANITOR))
     elif "telling" in sys.argv:
-        turn(app.run(loaded.settings, None, loaded.sources, TELLING))
+        turn(app.run(loaded.settings, loaded.sources, TELLING))
     else:
-        turn(app.run(starts_early(loaded.settings), None, loaded.sources, QUICK))
+        turn(app.run(starts_early(loaded.settings), loaded.sources, QUICK))
 
 
 if __name__ == "__main__":

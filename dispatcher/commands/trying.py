@@ -161,10 +161,14 @@ def pause_seconds(attempt: int) -> float:
     return doubled(RETRY_SECONDS, attempt - 1, LONGEST_RETRY_SECONDS)
 
 
-def shortened(text: str, most: int = 1000) -> str:
+MOST_SHOWN: Final = 1000
+"""Characters of an error, and of a result, for a terminal, at most."""
+
+
+def shortened(text: str) -> str:
     """The end of a long text, which has the cause, for a terminal."""
     words = printable(text).rstrip()
-    return words if len(words) <= most else f"… {words[-most:]}"
+    return words if len(words) <= MOST_SHOWN else f"… {words[-MOST_SHOWN:]}"
 
 
 def last_line(error: str) -> str:
@@ -259,9 +263,9 @@ def in_words(ended: Ended) -> str:
     return f"failed: the row does not run again; {error}"
 
 
-def cut(result: str, most: int = 1000) -> str:
+def cut(result: str) -> str:
     words = printable(result)
-    return words if len(words) <= most else f"{words[:most]} … ({len(result.encode())} bytes)"
+    return words if len(words) <= MOST_SHOWN else f"{words[:MOST_SHOWN]} … ({len(result.encode())} bytes)"
 
 
 HEARTBEAT_SECONDS: Final = 1

@@ -50,7 +50,7 @@ from dispatcher.keeper.removal import (
     opened,
 )
 from dispatcher.model.errors import SettingsError
-from dispatcher.runtime.clock import Clock, elapsed
+from dispatcher.runtime.clock import elapsed
 
 NAME: Final = re.compile(r"[0-9a-f]{40}")
 ASIDE, CONDEMNED, RECORD = ".aside.", ".condemned.", ".record.json"
@@ -227,9 +227,8 @@ async def in_thread(work: Callable[[], T]) -> T:
 class KeeperPace:
     """The pace of all work of one keeper. A step is one directory entry that is looked at, renamed or removed."""
 
-    def __init__(self, steps_a_second: float = STEPS_A_SECOND, clock: Clock = elapsed) -> None:
+    def __init__(self, steps_a_second: float = STEPS_A_SECOND) -> None:
         self._steps_a_second = steps_a_second
-        self._clock = clock
         self._turn = asyncio.Lock()
 
     async def last_of(self, steps: Iterator[T], none: T, longest_seconds: float = inf) -> tuple[T, bool]:
@@ -237,15 +236,15 @@ class KeeperPace:
 
         Returns the last step (`none`: there are none), and whether all were taken. Raises what a step raises.
         """
-        last, ends_at = none, self._clock() + longest_seconds
-        while self._clock() < ends_at:
+        last, ends_at = none, elapsed() + longest_seconds
+        while elapsed() < ends_at:
             async with self._turn:
-                began = self._clock()
+                began = elapsed()
                 taken = await in_thread(lambda: list(islice(steps, STEPS_AT_ONCE)))
                 last = taken[-1] if taken else last
                 if len(taken) < STEPS_AT_ONCE:
                     return last, True
-                await asyncio.sleep(self.pause_after(len(taken), self._clock() - began))
+                await asyncio.sleep(self.pause_after(len(taken), elapsed() - began))
         return last, False
 
     def pause_after(self, steps: int, seconds: float) -> float:

@@ -248,13 +248,18 @@ PRIORITY_CLASSES: Final = Resource(
 )
 
 
-class RoomListener(Protocol):
+class CapacityListener(Protocol):
     """Hears each change. `before` is None for a new object, `after` is None for a deleted one."""
 
     def hear_node(self, before: Node | None, after: Node | None) -> None: ...
     def hear_pod(self, before: BoundPod | None, after: BoundPod | None) -> None: ...
-    def hear_priority_class(self, before: PriorityClass | None, after: PriorityClass | None) -> None: ...
     def hear_reservation(self, before: Reservation | None, after: Reservation | None) -> None: ...
+
+
+class RoomListener(CapacityListener, Protocol):
+    """Hears the changes of PriorityClasses, too."""
+
+    def hear_priority_class(self, before: PriorityClass | None, after: PriorityClass | None) -> None: ...
 
 
 class RoomMirror:
@@ -277,14 +282,6 @@ class RoomMirror:
     def stale(self) -> str:
         """The stores that are not listed yet or too old to decide by, with reasons; empty if all are fresh."""
         return faults_of(*self._all)
-
-
-class CapacityListener(Protocol):
-    """Hears each change. `before` is None for a new object, `after` is None for a deleted one."""
-
-    def hear_node(self, before: Node | None, after: Node | None) -> None: ...
-    def hear_pod(self, before: BoundPod | None, after: BoundPod | None) -> None: ...
-    def hear_reservation(self, before: Reservation | None, after: Reservation | None) -> None: ...
 
 
 class CapacityMirror:

@@ -38,7 +38,7 @@ from dispatcher.model.errors import ClusterAway, ClusterRefused
 from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, Manifest, ObjectWrite
 from dispatcher.model.launches import ENDED_BY, UNPLACED, job_selector
 from dispatcher.model.reservations import changes_of
-from dispatcher.runtime.clock import Clock, elapsed
+from dispatcher.runtime.clock import elapsed
 
 WRITE_SECONDS: Final = 10
 """Our own limit of a write, in seconds."""
@@ -71,15 +71,13 @@ class JobApi:
     """
 
     def __init__(
-        self, client: KubeClient, namespace: str, installation: str, may_write: Callable[[], bool] = always,
-        clock: Clock = elapsed,
-    ) -> None:  # fmt: skip
+        self, client: KubeClient, namespace: str, installation: str, may_write: Callable[[], bool] = always
+    ) -> None:
         self._client = client
         self._may_write = may_write
         self._jobs = jobs_path(namespace)
         self._pods = pods_path(namespace)
         self._installation = installation
-        self._clock = clock
         self._compared: dict[tuple[str, str], float] = {}
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
@@ -111,7 +109,7 @@ class JobApi:
 
         Policies of a cluster may mean the Jobs of one team alone.
         """
-        now, key = self._clock(), (job.template, job.submitted_by)
+        now, key = elapsed(), (job.template, job.submitted_by)
         if now - self._compared.get(key, float("-inf")) < COMPARED_SECONDS:
             return False
         if len(self._compared) >= MOST_COMPARED:

@@ -122,16 +122,13 @@ class ListPages:
 
     rows: opens a snapshot of the rows.
     cycle: the last cycle. Raises NoCycleYet.
-    now: a clock in seconds.
     """
 
     def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], cycle: Callable[[], LastCycle],
-        now: Callable[[], float] = elapsed,
-    ) -> None:  # fmt: skip
+        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], cycle: Callable[[], LastCycle]
+    ) -> None:
         self._rows = rows
         self._cycle = cycle
-        self._now = now
         self._lock = asyncio.Lock()
         self._told: tuple[float, FailuresPage, Mapping[str, Sequence[int]]] | None = None
 
@@ -174,7 +171,7 @@ class ListPages:
     async def _last_failures(self) -> tuple[FailuresPage, Mapping[str, Sequence[int]]]:
         """The page, and the rows of each group."""
         async with self._lock:
-            now = self._now()
+            now = elapsed()
             if self._told is None or now - self._told[0] >= KEPT_SECONDS:
                 self._told = now, *await self._failures()
             return self._told[1:]

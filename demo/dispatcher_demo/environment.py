@@ -4,8 +4,8 @@
 
 The run folder records every process. Its guard ends them all when this process ends, however it ends.
 
-`Growing`: an autoscaler of the cluster in memory, which works as cluster-autoscaler does. Each look takes the waiting
-Pods, leaves out those for which nodes are coming, and announces on the others that nodes come.
+`ClusterAutoscaler`: adds nodes to the cluster in memory, as cluster-autoscaler does. Each look takes the waiting Pods,
+leaves out those for which nodes are coming, and announces on the others that nodes come.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ CORES: Final = 1
 WAITING: Final = {"fieldSelector": "status.phase=Pending,spec.nodeName="}
 
 
-class Growing:
+class ClusterAutoscaler:
     """Adds nodes to the cluster. `start` starts a node by its name, `tell` receives a line for each."""
 
     def __init__(
@@ -213,7 +213,7 @@ class DemoEnvironment:
         await self._until_ready()
         self._database.write_service(self._run_folder.folder / SERVICE_FILE)
         if self._grows and self.has_nodes:
-            growing = asyncio.create_task(Growing(self.client, self._keep_node, self._tell).run())
+            growing = asyncio.create_task(ClusterAutoscaler(self.client, self._keep_node, self._tell).run())
             self._stack.callback(growing.cancel)
 
     async def _keep_node(self, name: str) -> None:

@@ -197,7 +197,7 @@ CLUSTER: Final = "the cluster"
 PASSING: Final = ReasonInWords(HoldReason.FINISHING, "its container has ended, and the janitor reports it soon")
 
 
-class Judged(msgspec.Struct, frozen=True):
+class JudgedRow(msgspec.Struct, frozen=True):
     """A waiting row as the dispatcher has judged it."""
 
     status: str
@@ -209,7 +209,7 @@ class CycleReport(msgspec.Struct, frozen=True):
     """The dispatcher's report of its last cycle. `rows`: some of the waiting rows, by id."""
 
     status: InstallationStatus
-    rows: Mapping[int, Judged]
+    rows: Mapping[int, JudgedRow]
 
 
 class Observer:
@@ -263,7 +263,7 @@ class Observer:
         except DispatcherError:  # no cycle has ended yet, or another program has the port until ours listens
             return None
         parked = {
-            row.task: Judged("waiting", row.attempt, ReasonInWords(row.reason, row.message))
+            row.task: JudgedRow("waiting", row.attempt, ReasonInWords(row.reason, row.message))
             for row in status.parked_rows
         }
         return CycleReport(status, {**parked, **{id_: one for page in found for id_, one in judged_on(page)}})
@@ -315,11 +315,11 @@ def with_cause(row: DemoRow, told: CycleReport, passing: frozenset[HoldReason]) 
     return msgspec.structs.replace(row, cause=PASSING if known.cause.reason in passing else known.cause)
 
 
-def judged_on(page: RowsPage) -> Iterator[tuple[int, Judged]]:
+def judged_on(page: RowsPage) -> Iterator[tuple[int, JudgedRow]]:
     """The rows of a page that the cycle has seen, by id."""
     for row in page.tasks:
         if row.reason is not None and row.created_at <= page.judged_at:
-            yield row.task, Judged(row.status, row.attempt, ReasonInWords(row.reason, row.message or ""))
+            yield row.task, JudgedRow(row.status, row.attempt, ReasonInWords(row.reason, row.message or ""))
 
 
 def load_of(queue: QueueStatus, rows: Sequence[DemoRow]) -> QueueLoad:

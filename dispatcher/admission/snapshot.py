@@ -6,8 +6,8 @@ ones. The number of Pods is a resource, too: otherwise Pods without requests wou
 MAX_JOBS where it is used up: a queue of tiny Pods would have almost all of them. If the size of the cluster is not
 known, a share is a number of Jobs.
 
-`Load`, `Pending`: no counter follows events. Each cycle counts Jobs in flight again, from the observed Jobs and from
-our own creates that the watch has not shown yet. So a lost event can delay a launch, but never leak a slot.
+`Load`, `PendingPods`: no counter follows events. Each cycle counts Jobs in flight again, from the observed Jobs and
+from our own creates that the watch has not shown yet. So a lost event can delay a launch, but never leak a slot.
 Kueue's snapshot does the same. Airflow #36998 and Buildkite #302 are leaks of programs that count events.
 """
 
@@ -150,7 +150,7 @@ class Load(Struct, frozen=True):
         )
 
 
-class Pending(Struct, frozen=True):
+class PendingPods(Struct, frozen=True):
     """Numbers of our Pods that do not run yet.
 
     total: in all, with Jobs that have no Pod yet and unseen creates.
@@ -228,7 +228,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     is_strict: bool = False
     load: Load = Load()
     held: Load = Load()
-    pending: Pending = Pending()
+    pending: PendingPods = PendingPods()
     allowance: Allowance = Allowance()
     not_ready: Hold | None = None
     is_blind: bool = False
@@ -288,7 +288,7 @@ def plan_load(holders: Iterable[tuple[str, str]] | Mapping[tuple[str, str], int]
     return Load(by_queue.total(), by_queue, by_submitter)
 
 
-def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -> Pending:
+def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -> PendingPods:
     """Counts pending Pods, Jobs without a Pod and unseen creates. The grace gives an autoscaler time to act.
 
     Anybody who may create Pods can give one our labels, and a policy can take them. So Pods count by their Jobs.
@@ -299,7 +299,7 @@ def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -
     grace = timedelta(seconds=grace_seconds)
     stuck = [job for pod, job in waiting if pod.unschedulable_since and view.now - pod.unschedulable_since >= grace]
     by_shape, of_queue = Counter(job.shape for job in stuck), Counter((job.queue, job.shape) for job in stuck)
-    return Pending(len(waiting) + in_flight.podless + in_flight.unseen, by_shape, of_queue)
+    return PendingPods(len(waiting) + in_flight.podless + in_flight.unseen, by_shape, of_queue)
 
 
 def plan_stuck(probes: Iterable[Probe], demand: Demand) -> DemandPods:

@@ -193,7 +193,7 @@ class Stop(StrEnum):
         return self in {Stop.LIMIT, Stop.KILLED_AT_LIMIT}
 
 
-class Ended(Struct, frozen=True):
+class TryEnd(Struct, frozen=True):
     """The end of a launch.
 
     status: exit status.
@@ -229,7 +229,7 @@ class TryResult(Struct, frozen=True):
     words: str
 
 
-def as_told(ended: Ended) -> TryResult:
+def as_told(ended: TryEnd) -> TryResult:
     row = ended.row
     return TryResult(
         outcome=row.report.outcome if row.report else "nothing",
@@ -244,11 +244,11 @@ def as_told(ended: Ended) -> TryResult:
     )
 
 
-def runs_again_later(ended: Ended) -> bool:
+def runs_again_later(ended: TryEnd) -> bool:
     return ended.row.status == "waiting" or (ended.row.report is None and ended.stop.is_limit)
 
 
-def in_words(ended: Ended) -> str:
+def in_words(ended: TryEnd) -> str:
     row, report = ended.row, ended.row.report
     error = "without an error" if row.error is None else f"the row's error would be: {shortened(last_line(row.error))}"
     again = f"the row runs again after {span(pause_seconds(ended.attempt))} {AGAIN}"
@@ -365,7 +365,7 @@ def try_command(asked: TryOptions) -> int:
     return ended.status
 
 
-async def run_command(asked: TryOptions, grace_seconds: float = GRACE_SECONDS) -> Ended:
+async def run_command(asked: TryOptions, grace_seconds: float = GRACE_SECONDS) -> TryEnd:
     env = env_of_cmd(asked.env, asked.attempt, asked.limit_seconds)
     stdout = STDERR if asked.as_json else None
     work = Work(asked.cmd, env, asked.codes, asked.limit_seconds, HEARTBEAT_SECONDS, stdout)
@@ -379,4 +379,4 @@ async def run_command(asked: TryOptions, grace_seconds: float = GRACE_SECONDS) -
         watching.cancel()
     if row.report is None and kubelet.has_killed and status == TERMINATED:
         status = KILLED  # kubelet kills the whole container, so `exec` ends like CMD
-    return Ended(status, row, kubelet.stop, asked.attempt)
+    return TryEnd(status, row, kubelet.stop, asked.attempt)

@@ -70,7 +70,7 @@ class WaitResult(Struct, frozen=True):
     reasons: Sequence[Reason] = ()
 
 
-class Awaited(Protocol):
+class AwaitedRows(Protocol):
     """Rows whose end somebody waits for."""
 
     async def look(self, tell: Callable[[str], None]) -> Tally:
@@ -218,7 +218,7 @@ class Display:
             click.echo(f"  {reason.rows} {reason.status}: {one_line(reason.message)}")
 
 
-async def wait_for(awaited: Awaited, rows: OwnRows, display: Display, limit: float | None, url: Url) -> int:
+async def wait_for(awaited: AwaitedRows, rows: OwnRows, display: Display, limit: float | None, url: Url) -> int:
     """Waits until all rows have ended, `limit` seconds at most. Returns the exit status."""
     began = elapsed()
     tally = await awaited.look(display.tell)  # without a database, this ends the command
@@ -254,7 +254,7 @@ async def notified_or_late(notified: asyncio.Event) -> None:
     notified.clear()
 
 
-async def look_again(awaited: Awaited, display: Display, last: Tally) -> Tally:
+async def look_again(awaited: AwaitedRows, display: Display, last: Tally) -> Tally:
     """Asks once more. Rows do not end because their database is away for a while."""
     try:
         return await awaited.look(display.tell)
@@ -263,7 +263,7 @@ async def look_again(awaited: Awaited, display: Display, last: Tally) -> Tally:
         return last
 
 
-async def details(awaited: Awaited, rows: OwnRows, tally: Tally) -> tuple[Sequence[RowNow], Sequence[Reason]]:
+async def details(awaited: AwaitedRows, rows: OwnRows, tally: Tally) -> tuple[Sequence[RowNow], Sequence[Reason]]:
     """The first rows that have not succeeded, and why others have not ended."""
     try:
         failed = await awaited.failed() if tally.failed or tally.cancelled else ()

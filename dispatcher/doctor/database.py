@@ -49,7 +49,7 @@ AHEAD = timedelta(days=30)
 """A password that ends within this time is a warning."""
 
 
-class Prepared(Struct, frozen=True):
+class PreparedTransaction(Struct, frozen=True):
     """A prepared transaction that nobody has ended."""
 
     gid: str
@@ -106,7 +106,7 @@ class Upkeep(Struct, frozen=True):
     now: datetime
     autovacuum: bool
     without_triggers: tuple[str, ...] = ()
-    prepared: tuple[Prepared, ...] = ()
+    prepared: tuple[PreparedTransaction, ...] = ()
     snapshots: tuple[HeldSnapshot, ...] = ()
     members: tuple[GroupLogin, ...] = ()
     gone: tuple[MissingRole, ...] = ()

@@ -48,7 +48,7 @@ from dispatcher.model.jobs import Job
 from dispatcher.model.launches import job_selector
 from dispatcher.model.tasks import Task
 from dispatcher.pg.connect import Session
-from dispatcher.pg.tasks import LOCKED, Closings, Deleted, TaskSnapshot, look
+from dispatcher.pg.tasks import LOCKED, Closings, DeletionResult, TaskSnapshot, look
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import JANITOR_ROWS, OF_KEEPER, OF_RUN, OLDEST_SNAPSHOT
@@ -142,7 +142,7 @@ log = structlog.get_logger(component="janitor")
 class RetentionTable(Protocol):
     """The janitor's call."""
 
-    async def delete_old(self, days: int, kept: Sequence[int]) -> Deleted: ...
+    async def delete_old(self, days: int, kept: Sequence[int]) -> DeletionResult: ...
 
 
 class Retention:

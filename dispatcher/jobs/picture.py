@@ -278,7 +278,7 @@ def still_resting(
     }
 
 
-Judged = Sequence[tuple[Task, JobsVerdict]]
+JudgedRows = Sequence[tuple[Task, JobsVerdict]]
 """The rows that a cycle judged, each with its verdict."""
 
 
@@ -412,7 +412,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         identity = task_identity(self.database_id, task.id, task.created_at)
         return [job for job in self.jobs.get(task.id, ()) if is_same(job.identity, identity)]
 
-    def carry(self, judged: Judged) -> CarriedState:
+    def carry(self, judged: JudgedRows) -> CarriedState:
         """The state for the next cycle, after these rows were judged."""
         resting = dict(self.carried.resting)
         settled = set(self.carried.settled)

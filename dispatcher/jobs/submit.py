@@ -18,7 +18,7 @@ from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.manifest import JobSite, build_job
 from dispatcher.jobs.memory import NOT_READY, CreateResult, Memory
 from dispatcher.jobs.observed import Rules, due_at, observe
-from dispatcher.jobs.picture import CarriedState, JobsPicture, Judged, KnownJobs, know_jobs, still_carried
+from dispatcher.jobs.picture import CarriedState, JobsPicture, JudgedRows, KnownJobs, know_jobs, still_carried
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.refusals import CreateOutcome, are_over, is_absent, is_of_a_policy, read_create
 from dispatcher.jobs.templates import Template
@@ -333,7 +333,7 @@ class Launcher:
             self._known = know_jobs(view, now)
         return self._known
 
-    async def launch(self, picture: JobsPicture, judged: Judged, orders: Sequence[LaunchSpec]) -> int:
+    async def launch(self, picture: JobsPicture, judged: JudgedRows, orders: Sequence[LaunchSpec]) -> int:
         """Ends the cycle of a picture: sends the orders. Returns their number, without waiting for the answers."""
         self._carried = picture.carry(judged)
         await self._submitter.resolve()

@@ -41,9 +41,9 @@ from dispatcher.keeper.plan import (
 )
 from dispatcher.keeper.removal import (
     OPEN_FOLDER,
-    Measured,
     RemovalRefused,
     TreeRemoval,
+    TreeSize,
     located,
     measure,
     mount_of,
@@ -94,7 +94,7 @@ class Root:
         with os.scandir(self._root) as entries:
             return sorted(one.name for one in entries if not is_ours(one) and not is_cache(one))
 
-    def measuring(self, name: str) -> Generator[Measured, None, None]:
+    def measuring(self, name: str) -> Generator[TreeSize, None, None]:
         """Measures a directory, step by step. The last value is the result. Raises OSError or RemovalRefused."""
         with opened(name, self._root, self._mount) as descriptor:
             yield from measure(descriptor, self._mount)
@@ -311,7 +311,7 @@ class Survey:
         changed_at = self._present.get(name, 0)
         try:
             with closing(self._folder.measuring(name)) as steps:
-                found, is_done = await self.pace.last_of(steps, Measured(), self._longest_seconds)
+                found, is_done = await self.pace.last_of(steps, TreeSize(), self._longest_seconds)
         except FileNotFoundError:
             return  # it went meanwhile
         except (OSError, RemovalRefused) as fault:

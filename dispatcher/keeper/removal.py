@@ -33,20 +33,20 @@ CHANGED: Final = NO_FOLDER | {errno.EISDIR, errno.ENOTEMPTY}
 """Faults after which somebody has written meanwhile."""
 
 
-class Measured(Struct, frozen=True):
+class TreeSize(Struct, frozen=True):
     """Bytes on the disk and inodes of a tree. `is_whole`: False: parts of it were not looked at."""
 
     size: int = 0
     files: int = 0
     is_whole: bool = True
 
-    def plus(self, found: os.stat_result) -> "Measured":
+    def plus(self, found: os.stat_result) -> "TreeSize":
         """The sum with a file. A file with several names counts once, in parts."""
         links = 1 if stat.S_ISDIR(found.st_mode) else max(1, found.st_nlink)
-        return Measured(self.size + found.st_blocks * BLOCK // links, self.files + 1, self.is_whole)
+        return TreeSize(self.size + found.st_blocks * BLOCK // links, self.files + 1, self.is_whole)
 
-    def in_part(self) -> "Measured":
-        return Measured(self.size, self.files, is_whole=False)
+    def in_part(self) -> "TreeSize":
+        return TreeSize(self.size, self.files, is_whole=False)
 
 
 class RemovalRefused(Exception):
@@ -139,9 +139,9 @@ class Walk:
             self.leave()
 
 
-def measure(folder: int, mount: int) -> Generator[Measured, None, None]:
+def measure(folder: int, mount: int) -> Generator[TreeSize, None, None]:
     """Yields what was found so far of the tree in a folder, after each entry."""
-    so_far = Measured().plus(os.fstat(folder))
+    so_far = TreeSize().plus(os.fstat(folder))
     yield so_far
     with closing(Walk(folder, mount)) as walk:
         while walk.levels:
@@ -156,7 +156,7 @@ def measure(folder: int, mount: int) -> Generator[Measured, None, None]:
             yield so_far
 
 
-def with_folder(so_far: Measured, entry: "os.DirEntry[str]", walk: Walk) -> Measured:
+def with_folder(so_far: TreeSize, entry: "os.DirEntry[str]", walk: Walk) -> TreeSize:
     """Goes into the folder, unless it is too deep, gone, or a mount."""
     if walk.is_deepest:
         return so_far.in_part()
@@ -168,7 +168,7 @@ def with_folder(so_far: Measured, entry: "os.DirEntry[str]", walk: Walk) -> Meas
         return so_far.in_part()
 
 
-def with_file(so_far: Measured, entry: "os.DirEntry[str]") -> Measured:
+def with_file(so_far: TreeSize, entry: "os.DirEntry[str]") -> TreeSize:
     try:
         return so_far.plus(entry.stat(follow_symlinks=False))
     except FileNotFoundError:

@@ -284,7 +284,7 @@ DELETED_AT_ONCE: Final = 1000
 """Rows that one call deletes, at most."""
 
 
-class Deleted(Struct, frozen=True):
+class DeletionResult(Struct, frozen=True):
     """The answer to `delete_old`.
 
     deleted: number of deleted rows.
@@ -355,7 +355,7 @@ class Closings:
 
         return await pass_over(write, ends)
 
-    async def delete_old(self, days: int, kept: Sequence[int]) -> Deleted:
+    async def delete_old(self, days: int, kept: Sequence[int]) -> DeletionResult:
         """Deletes rows that ended `days` ago, one batch at most; 0: none. Forgets roles that are gone.
 
         kept: rows that stay.
@@ -364,7 +364,7 @@ class Closings:
         async with self._session.use() as connection:
             found = await connection.fetchrow(query("delete", "janitor"), days, most, [*map(str, kept)])
         assert found is not None  # it has one row
-        return Deleted(found["deleted"], [*map(int, found["kept"])], found["why"])
+        return DeletionResult(found["deleted"], [*map(int, found["kept"])], found["why"])
 
     async def count_old(self, days: int) -> int:
         """Number of rows that `delete_old` would delete."""

@@ -11,6 +11,7 @@ from tests.house.tree import python_files, shown
 MOST_WITH_ONE_IMPORTER = 0.21
 """Part of the modules. The pure half of an acting file has one importer, too."""
 MOST_FILES = 169
+PARTICIPLE = re.compile(r"[A-Z][a-z]+ed")
 RAISES = re.compile(r"\b[Rr]aises? ([A-Z]\w+(?:(?:, |,? and |,? or )[A-Z]\w+)*)")
 
 
@@ -46,6 +47,11 @@ def raised_in_words(tree: ast.Module) -> set[str]:
 
 def test_no_name_of_a_class_stands_twice() -> None:
     assert [name for name, count in names_of_classes(modules()).items() if count > 1] == []
+
+
+def test_a_class_is_named_by_a_noun() -> None:
+    """`Failed` is what task authors raise: its name is public."""
+    assert [name for name in names_of_classes(modules()) if PARTICIPLE.fullmatch(name) and name != "Failed"] == []
 
 
 def test_docstrings_name_exceptions_that_exist() -> None:

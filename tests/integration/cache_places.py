@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dispatcher.keeper.folder import ASIDE, CONDEMNED, CacheFolder, Root
-from dispatcher.keeper.removal import Measured
+from dispatcher.keeper.removal import TreeSize
 
 A, B = "a" * 40, "b" * 40
 SEED = "the words of a witness"
@@ -62,7 +62,7 @@ def is_gone(root: Path) -> bool:
     return of_ours(root) == [] and not (root / A).exists()
 
 
-def measured(root: Path, name: str = A) -> Measured:
+def measured(root: Path, name: str = A) -> TreeSize:
     with closing(Root(str(root))) as opened:
         *_, last = opened.measuring(name)
         return last

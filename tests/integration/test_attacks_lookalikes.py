@@ -22,7 +22,7 @@ from dispatcher.pg.connect import CHANNELS, open_connection
 from dispatcher.pg.migrate import LOCK, WRITING, migrate
 from dispatcher.pg.queries import blocks, query, sql_folder
 from dispatcher.pg.questions import ListBounds, Questions
-from dispatcher.pg.tasks import Closings, Deleted, snapshot
+from dispatcher.pg.tasks import Closings, DeletionResult, snapshot
 from dispatcher_demo.statements import demo_query
 from tests.integration.lookalikes import calls, make_lookalikes, make_newer_lookalikes, make_session_lookalikes
 from tests.integration.looking import opened
@@ -267,7 +267,7 @@ async def test_statements_of_the_janitor_call_no_lookalike(attacked: Database) -
         assert await closings.ended([{"task": ids[1], **ENDED}]) == (1, [])
         for login, relation in product(("team_b", "operator", "observer"), [*VIEWS, *KEYED]):
             assert await (await attacked.session(login)).fetch(f"SELECT * FROM dispatch.{relation}"), relation
-        assert (await closings.count_old(1), await closings.delete_old(1, [])) == (0, Deleted(0, [], None))
+        assert (await closings.count_old(1), await closings.delete_old(1, [])) == (0, DeletionResult(0, [], None))
     finally:
         await closings.close()
     assert set(blocks("janitor")) == {*CALLS_OF_THE_JANITOR.split()}

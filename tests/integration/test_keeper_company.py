@@ -13,7 +13,7 @@ import pytest
 from dispatcher.keeper.folder import CacheFolder
 from dispatcher.keeper.keeping import PATIENCE
 from dispatcher.keeper.plan import Disk, Marks, RemovalCause
-from dispatcher.keeper.removal import DEEPEST, Measured, TreeRemoval
+from dispatcher.keeper.removal import DEEPEST, TreeRemoval, TreeSize
 from tests.controlplane.waiting import wait_for
 from tests.integration.cache_places import in_namespace, of_ours
 from tests.integration.kept import KEEPS_ALL, NOW, Kept, name
@@ -33,11 +33,11 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
 class Teased(CacheFolder):
     """A folder in which a task moves a full folder ahead of whoever reads there, after each step."""
 
-    def measuring(self, one: str) -> Generator[Measured, None, None]:
+    def measuring(self, one: str) -> Generator[TreeSize, None, None]:
         steps = super().measuring(one)
         return self._with_moves(steps) if one == name(HOSTILE) else steps
 
-    def _with_moves(self, steps: Iterator[Measured]) -> Generator[Measured, None, None]:
+    def _with_moves(self, steps: Iterator[TreeSize]) -> Generator[TreeSize, None, None]:
         top = Path(self._path, name(HOSTILE))
         places = [path for path in top.iterdir() if path.is_dir()]  # in the order in which they are read
         full = next(top.glob("*/full")).rename(places[0] / "full")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.keeper.folder import CacheFolder
-from dispatcher.keeper.removal import BLOCK, DEEPEST, Measured
+from dispatcher.keeper.removal import BLOCK, DEEPEST, TreeSize
 from tests.controlplane.waiting import wait_for
 from tests.integration.cache_places import A, B, Place, go_on, is_gone, measured, remove
 
@@ -123,7 +123,7 @@ def test_sizes_are_those_of_the_disk_and_links_count_in_parts(place: Place) -> N
     with (cache / "sparse").open("wb") as file:
         file.truncate(2**30)
     blocks = cache.stat().st_blocks + (cache / "one").stat().st_blocks + (place.witnesses / "file").stat().st_blocks / 2
-    assert measured(place.root) == Measured(int(blocks * BLOCK), 5)
+    assert measured(place.root) == TreeSize(int(blocks * BLOCK), 5)
 
 
 def test_removal_that_is_killed_at_any_step_is_finished_by_the_next_start(place: Place) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dispatcher.pg.tasks import Closings, Deleted
+from dispatcher.pg.tasks import Closings, DeletionResult
 from tests.rig.janitor_calls import deleted
 from tests.rig.postgres import Database
 from tests.rig.rows import Row, insert_row
@@ -124,6 +124,6 @@ async def test_row_that_something_of_a_team_holds_stops_no_other_row(database: D
         words = ("orders", "it is ordered (P0001)", "a trigger on dispatch_private.tasks skips the DELETE")
         assert any(one in (done.why or "") for one in words)
         assert await left(database) == (held, held)
-        assert await closings.delete_old(3, done.kept) == Deleted(0, [], None)
+        assert await closings.delete_old(3, done.kept) == DeletionResult(0, [], None)
     finally:
         await closings.close()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dispatcher.pg.tasks import Closings, Deleted
+from dispatcher.pg.tasks import Closings, DeletionResult
 from tests.rig.postgres import Database
 from tests.rig.postgres_fixtures import own_database
 from tests.rig.rows import FIRST, RETRY, Row, insert_row
@@ -79,7 +79,7 @@ async def test_no_call_of_the_janitor_waits_for_a_lock_that_a_login_can_hold(dat
     assert [row["name"] for row in await admin.fetch(FORGOTTEN)] == ["gone"]
     closings = Closings(lambda: database.url("janitor"))
     try:
-        assert await closings.delete_old(0, []) == Deleted(0, [], None), "without a retention, too"
+        assert await closings.delete_old(0, []) == DeletionResult(0, [], None), "without a retention, too"
     finally:
         await closings.close()
     assert [row["name"] for row in await admin.fetch(FORGOTTEN)] == ["gone", "leaves"]

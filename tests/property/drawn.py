@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, Pending, plan_load
+from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, PendingPods, plan_load
 from dispatcher.model.jobs import Job, LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -77,7 +77,7 @@ def snapshots(draw: st.DrawFn, in_flight: Sequence[Job]) -> ClusterSnapshot:
     return a_snapshot(
         *declared, max_jobs=draw(st.integers(0, 12)), max_pending=draw(few), is_strict=draw(st.booleans()),
         load=plan_load((job.queue, job.submitted_by) for job in in_flight),
-        pending=Pending(
+        pending=PendingPods(
             draw(few), draw(st.dictionaries(st.sampled_from(SHAPES), few)),
             draw(st.dictionaries(st.tuples(queues, st.sampled_from(SHAPES)), few)),
         ),

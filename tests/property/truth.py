@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle
-from dispatcher.admission.snapshot import Pending
+from dispatcher.admission.snapshot import PendingPods
 from dispatcher.jobs.memory import KnownCreates
 from dispatcher.model.cluster import Quotas
 from dispatcher.model.launches import Offer
@@ -109,7 +109,7 @@ REMOVED: Final[Mapping[HoldReason, Change]] = {
     HoldReason.QUEUE_CAP: of_queue(max_jobs=None),
     HoldReason.JOB_CAP: of_snapshot(max_jobs=NO_CAP),
     HoldReason.QUOTA_EXCEEDED: of_snapshot(quota=None, quotas=Quotas()),
-    HoldReason.PENDING_PODS: of_snapshot(pending=Pending(), is_strict=False),
+    HoldReason.PENDING_PODS: of_snapshot(pending=PendingPods(), is_strict=False),
 }
 """The end of each wait, except those that the next cycle ends."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from dispatcher.admission.demand import Demand, DemandPods, DemandRecord
 from dispatcher.admission.gates import GATES, Candidate, judge, pending
-from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, Load, Pending, plan_load
+from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, Load, PendingPods, plan_load
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.tasks import Queue, Task
@@ -142,7 +142,7 @@ def test_stuck_pods_above_the_limit_hold_their_shape(
     of_queue: int | None, stuck: int, reason: HoldReason | None
 ) -> None:
     everywhere, of_it = (stuck, 0) if of_queue is None else (9, stuck)
-    pending_pods = Pending(9, {"small": everywhere}, {("default", "small"): of_it})
+    pending_pods = PendingPods(9, {"small": everywhere}, {("default", "small"): of_it})
     snapshot = a_snapshot(a_queue(max_pending=of_queue), pending=pending_pods)
     assert reason_of(a_candidate(), snapshot) is reason
     assert reason_of(a_candidate(offer=Offer("app:1", "large", "default")), snapshot) is None
@@ -162,7 +162,7 @@ def test_jobs_that_somebody_holds_are_few_of_each_submitter_and_in_all(
 
 @pytest.mark.parametrize(("total", "reason"), [(0, None), (1, HoldReason.PENDING_PODS)])
 def test_strict_mode_holds_every_row_for_any_pending_pod(total: int, reason: HoldReason | None) -> None:
-    snapshot = a_snapshot(is_strict=True, max_pending=50, pending=Pending(total, {}))
+    snapshot = a_snapshot(is_strict=True, max_pending=50, pending=PendingPods(total, {}))
     assert reason_of(a_candidate(), snapshot) is reason
 
 
@@ -174,7 +174,7 @@ def test_row_is_held_without_a_write_or_a_place_left() -> None:
 
 def test_pending_gate_passes_a_row_without_a_shape() -> None:
     held = a_candidate(offer=Hold(HoldReason.POLICY_DENIED))
-    assert pending(held, a_snapshot(pending=Pending(9, {"small": 9}))) is None
+    assert pending(held, a_snapshot(pending=PendingPods(9, {"small": 9}))) is None
 
 
 # Their order
@@ -192,7 +192,7 @@ class Situation(msgspec.Struct):
     is_blind: bool = False
     max_jobs: int = 0
     quota: Hold | None = Hold(HoldReason.QUOTA_EXCEEDED)
-    pending: Pending = Pending(9, {"small": 9})
+    pending: PendingPods = PendingPods(9, {"small": 9})
     allowance: Allowance = Allowance(0, 0)
 
     def reason(self) -> HoldReason | None:
@@ -208,8 +208,8 @@ def test_first_hold_wins_in_the_order_of_the_gates() -> None:
     changes: list[dict[str, Any]] = [
         {}, {"offer": OFFER}, {"run_at": None}, {"queue": a_queue(max_jobs=0, max_jobs_per_submitter=0)},
         {"verdict": Launch(1)}, {"groups": frozenset()}, {"not_ready": None}, {"queue": a_queue(max_jobs=0)},
-        {"queue": a_queue()}, {"max_jobs": 1}, {"quota": None}, {"pending": Pending()}, {"allowance": Allowance(1, 0)},
-        {"allowance": Allowance(1, 1)},
+        {"queue": a_queue()}, {"max_jobs": 1}, {"quota": None}, {"pending": PendingPods()},
+        {"allowance": Allowance(1, 0)}, {"allowance": Allowance(1, 1)},
     ]  # fmt: skip
     situation, reasons = Situation(), []
     for change in changes:
@@ -244,7 +244,7 @@ def test_every_gate_stands_in_the_order_once() -> None:
 REPEAT = Launch(1, is_repeat=True)
 FULL: dict[str, Any] = {
     "load": Load(9, {"default": 9}, {("default", "team_a"): 9}), "max_jobs": 9,
-    "quota": Hold(HoldReason.QUOTA_EXCEEDED), "pending": Pending(9, {"small": 9}), "allowance": Allowance(1, 1),
+    "quota": Hold(HoldReason.QUOTA_EXCEEDED), "pending": PendingPods(9, {"small": 9}), "allowance": Allowance(1, 1),
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from dispatcher.admission.heads import (
 )
 from dispatcher.admission.room import room_of
 from dispatcher.admission.scan import ScanResult
-from dispatcher.admission.snapshot import ClusterSnapshot, Load, Pending, plan_load
+from dispatcher.admission.snapshot import ClusterSnapshot, Load, PendingPods, plan_load
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import IndexedRow
@@ -158,12 +158,12 @@ async def test_submitter_at_its_cap_hides_no_other_submitter() -> None:
 @pytest.mark.parametrize(
     ("snapshot", "ids"),
     [
-        (a_snapshot(pending=Pending(2, {"small": 2})), []),
-        (a_snapshot(pending=Pending(1, {"small": 1})), [1]),
-        (a_snapshot(pending=Pending(2, {"large": 2})), [1]),
-        (a_snapshot(a_queue(max_pending=2), pending=Pending(9, {"small": 9}, {("default", "small"): 2})), [1]),
-        (a_snapshot(a_queue(max_pending=0), pending=Pending(1, {}, {("default", "small"): 1})), []),
-        (a_snapshot(is_strict=True, pending=Pending(2, {"small": 2})), [1]),
+        (a_snapshot(pending=PendingPods(2, {"small": 2})), []),
+        (a_snapshot(pending=PendingPods(1, {"small": 1})), [1]),
+        (a_snapshot(pending=PendingPods(2, {"large": 2})), [1]),
+        (a_snapshot(a_queue(max_pending=2), pending=PendingPods(9, {"small": 9}, {("default", "small"): 2})), [1]),
+        (a_snapshot(a_queue(max_pending=0), pending=PendingPods(1, {}, {("default", "small"): 1})), []),
+        (a_snapshot(is_strict=True, pending=PendingPods(2, {"small": 2})), [1]),
     ],
     ids=[
         "stuck",

@@ -25,7 +25,7 @@ from dispatcher_demo import exit_status
 from dispatcher_demo.observe import (
     CycleReport,
     DemoRow,
-    Judged,
+    JudgedRow,
     Observer,
     QueueLoad,
     RowState,
@@ -200,7 +200,7 @@ def test_rows_are_not_judged_yet_if_no_count_fits_them(counted: dict[str, int]) 
 
 
 def test_reason_is_told_only_of_the_row_that_was_judged() -> None:
-    told = CycleReport(cast("Any", None), {1: Judged("waiting", 2, FULL), 2: Judged("waiting", 1, NO_REPORT)})
+    told = CycleReport(cast("Any", None), {1: JudgedRow("waiting", 2, FULL), 2: JudgedRow("waiting", 1, NO_REPORT)})
     rows = [
         DemoRow(1, "q", "waiting", 2),
         DemoRow(1, "q", "waiting", 3),

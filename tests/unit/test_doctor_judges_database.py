@@ -15,7 +15,7 @@ from dispatcher.doctor.database import (
     Limit,
     MigrationState,
     MissingRole,
-    Prepared,
+    PreparedTransaction,
     Schema,
     Server,
     Upkeep,
@@ -253,7 +253,7 @@ SOON = NOW + timedelta(days=29)
          "-c 'UPDATE q'"),
         ({"snapshots": (HeldSnapshot(47, "team_a", 300, "pg_terminate_backend(47)", 90_000),)}, "OldSnapshot",
          FindingState.WARNING, "SELECT pg_terminate_backend(47)"),
-        ({"prepared": (Prepared("x'; DROP", "a", NOW),)}, "PreparedTransaction", FindingState.WARNING,
+        ({"prepared": (PreparedTransaction("x'; DROP", "a", NOW),)}, "PreparedTransaction", FindingState.WARNING,
          shell("'x''; DROP'")),
     ],
 )  # fmt: skip

@@ -30,7 +30,7 @@ from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model.cluster import ClusterView
 from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
 from dispatcher.model.tasks import OfferedTemplate
-from dispatcher.pg.tasks import MOST_REFUSED, Deleted, pass_over
+from dispatcher.pg.tasks import MOST_REFUSED, DeletionResult, pass_over
 from dispatcher.runtime.metrics import OLDEST_SNAPSHOT
 from dispatcher.settings.definition import JobSettings
 from dispatcher.views.counting import COMPARE_SECONDS
@@ -117,11 +117,11 @@ class Rows:
         self.rows, self.held, self.time = list(range(9)), set(held), 0.0
         self.retention = Retention(self, lambda: self.time)
 
-    async def delete_old(self, days: int, kept: Sequence[int]) -> Deleted:
+    async def delete_old(self, days: int, kept: Sequence[int]) -> DeletionResult:
         batch = [row for row in self.rows if row not in kept][:3]
         held = [row for row in batch if row in self.held]
         self.rows = [row for row in self.rows if row in held or row not in batch]
-        return Deleted(len(batch) - len(held), held, "orders_task_id_fkey" if held else None)
+        return DeletionResult(len(batch) - len(held), held, "orders_task_id_fkey" if held else None)
 
     async def round(self, time: float = 0) -> list[int]:
         self.time = time

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.admission.room import room_of
-from dispatcher.admission.snapshot import Allowance, Load, Pending, effective_queues, plan_load, plan_pending
+from dispatcher.admission.snapshot import Allowance, Load, PendingPods, effective_queues, plan_load, plan_pending
 from dispatcher.model.cluster import ClusterView, Pod
 from dispatcher.model.jobs import Job, LaunchGroup, Phase
 from dispatcher.model.launches import InFlight, PodKind
@@ -18,7 +18,7 @@ A_JOB = a_job(shape="small")
 POD = PodKind("default", "team_a", "small", None)
 
 
-def pending_of(*pods: Pod, jobs: tuple[Job, ...] = ()) -> Pending:
+def pending_of(*pods: Pod, jobs: tuple[Job, ...] = ()) -> PendingPods:
     known = {job.name: job for job in (A_JOB, *jobs)}
     view = ClusterView(NOW, known, {str(number): pod for number, pod in enumerate(pods)}, {})
     return plan_pending(view, a_picture(jobs, a_cluster(pods)).in_flight(), grace_seconds=30)
@@ -72,17 +72,17 @@ def test_scan_sees_the_load_without_demand() -> None:
 
 
 def test_pending_without_pods_is_zero() -> None:
-    assert pending_of() == Pending(0, {})
+    assert pending_of() == PendingPods(0, {})
 
 
 def test_all_pending_pods_count_but_only_unschedulable_ones_are_stuck() -> None:
     stuck, starting = a_pod(unschedulable_since=ago(60)), a_pod()
-    assert pending_of(stuck, starting) == Pending(2, {"small": 1}, {("default", "small"): 1})
+    assert pending_of(stuck, starting) == PendingPods(2, {"small": 1}, {("default", "small"): 1})
 
 
 def test_running_ended_or_deleted_pod_is_not_pending() -> None:
     ended = [a_pod(phase=phase, unschedulable_since=ago(60)) for phase in ("Running", "Succeeded", "Failed")]
-    assert pending_of(*ended, a_pod(deleting=True, unschedulable_since=ago(60))) == Pending(0, {})
+    assert pending_of(*ended, a_pod(deleting=True, unschedulable_since=ago(60))) == PendingPods(0, {})
 
 
 @pytest.mark.parametrize(("seconds", "stuck"), [(0, {}), (29, {}), (31, {"small": 1}), (3600, {"small": 1})])
@@ -98,7 +98,7 @@ def test_pod_is_stuck_at_once_with_grace_zero() -> None:
 def test_pod_of_no_job_of_ours_is_not_pending() -> None:
     """Its author gave it our labels. In the mode `any` it would hold the launches of all teams."""
     stray = a_pod(job_uid="of-nobody", unschedulable_since=ago(60))
-    assert pending_of(stray) == Pending(0, {})
+    assert pending_of(stray) == PendingPods(0, {})
 
 
 def test_unseen_create_counts_as_a_pending_pod() -> None:
@@ -135,11 +135,11 @@ def test_finished_job_counts_no_pending_pod(phase: Phase) -> None:
 
 
 def test_launch_takes_a_slot_a_write_and_a_place_and_its_pod_is_pending() -> None:
-    before = a_snapshot(allowance=Allowance(5, 4), pending=Pending(1, {"small": 1}))
+    before = a_snapshot(allowance=Allowance(5, 4), pending=PendingPods(1, {"small": 1}))
     after = before.with_launch(GROUP, POD)
     assert after.load == plan_load([("default", "team_a")])
     assert after.allowance == Allowance(4, 3)
-    assert after.pending == Pending(2, {"small": 1})
+    assert after.pending == PendingPods(2, {"small": 1})
     assert after.busy_groups == {GROUP}
     assert (before.load, before.allowance, before.busy_groups) == (Load(), Allowance(5, 4), frozenset())
 

@@ -7,9 +7,9 @@ import pytest
 
 from dispatcher.commands.options import read_payload
 from dispatcher.commands.trying import (
-    Ended,
     InMemoryRow,
     Stop,
+    TryEnd,
     as_told,
     clip,
     in_words,
@@ -30,13 +30,13 @@ def a_row(*said: str, cancel_after: float | None = None) -> InMemoryRow:
     return InMemoryRow("null", cancel_after, list(said).append)
 
 
-async def ended(report: ExecReport | None, *, stop: Stop = Stop.SIGTERM, cancelled: bool = False) -> Ended:
+async def ended(report: ExecReport | None, *, stop: Stop = Stop.SIGTERM, cancelled: bool = False) -> TryEnd:
     row = a_row(cancel_after=0 if cancelled else None)
     await row.start()
     await row.heartbeat(RUN, NOTHING)
     if report is not None:
         await row.finish(RUN, report)
-    return Ended(report.status if report else 143, row, stop, attempt=2)
+    return TryEnd(report.status if report else 143, row, stop, attempt=2)
 
 
 @pytest.mark.parametrize(

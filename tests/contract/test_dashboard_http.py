@@ -23,6 +23,7 @@ from dispatcher.views.reads import CacheContext, Estimates, ExplanationReader
 from dispatcher.views.server import ANSWER_SECONDS, MOST_AT_ONCE, MOST_CONNECTIONS, Dashboard, Pages, serve
 from dispatcher.views.status import InstallationIdentity
 from tests.controlplane.ports import free_ports
+from tests.rig.shown import shown
 
 NAMED = InstallationIdentity("dispatcher", "1", "jobs", "me")
 
@@ -145,6 +146,25 @@ async def test_cycle_goes_before_an_answer_and_before_its_text_for_a_limited_tim
 async def test_filter_that_would_be_ignored_is_refused(server: Server, asked: str, told: str) -> None:
     status, _, text = await server.ask(f"/api/v1{asked}")
     assert (status, told in json.loads(text)["error"]) == (400, True), text
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("tasks?label=month", "write NAME=VALUE"), ("tasks?label=%3Dx", "write NAME=VALUE"),
+        ("tasks?batch=%00", "'batch' has a character that no row can have"), ("tasks?id=0", "$.id"),
+        ("tasks?status=odd", "the filters are queue, status, reason, submitted_by, batch, label, template, id, group"),
+        ("nodes?cpu=much", 'cpu: "much" is not a Kubernetes quantity'), ("nodes?memory=-1Gi", "give more than 0"),
+        (f"nodes?cpu={'9' * 41}", "$.cpu"), ("nodes?limit=501", "$.limit"), ("nodes?page=2", "unknown field `page`"),
+        ("nodes?cpu=0", "is no size of a Pod"),
+    ],
+)  # fmt: skip
+async def test_filter_that_cannot_be_read_is_refused_in_words(server: Server, asked: str, told: str) -> None:
+    status, _, text = await server.ask(f"/api/v1/{asked}")
+    page_status, _, page = await server.ask(f"/{asked}")
+    assert (status, page_status) == (400, 400)
+    assert told in json.loads(text)["error"]
+    assert told in shown(page)
 
 
 @pytest.mark.parametrize("asked", ["/failures?queue=", "/tasks?status=&status=failed", "/tasks?status=failed&status="])

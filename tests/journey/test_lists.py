@@ -96,28 +96,6 @@ async def test_tasks_are_found_by_each_filter_and_in_pages(place: Place, dispatc
     assert "From here on 3 rows match" in shown(second)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("question", "words"),
-    [
-        ("label=month", "write NAME=VALUE"),
-        ("label=%3Dx", "write NAME=VALUE"),
-        ("batch=%00", "'batch' has a character that no row can have"),
-        ("id=0", "$.id"),
-        (
-            "status=odd",
-            "the filters are queue, status, reason, submitted_by, batch, label, template, id, group, after, limit",
-        ),
-    ],
-)
-async def test_filter_that_cannot_be_read_is_refused_in_words(
-    dispatcher: Dispatcher, question: str, words: str
-) -> None:
-    status, fault = await dispatcher.api(f"tasks?{question}")
-    page_status, text = await page(dispatcher, f"tasks?{question}")
-    assert (status, page_status, words in fault["error"], words in shown(text)) == (400, 400, True, True)
-
-
 async def test_batch_is_shown_as_its_view_counts_it(place: Place, dispatcher: Dispatcher) -> None:
     rows = [await place.database.insert_task("team_a", template="nowhere", batch="april") for _ in range(4)]
     for number, id_ in enumerate(rows[:2]):

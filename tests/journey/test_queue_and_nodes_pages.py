@@ -127,24 +127,6 @@ async def test_nodes_tell_what_others_and_ours_ask_for_and_how_many_pods_fit(pla
         assert "others 1.5 · ours 1" in text
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("question", "words"),
-    [
-        ("cpu=much", 'cpu: "much" is not a Kubernetes quantity'), ("memory=-1Gi", "give more than 0"),
-        ("cpu=" + "9" * 41, "$.cpu"), ("limit=501", "$.limit"), ("page=2", "unknown field `page`"),
-        ("cpu=0", "is no size of a Pod"),
-    ],
-)  # fmt: skip
-async def test_question_for_nodes_that_cannot_be_read_names_its_fault(place: Place, question: str, words: str) -> None:
-    async with Dispatcher(place) as dispatcher:
-        await dispatcher.ready()
-        await looks_again(dispatcher, 1)
-        status, fault = await dispatcher.api(f"nodes?{question}")
-        assert (status, words in fault["error"]) == (400, True), fault
-        assert (await page(dispatcher, f"nodes?{question}"))[0] == 400
-
-
 async def test_nodes_are_told_while_the_database_is_away(place: Place) -> None:
     async with a_pool(place, 1) as pool, in_pool(place) as dispatcher:
         await dispatcher.ready()

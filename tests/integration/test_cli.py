@@ -18,6 +18,7 @@ from tests.rig.postgres import Database, PostgresServer
 from tests.rig.postgres_fixtures import one_database
 
 database = one_database
+PLACES = ("--url", "http://127.0.0.1:1", "--namespace", "x")
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["-h"], ["render", "--help"]])
@@ -66,6 +67,11 @@ def test_sign_that_the_terminal_lacks_is_written_as_an_escape() -> None:
         (["explain", "7", "0"], "'0' is no id: give a whole number from 1 on"),
         (["wait", "9223372036854775808"], "is no id: the largest one is 9223372036854775807"),
         (["logs", "9" * 5000], "is no id: the largest one is 9223372036854775807"),
+        (["logs"], "Missing argument 'ID'"),
+        (["logs", "1", "--attempt", "0"], "'--attempt': 0 is not in the range"),
+        (["logs", "1", *PLACES], "give --url or --namespace, not both"),
+        (["explain", "1", *PLACES], "give --url or --namespace, not both"),
+        (["status", *PLACES], "give --url or --namespace, not both"),
     ],
 )
 async def test_wrong_usage_names_the_right_one(arguments: list[str], said: str) -> None:

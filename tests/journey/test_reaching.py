@@ -194,23 +194,6 @@ async def test_person_who_may_not_read_logs_is_told_which_right_is_missing(place
         assert (status, "are needed" in said, "has started" in said) == (1, True, False), said
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("logs",),
-        ("logs", "x"),
-        ("logs", 0),
-        ("logs", 1, "--attempt", 0),
-        ("logs", 1, "--url", "http://127.0.0.1:1", "--namespace", "x"),
-        ("explain", 1, "--url", "http://127.0.0.1:1", "--namespace", "x"),
-        ("status", "--url", "http://127.0.0.1:1", "--namespace", "x"),
-    ],
-)
-async def test_wrong_usage_ends_with_2(place: Place, arguments: tuple[object, ...]) -> None:
-    (place.folder / "person").touch()
-    assert (await asks(place, *arguments))[0] == 2
-
-
 async def test_socket_of_a_port_forward_is_closed_to_other_accounts(place: Place, tmp_path: Path) -> None:
     """A port of the loopback would show the reasons of all teams to every account of the machine."""
     client = KubeClient(await from_kubeconfig(str(place.folder / "kubeconfig"), None))

@@ -80,6 +80,14 @@ async def test_wrong_usage_names_the_right_one(arguments: list[str], said: str) 
     assert said in answer.err
 
 
+@pytest.mark.parametrize("arguments", [["status"], ["explain", "1"]])
+async def test_command_without_a_dispatcher_says_how_to_reach_one(arguments: list[str]) -> None:
+    answer = await dispatcher(*arguments, "--url", "http://127.0.0.1:1")
+    assert (answer.status, answer.out) == (COULD_NOT, "")
+    assert "no dispatcher answers at http://127.0.0.1:1: " in answer.err
+    assert "kubectl exec deploy/dispatcher" in answer.err
+
+
 @pytest.mark.parametrize("command", [["run"], ["config"], ["migrate"], ["render", "1"]])
 async def test_all_faults_of_the_settings_are_reported_at_once(command: list[str], tmp_path: Path) -> None:
     missing = str(tmp_path / "url")

@@ -125,14 +125,3 @@ async def test_templates_that_dispatcher_and_janitor_do_not_have_alike_are_named
             return await are_named() == []
 
         await wait_for(is_over, "the templates agree again", 40, check=dispatcher.check)
-
-
-@pytest.mark.slow
-async def test_command_without_a_dispatcher_says_how_to_reach_one(place: Place) -> None:
-    async with Dispatcher(place) as dispatcher:
-        await dispatcher.ready()
-    for name in ("status", "explain"):
-        code, said = await command(dispatcher, name, *(["1"] if name == "explain" else []))
-        assert code == 1
-        assert "no dispatcher answers at" in said
-        assert "kubectl exec deploy/dispatcher" in said

@@ -5,7 +5,7 @@ import json
 import os
 import pty
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -338,6 +338,17 @@ async def test_ends_that_share_a_notification_are_told_soon(database: Database) 
             assert (await rest(child))[0] == DONE
 
 
+class CountedRows(OwnRows):
+    """Rows of a batch, as each look counts them."""
+
+    def __init__(self, counts: Iterable[tuple[int, int, int, int]]) -> None:
+        super().__init__(lambda: None)
+        self._counts = iter(counts)
+
+    async def batch(self, queues: Sequence[str], batch: str) -> BatchNow:
+        return BatchNow(*next(self._counts))
+
+
 @pytest.mark.parametrize(
     ("counts", "last"),
     [
@@ -349,15 +360,9 @@ async def test_ends_that_share_a_notification_are_told_soon(database: Database) 
     ids=["deleted after its end", "deleted while it waited", "run again", "more rows"],
 )
 async def test_row_of_a_batch_that_is_deleted_keeps_how_it_ended(
-    monkeypatch: pytest.MonkeyPatch, counts: list[tuple[int, int, int, int]], last: Tally
+    counts: list[tuple[int, int, int, int]], last: Tally
 ) -> None:
-    rows, answers = OwnRows(lambda: None), iter(counts)
-
-    async def batch(*_: object) -> BatchNow:
-        return BatchNow(*next(answers))
-
-    monkeypatch.setattr(rows, "batch", batch)
-    awaited = AwaitedBatch(rows, "default", "b")
+    awaited = AwaitedBatch(CountedRows(counts), "default", "b")
     assert [await awaited.look(lambda _: None) for _ in counts][-1] == last
 
 

@@ -1,7 +1,7 @@
 """`dispatcher extender`: answers kube-scheduler from a mirror of nodes, bound Pods and reservations.
 
     kube.capacity ─▶ NodeCapacities, ReservationBook ─▶ extender.server ◀─ kube-scheduler, on loopback or by mutual TLS
-                                   └─▶ Reporting
+                                   └─▶ ExtenderWrites
 
 The program keeps no state: after a restart it lists everything again, which takes seconds. The scheduler that calls it
 must not place its Pod. The chart runs both as containers of one Pod, which another scheduler places.

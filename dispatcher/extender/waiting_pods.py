@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.extender.assumed_pods import PodRequest
+from dispatcher.model.errors import doubled
 
 NEAREST: Final = 10
 """Nearest nodes of a Pod that are remembered, at most."""
@@ -120,7 +121,7 @@ class WaitingPods:
         if self._pods.get(pod.request.name) is pod:
             self._drop(pod.request.name)
             if pod.tries + 1 < MOST_TRIES:
-                pause = min(PAUSE_SECONDS * 2.0**pod.tries, LONGEST_PAUSE_SECONDS)
+                pause = doubled(PAUSE_SECONDS, pod.tries, LONGEST_PAUSE_SECONDS)
                 self._put(replace(pod, tries=pod.tries + 1, retry_at=now + pause))
                 self._retries[pod.request.name] = None
 

@@ -300,16 +300,16 @@ def stage_of_pod(pod: Pod) -> str:
     if pod.phase != "Pending" or pod.had_run:  # a Pod is Pending, too, while a container beside the task cannot start
         return Stage.RUNNING
     if pod.is_gated:
-        return ": ".join(filter(None, (f"{Stage.SUSPENDED}: by scheduling gates of its Pod", pod.waiting_message)))
+        return joined(f"{Stage.SUSPENDED}: by scheduling gates of its Pod", pod.waiting_message)
     if pod.unschedulable_since:
-        return ": ".join(filter(None, (Stage.UNSCHEDULABLE, pod.waiting_message)))
+        return joined(Stage.UNSCHEDULABLE, pod.waiting_message)
     if pod.cannot_start:
-        return ": ".join(filter(None, (Stage.IMAGE_PULL, pod.waiting_reason, pod.waiting_message)))
+        return joined(Stage.IMAGE_PULL, pod.waiting_reason, pod.waiting_message)
     if pod.waiting_reason == CRASHES:
-        return ": ".join(filter(None, (Stage.SIDECAR_CRASHES, pod.waiting_message)))
+        return joined(Stage.SIDECAR_CRASHES, pod.waiting_message)
     prepares = "its init containers run, or have run" if pod.had_prepared else ""
     ignored = "" if pod.node_name or pod.scheduled_at else f"the scheduler {pod.scheduler} has not looked at its Pod"
-    return ": ".join(filter(None, (Stage.STARTING, prepares or ignored or pod.waiting_reason, pod.waiting_message)))
+    return joined(Stage.STARTING, prepares or ignored or pod.waiting_reason, pod.waiting_message)
 
 
 NEVER_BEGAN: Final = frozenset({"StartError", "ContainerCannotRun", "ContainerStatusUnknown"})
@@ -365,7 +365,7 @@ def launch_end(job: Job, pods: Sequence[Pod]) -> LaunchEnd | None:
             ended_at=end.ended_at,
         )  # fmt: skip
     if pod.cannot_start or pod.waiting_reason == CRASHES:
-        reason = with_words(pod.waiting_reason, pod.waiting_message)
+        reason = joined(pod.waiting_reason, pod.waiting_message)
         return LaunchEnd(reason=reason, pod_name=pod.name, node_name=pod.node_name)
     return None
 
@@ -380,7 +380,7 @@ def of_pod(end: PodEnd, pod: Pod, limit_seconds: int) -> str:
         )
         return f"{doing(pod, end, own)} over {limit}{changed}"
     if end.reason or end.disruption:
-        return with_words(end.reason or end.disruption, end.message)
+        return joined(end.reason or end.disruption, end.message)
     if end.exit_code is None:
         return "its Pod failed"
     return of_container(end, end.exit_code)
@@ -405,12 +405,13 @@ def of_container(end: PodEnd, exit_code: int) -> str:
     if end.cause == "OOMKilled":
         return f"{whose}OOMKilled (limit {end.memory_limit})" if end.memory_limit else f"{whose}OOMKilled"
     if end.cause in NEVER_BEGAN:
-        return whose + with_words(end.cause, end.output)
+        return whose + joined(end.cause, end.output)
     return f"{whose}exit code {exit_code}" + (f" ({SIGNALS[exit_code]})" if exit_code in SIGNALS else "")
 
 
-def with_words(reason: str, message: str) -> str:
-    return f"{reason}: {message}" if message else reason
+def joined(*words: str) -> str:
+    """The words that are not empty, with colons between them."""
+    return ": ".join(filter(None, words))
 
 
 def span(seconds: int) -> str:

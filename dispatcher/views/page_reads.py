@@ -6,7 +6,6 @@
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from msgspec import Struct, structs
@@ -47,7 +46,7 @@ from dispatcher.views.queue import (
     next_places,
     next_rows,
 )
-from dispatcher.views.reads import CacheContext, Estimates, ended_cycle, explained, learn
+from dispatcher.views.reads import CacheContext, Estimates, OpenRows, ReadLastCycle, ended_cycle, explained, learn
 from dispatcher.views.row_page import RowPage, RowReadings, row_page
 from dispatcher.views.status import InstallationStatus, QueueStatus, count_reasons, queue_status
 
@@ -71,10 +70,7 @@ class RowSite(Struct, frozen=True):
 class RowPageReader:
     """Answers questions about one row. The parameters are those of `ExplanationReader`."""
 
-    def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], last: Callable[[], LastCycle | None],
-        site: RowSite, estimates: Estimates,
-    ) -> None:  # fmt: skip
+    def __init__(self, rows: OpenRows, last: ReadLastCycle, site: RowSite, estimates: Estimates) -> None:
         self._rows = rows
         self._last = last
         self._site = site
@@ -115,17 +111,9 @@ WIDEST_LINE: Final = 5000
 
 
 class QueuePageReader:
-    """Answers questions about queues.
+    """Answers questions about queues. `overview`: counts the rows."""
 
-    rows: opens a snapshot of the rows.
-    last: the last cycle; None: there was none.
-    overview: counts the rows.
-    """
-
-    def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], last: Callable[[], LastCycle | None],
-        overview: Overview,
-    ) -> None:  # fmt: skip
+    def __init__(self, rows: OpenRows, last: ReadLastCycle, overview: Overview) -> None:
         self._rows = rows
         self._last = last
         self._overview = overview
@@ -186,17 +174,9 @@ WARM_ENDS: Final = 2000
 
 
 class NodePageReader:
-    """Answers questions about nodes.
+    """Answers questions about nodes. `caches`: the report of a node's cache keeper; None: there is none."""
 
-    rows: opens a snapshot of the rows.
-    last: the last cycle; None: there was none.
-    caches: the report of a node's cache keeper; None: there is none.
-    """
-
-    def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], last: Callable[[], LastCycle | None],
-        caches: Callable[[str], NodeCaches | None],
-    ) -> None:  # fmt: skip
+    def __init__(self, rows: OpenRows, last: ReadLastCycle, caches: Callable[[str], NodeCaches | None]) -> None:
         self._caches = caches
         self._rows = rows
         self._last = last

@@ -47,6 +47,10 @@ from dispatcher.views.rows import (
     queues_behind,
 )
 
+OpenRows = Callable[[], AbstractAsyncContextManager[Questions]]
+"""Opens a snapshot of the rows. Raises DatabaseError without one."""
+ReadLastCycle = Callable[[], LastCycle | None]
+"""The last cycle; None: there was none."""
 LOOK_SECONDS: Final = 30
 """Seconds between two looks whether estimated rows have started."""
 
@@ -118,17 +122,11 @@ AT_ONCE: Final = 100
 
 
 class ListPages:
-    """Answers questions about many rows. Each method raises NoCycleYet and DatabaseError.
+    """Answers questions about many rows. Each method raises NoCycleYet and DatabaseError."""
 
-    rows: opens a snapshot of the rows.
-    cycle: the last cycle. Raises NoCycleYet.
-    """
-
-    def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], cycle: Callable[[], LastCycle]
-    ) -> None:
+    def __init__(self, rows: OpenRows, last: ReadLastCycle) -> None:
         self._rows = rows
-        self._cycle = cycle
+        self._last = last
         self._lock = asyncio.Lock()
         self._told: tuple[float, FailuresPage, Mapping[str, Sequence[int]]] | None = None
 
@@ -137,7 +135,7 @@ class ListPages:
         labels = labels_of(wanted)
         group = None if wanted.group is None else await self._of_group(wanted, wanted.group)
         async with self._rows() as rows:
-            cycle = self._cycle()
+            cycle = ended_cycle(self._last())
             ids = both(await ids_for(rows, wanted, cycle), group)
             found = await rows.find(wanted, labels, ids)
             tasks = await rows.tasks(found.ids)
@@ -145,7 +143,7 @@ class ListPages:
             return page_of(ReadRows(rows.now, await rows.page(found.ids), tasks), found, wanted, cycle)
 
     async def batches(self, wanted: WantedBatch) -> BatchesPage:
-        cycle = self._cycle()
+        cycle = ended_cycle(self._last())
         if wanted.batch is None:
             return BatchesPage(as_of=cycle.at, batches=[])
         async with self._rows() as rows:
@@ -166,7 +164,7 @@ class ListPages:
             return grouping.rows_of(key, (await self._last_failures())[1])
         async with self._rows() as rows:
             batch = wanted.queue, wanted.submitted_by, wanted.batch
-            return grouping.rows_of(key, (await groups_of_batch(rows, self._cycle(), batch)).rows())
+            return grouping.rows_of(key, (await groups_of_batch(rows, ended_cycle(self._last()), batch)).rows())
 
     async def _last_failures(self) -> tuple[FailuresPage, Mapping[str, Sequence[int]]]:
         """The page, and the rows of each group."""
@@ -178,7 +176,7 @@ class ListPages:
 
     async def _failures(self) -> tuple[FailuresPage, Mapping[str, Sequence[int]]]:
         async with self._rows() as rows:
-            cycle = self._cycle()
+            cycle = ended_cycle(self._last())
             since, ids, groups = cycle.at - timedelta(days=1), grouping.parked_ids(cycle), FailureGroups(cycle.at)
             failed, parked = await rows.failed(since), await rows.sources(ids[:MOST_PARKED])
         await gather(groups, grouping.failures_of(failed, cycle.picture))
@@ -249,21 +247,14 @@ class NoCycleYet(DispatcherError):
 
 
 class ExplanationReader:
-    """Answers questions about rows.
-
-    rows: opens a snapshot of the rows.
-    last: the last cycle; None: there was none.
-    estimates: keeps the estimates that were given.
+    """Answers questions about rows. `estimates`: keeps the estimates that were given.
 
     The attribute `lists` answers questions about many rows.
     """
 
-    def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[Questions]], last: Callable[[], LastCycle | None],
-        place: CacheContext, estimates: Estimates,
-    ) -> None:  # fmt: skip
+    def __init__(self, rows: OpenRows, last: ReadLastCycle, place: CacheContext, estimates: Estimates) -> None:
         self.estimates = estimates
-        self.lists = ListPages(rows, self._cycle)
+        self.lists = ListPages(rows, last)
         self._rows = rows
         self._last = last
         self._place = place
@@ -271,7 +262,7 @@ class ExplanationReader:
     async def explain(self, task_id: int) -> Explanation | None:
         """Why the row waits; None: there is no such row. Raises NoCycleYet and DatabaseError."""
         async with self._rows() as rows:
-            cycle = self._cycle()
+            cycle = ended_cycle(self._last())
             task = await rows.task(task_id)
             if task is None:
                 return None
@@ -279,9 +270,6 @@ class ExplanationReader:
             found = await explained(rows, cycle, (task, request), self._place)
         self.estimates.note(task.id, task.attempt, found.estimate)
         return found
-
-    def _cycle(self) -> LastCycle:
-        return ended_cycle(self._last())
 
 
 def ended_cycle(last: LastCycle | None) -> LastCycle:

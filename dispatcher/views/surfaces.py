@@ -14,6 +14,7 @@ read files of their own. While the files differ, INSERT refuses rows that could 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Final, Protocol
 
 import structlog
@@ -291,11 +292,16 @@ class ReplicaSurfaces:
         self, cycles: Cycles, first: Precedence, site: RowSite, self_told: ReplicaFacts
     ) -> web.AppRunner:  # fmt: skip
         """Serves the dashboard. `first`: the cycles, which go before its answers. Raises SettingsError if it cannot."""
-        asking = ExplanationReader(lambda: questions(self._session), lambda: cycles.last, site.place, self._estimates)
-        row = RowPageReader(lambda: questions(self._session), lambda: cycles.last, site, self._estimates)
-        queues = QueuePageReader(lambda: questions(self._session), lambda: cycles.last, self.overview)
+
+        def last() -> LastCycle | None:
+            return cycles.last
+
+        rows = partial(questions, self._session)
+        asking = ExplanationReader(rows, last, site.place, self._estimates)
+        row = RowPageReader(rows, last, site, self._estimates)
+        queues = QueuePageReader(rows, last, self.overview)
+        nodes = NodePageReader(rows, last, site.place.caches.told_by)
         self.overview.follow_caches(site.place.caches.total)
-        nodes = NodePageReader(lambda: questions(self._session), lambda: cycles.last, site.place.caches.told_by)
         about = AboutSources(self._named, self_told.settings, self.election, self_told.condition)
         service = self._service
         pages = Pages(self._named, service.dashboard_prefix)

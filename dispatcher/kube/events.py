@@ -11,14 +11,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
 
 from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
 from dispatcher.kube.wire import EventList, WireEvent, in_namespace
-from dispatcher.model.cluster import ClusterView, PodRefusal
+from dispatcher.model.cluster import ClusterView, Pod, PodRefusal
 from dispatcher.model.errors import NOT_READY_YET, ClusterError, ClusterRefused
 from dispatcher.model.jobs import Job, Notice, Notices
 from dispatcher.runtime.metrics import EVENTS, REFUSED_PODS
@@ -120,8 +120,8 @@ REQUEST_SECONDS: Final = 5
 """Limit of one request, in seconds. A stop of the program waits for the round."""
 MOST_EVENTS: Final = "100"
 """Events of one object that are read, at most."""
-MOST_JOBS: Final = 20
-"""Jobs whose Events one round reads, at most. The others follow in later rounds."""
+MOST_ASKED: Final = 20
+"""Jobs, or Pods, about which one round asks, at most. The others follow in later rounds."""
 POD_APPEARS_IN: Final = timedelta(seconds=15)
 """A Job without a Pod is asked about after this time."""
 LONGEST_MESSAGE: Final = 500
@@ -133,6 +133,22 @@ OF_RULES: Final = (" is forbidden: ", " denied the request", " denied request: "
 """
 
 
+N = TypeVar("N", Job, Pod)
+
+
+class Turns:
+    """Chooses the objects about which one round asks. They take turns by name."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def next(self, waiting: Iterable[N]) -> list[N]:
+        """At most MOST_ASKED objects, first those behind the last one of the round before."""
+        found = sorted(waiting, key=lambda one: (one.name <= self._last, one.name))[:MOST_ASKED]
+        self._last = found[-1].name if found else ""
+        return found
+
+
 class PodRefusals:
     """The refusals of Pods, by UID of the Job. `known` never changes; a round with news replaces it."""
 
@@ -141,16 +157,14 @@ class PodRefusals:
         self._client = client
         self._events = in_namespace("/api/v1", namespace, "events")
         self._view = view
-        self._asked = ""
+        self._turns = Turns()
 
     async def run_once(self) -> float:
         """Reads the Events of Jobs without a Pod. Raises ClusterError if they cannot be read."""
         view = self._view()
         waiting = {job.uid: job for job in jobs_without_pod(view)}
         found = {uid: known for uid, known in self.known.items() if uid in waiting}
-        asked = next_jobs(waiting.values(), after=self._asked)
-        self._asked = asked[-1].name if asked else ""
-        for job in asked:
+        for job in self._turns.next(waiting.values()):
             if (refusal := await self._read(job)) is not None:
                 if job.uid not in found:
                     log.warning("Pod refused", job=job.name, message=refusal.message)
@@ -183,11 +197,6 @@ async def events_about(client: KubeClient, path: str, selector: str) -> list[Wir
         log.warning("events are too large to be read", about=selector, fault=str(fault))
         return []
     return reply.read(f"list events of {selector}", EventList).readable()
-
-
-def next_jobs(waiting: Iterable[Job], *, after: str) -> list[Job]:
-    """The Jobs of one round, at most MOST_JOBS. They take turns by name; `after`: the last name of the round before."""
-    return sorted(waiting, key=lambda job: (job.name <= after, job.name))[:MOST_JOBS]
 
 
 def refusal_of(events: Sequence[WireEvent]) -> PodRefusal | None:

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
-from dispatcher.kube.events import events_about, next_jobs
+from dispatcher.kube.events import Turns, events_about
 from dispatcher.kube.objects import encode, read_job, read_status
 from dispatcher.kube.wire import (
     UNREADABLE,
@@ -205,8 +205,6 @@ ANSWERS_SECONDS: Final = 3
 """Seconds between two rounds of questions about Pods."""
 REQUEST_SECONDS: Final = 5
 """Limit of one request, in seconds. A stop of the program waits for the round."""
-MOST_PODS: Final = 20
-"""Pods whose Events one round reads, at most. The others follow in later rounds."""
 COMES: Final = frozenset({"TriggeredScaleUp", "Nominated"})
 REFUSES: Final = frozenset({"NotTriggerScaleUp", "FailedScaleUp"})
 UNSCHEDULED: Final = "FailedScheduling"
@@ -223,15 +221,13 @@ class ScaleAnswers:
         self._client = client
         self._events = in_namespace("/api/v1", namespace, "events")
         self._asking = asking
-        self._asked = ""
+        self._turns = Turns()
 
     async def run_once(self) -> float:
         """Reads the Events of some Pods that wait. Raises ClusterError if they cannot be read."""
         waiting = {pod.uid: pod for pod in self._asking()}
         found = {uid: known for uid, known in self.known.items() if uid in waiting}
-        asked = next_pods(waiting.values(), after=self._asked)
-        self._asked = asked[-1].name if asked else ""
-        for pod in asked:
+        for pod in self._turns.next(waiting.values()):
             if (answer := await self._read(pod)) is not None:
                 found[pod.uid] = answer
         self.known = found if found != self.known else self.known
@@ -240,11 +236,6 @@ class ScaleAnswers:
     async def _read(self, pod: Pod) -> ScaleAnswer | None:
         events = await events_about(self._client, self._events, f"involvedObject.uid={pod.uid}")
         return answer_of(events, pod.scheduler)
-
-
-def next_pods(waiting: Iterable[Pod], *, after: str) -> list[Pod]:
-    """The Pods of one round, at most MOST_PODS. They take turns by name; `after`: the last name of the round before."""
-    return sorted(waiting, key=lambda pod: (pod.name <= after, pod.name))[:MOST_PODS]
 
 
 def answer_of(events: Sequence[WireEvent], scheduler: str) -> ScaleAnswer | None:
@@ -308,14 +299,13 @@ class Suspensions:
         self._client = client
         self._namespace = namespace
         self._view = view
-        self._asked = ""
+        self._turns = Turns()
 
     async def run_once(self) -> float:
         """Asks about some suspended Jobs. Raises ClusterError if the answers cannot be read."""
         suspended = {job.uid: job for job in suspended_jobs(self._view())}
         found = {uid: words for uid, words in self.known.items() if uid in suspended}
-        asked = next_jobs(suspended.values(), after=self._asked)
-        self._asked = asked[-1].name if asked else ""
+        asked = self._turns.next(suspended.values())
         workloads = await self._workloads() if asked else ""
         for job in asked:
             words = await self._said_by_kueue(job, workloads) if workloads else ""

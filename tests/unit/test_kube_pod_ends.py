@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from dispatcher.jobs.observed import TaskWithJobs
 from dispatcher.kube.events import (  # fmt: skip
     LONGEST_MESSAGE,
-    MOST_JOBS,
+    MOST_ASKED,
+    Turns,
     cause_of,
     jobs_without_pod,
-    next_jobs,
     refusal_of,
 )
-from dispatcher.kube.job_api import LONGEST_WORDS, MOST_PODS, answer_of, next_pods
+from dispatcher.kube.job_api import LONGEST_WORDS, answer_of
 from dispatcher.kube.objects import read_pod
 from dispatcher.kube.pods import MOST_OUTPUT
 from dispatcher.kube.wire import EventList, EventSeries, EventSource, Meta, WireEvent
@@ -369,18 +369,17 @@ def view(*jobs: Job, pods: Any = ()) -> ClusterView:
 
 def test_all_jobs_get_their_turn() -> None:
     """As many Jobs as two rounds read and one more: the third round begins with the last one."""
-    waiting = [a_job(task_id=number, name=f"job-{number:03}") for number in range(2 * MOST_JOBS + 1)]
-    after, rounds = "", []
-    for _ in range(3):
-        rounds.append([job.name for job in next_jobs(reversed(waiting), after=after)])
-        after = rounds[-1][-1]
-    assert [len(names) for names in rounds] == [MOST_JOBS] * 3
+    waiting = [a_job(task_id=number, name=f"job-{number:03}") for number in range(2 * MOST_ASKED + 1)]
+    turns = Turns()
+    rounds = [[job.name for job in turns.next(reversed(waiting))] for _ in range(3)]
+    assert [len(names) for names in rounds] == [MOST_ASKED] * 3
     assert {name for names in rounds for name in names} == {job.name for job in waiting}
     assert rounds[2][0] == waiting[-1].name
 
 
-def test_no_jobs_have_no_turn() -> None:
-    assert next_jobs([], after="job-7") == []
+def test_round_without_jobs_begins_anew() -> None:
+    turns, job = Turns(), a_job()
+    assert [turns.next(jobs) for jobs in ([job], [], [job])] == [[job], [], [job]]
 
 
 DEFAULT = "default-scheduler"
@@ -452,10 +451,3 @@ def test_event_that_cannot_be_read_hides_no_other(time: object) -> None:
     answer = answer_of([found], DEFAULT)
     assert answer is not None
     assert answer.comes
-
-
-def test_pods_take_turns() -> None:
-    pods = [a_pod(a_job(), name=f"pod-{number:02}", uid=f"{number}") for number in range(30)]
-    first = next_pods(reversed(pods), after="")
-    assert [pod.name for pod in first] == [f"pod-{number:02}" for number in range(MOST_PODS)]
-    assert next_pods(pods, after=first[-1].name)[0].name == f"pod-{MOST_PODS:02}"

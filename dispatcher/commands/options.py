@@ -135,8 +135,21 @@ class RowText(click.types.StringParamType):
 
 
 text_option: Final = partial(click.option, type=RowText())
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
-TRY_OPTIONS: Final = (
+
+def with_options(*options: Decorator) -> Decorator:
+    """Adds these options to a command."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+how_to_try: Final = with_options(
     click.option("--payload", metavar="JSON|@FILE", help="The row's payload; without it, null."),
     text_option("--env", metavar="N=V", multiple=True, help="A variable that the row sets; may be repeated."),
     click.option("--cancel-after", metavar="S", type=Seconds(0), help="From then on heartbeats answer cancel."),
@@ -154,11 +167,12 @@ TRY_OPTIONS: Final = (
 )  # fmt: skip
 
 
-def where_it_runs(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that say where a running dispatcher is."""
-    named = "Namespace of the dispatcher's Deployment; it is asked by a port-forward."
-    url = click.option("--url", metavar="URL", help="API of the dispatcher, instead of DISPATCHER_API_URL.")
-    return url(click.option("--namespace", metavar="NAME", help=named)(command))
+where_it_runs: Final = with_options(
+    click.option("--url", metavar="URL", help="API of the dispatcher, instead of DISPATCHER_API_URL."),
+    click.option(
+        "--namespace", metavar="NAME", help="Namespace of the dispatcher's Deployment; it is asked by a port-forward."
+    ),
+)
 
 
 def place(url: str | None, namespace: str | None) -> "Where":
@@ -169,14 +183,7 @@ def place(url: str | None, namespace: str | None) -> "Where":
     return Where(url, namespace)
 
 
-def how_to_try(command: Callable[..., None]) -> Callable[..., Any]:
-    """Adds the options of `dispatcher try`."""
-    for option in reversed(TRY_OPTIONS):
-        command = option(command)
-    return command
-
-
-ROW_OPTIONS: Final = (
+how_to_write_a_row: Final = with_options(  # columns of the row, by their names
     text_option("--queue", metavar="NAME", help="The queue; `default` if left out."),
     text_option("--template", metavar="NAME", help="The template; `default` if left out."),
     text_option("--env", metavar="N=V", multiple=True, help="A variable of the container; may be repeated."),
@@ -193,24 +200,17 @@ ROW_OPTIONS: Final = (
 )  # fmt: skip
 
 
-def how_to_write_a_row(command: Callable[..., None]) -> Callable[..., Any]:
-    """Adds the options of `dispatcher submit`: columns of the row, by their names."""
-    for option in reversed(ROW_OPTIONS):
-        command = option(command)
-    return command
-
-
-def how_to_wait(command: Callable[..., None]) -> Callable[..., Any]:
-    limit = click.option("--timeout", "limit", metavar="S", type=Seconds(0), help="Wait so many seconds at most.")
-    return limit(click.option("--json", "as_json", is_flag=True, help="One JSON object at the end.")(command))
-
-
-def how_to_render_a_file(command: Callable[..., None]) -> Callable[..., Any]:
-    """Adds the options that need no database."""
-    path = click.Path(path_type=Path, dir_okay=False, exists=True)
-    row = click.option("--row", metavar="JSON", help="With --file: the columns that the row sets; without it, none.")
-    file = click.option("--file", metavar="FILE", type=path, help="A template's file, NAME.yaml; needs no database.")
-    return file(row(command))
+how_to_wait: Final = with_options(
+    click.option("--timeout", "limit", metavar="S", type=Seconds(0), help="Wait so many seconds at most."),
+    click.option("--json", "as_json", is_flag=True, help="One JSON object at the end."),
+)
+how_to_render_a_file: Final = with_options(
+    click.option(
+        "--file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="A template's file, NAME.yaml; needs no database.",
+    ),
+    click.option("--row", metavar="JSON", help="With --file: the columns that the row sets; without it, none."),
+)  # fmt: skip
 
 
 COLOURS: Final = {

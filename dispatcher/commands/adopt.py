@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.commands.adoption import AdoptedField, Adoption, Did, Json, Statement, objects, renamed
+from dispatcher.commands.adoption import AdoptedField, Adoption, Did, Statement, objects, renamed
 from dispatcher.commands.manifests import (
     in_source,
     inserting_cron_job,
@@ -40,7 +40,7 @@ from dispatcher.jobs.template_text import places_of, read_documents, write_docum
 from dispatcher.jobs.templates import TASK, parse_template
 from dispatcher.model import launches as ids
 from dispatcher.model.errors import TemplateError
-from dispatcher.model.jobs import Manifest
+from dispatcher.model.jobs import Json, Manifest
 from dispatcher.model.tasks import one_line, printable
 from dispatcher.pg.queries import read_sql
 

@@ -17,9 +17,8 @@ from msgspec.structs import replace
 from dispatcher.jobs.fields import dotted, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.model import launches as ids
-from dispatcher.model.jobs import Manifest
+from dispatcher.model.jobs import Json, Manifest
 
-Json = Mapping[str, Any]
 NOTHING: Final = "''"
 """How the words show an empty annotation."""
 UNLIKELY: Final = re.compile(r"[^a-z0-9]+")

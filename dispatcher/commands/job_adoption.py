@@ -11,7 +11,6 @@ from dispatcher.commands.adoption import (
     Adoption,
     AdoptionReport,
     Did,
-    Json,
     MetaOwner,
     Statement,
     WorkSource,
@@ -37,6 +36,7 @@ from dispatcher.jobs.fields import KINDS, dotted, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES
 from dispatcher.model import launches as ids
+from dispatcher.model.jobs import Json
 
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"

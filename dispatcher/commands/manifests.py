@@ -11,12 +11,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dispatcher.commands.adoption import Adoption, Did, Json, Statement, WorkSource, objects
+from dispatcher.commands.adoption import Adoption, Did, Statement, WorkSource, objects
 from dispatcher.commands.job_adoption import Adopter
 from dispatcher.jobs.fields import object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.model import launches as ids
-from dispatcher.model.jobs import Manifest
+from dispatcher.model.jobs import Json, Manifest
 
 
 def name_of(document: Json) -> str:

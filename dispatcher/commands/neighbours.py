@@ -10,12 +10,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.commands.adoption import Adoption, Did, Json, objects
+from dispatcher.commands.adoption import Adoption, Did, objects
 from dispatcher.commands.manifests import name_of
 from dispatcher.commands.placeholders import texts_at
 from dispatcher.commands.pod_adoption import named_in
 from dispatcher.jobs.fields import at, dotted, object_at
 from dispatcher.jobs.template_text import Path
+from dispatcher.model.jobs import Json
 
 WORK: Final = (
     "Job",

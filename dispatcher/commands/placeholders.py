@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from dispatcher.commands.adoption import Json, objects
+from dispatcher.commands.adoption import objects
 from dispatcher.jobs.env import ENV_NAME, is_closed
 from dispatcher.jobs.fields import at, list_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import is_image
 from dispatcher.model import launches as ids
+from dispatcher.model.jobs import Json
 
 FILLED_IN: Final = re.compile(
     r"\{\{.{0,200}?\}\}|\{\{|\{%.{0,200}?%\}|<%.{0,200}?%>|\$\{\w{1,200}(?:[:?+=-][^}]{0,200})?\}", re.DOTALL

@@ -9,7 +9,6 @@ from dispatcher.commands.adoption import (
     STARTED_TOGETHER,
     AdoptionReport,
     Did,
-    Json,
     entries,
     objects,
     texts,
@@ -20,6 +19,7 @@ from dispatcher.jobs.fields import list_at, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import RESTARTS, TASK
 from dispatcher.model import launches as ids
+from dispatcher.model.jobs import Json
 
 EXIT_CODE: Final = "exit-code"
 USUAL_NAMES: Final = ("base", "main")

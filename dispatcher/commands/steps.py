@@ -16,16 +16,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dispatcher.commands.adoption import (
-    AdoptedField,
-    Adoption,
-    Did,
-    Json,
-    Statement,
-    WorkSource,
-    objects,
-    with_objects,
-)
+from dispatcher.commands.adoption import AdoptedField, Adoption, Did, Statement, WorkSource, objects, with_objects
 from dispatcher.commands.job_adoption import Adopter
 from dispatcher.commands.manifests import escaped, in_source
 from dispatcher.commands.placeholders import next_step, program_of, script_flag, signs, split_command, texts_at
@@ -34,6 +25,7 @@ from dispatcher.jobs.fields import dotted, list_at, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import MOST_FAILURES, TASK
 from dispatcher.model import launches as ids
+from dispatcher.model.jobs import Json
 
 PARAMETER: Final = re.compile(r"\{\{\s*((?:inputs|workflow)\.parameters\.([A-Za-z0-9_-]+))\s*\}\}")
 PLACEHOLDER: Final = re.compile(r"\{\{")

@@ -10,7 +10,6 @@ from dispatcher.commands.adoption import (
     AdoptedField,
     Adoption,
     Did,
-    Json,
     MetaOwner,
     entries,
     objects,
@@ -43,6 +42,7 @@ from dispatcher.commands.steps import (
 )
 from dispatcher.jobs.fields import dotted, list_at, object_at
 from dispatcher.jobs.template_text import Path
+from dispatcher.model.jobs import Json
 
 
 def of_workflow(document: Json) -> Iterator[Adoption]:

@@ -16,12 +16,13 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
 from dispatcher.doctor.finding import Finding, Installation, fault, good, or_good, unchecked, warning
 from dispatcher.extender import configuration
+from dispatcher.model.jobs import Json
 from dispatcher.model.rights import InstallationSite, Verb, account_of
 
 OLDEST_MINOR: Final = 31
@@ -30,7 +31,6 @@ ENOUGH_JOBS: Final = 5
 """Recent Jobs that are needed to judge their delay."""
 SLOWEST_SECONDS: Final = 5
 """Seconds from a Job to its Pod that are slow. With default flags it takes as long after about 25 other Jobs."""
-Json = Mapping[str, Any]
 
 
 class UnreadObject(Struct, frozen=True):

@@ -5,13 +5,14 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
 from dispatcher.doctor.checks import CHECKS, Part
+from dispatcher.model.jobs import Json
 from dispatcher.model.tasks import one_line
 
 PLAIN_SIGNATURE: Final = re.compile(r"[a-z_][a-z0-9_]*\([a-z0-9_., \[\]]*\)")
@@ -125,7 +126,6 @@ DISABLED: Final = "disabled"
 VOLUME: Final = "database"
 """Name of the volume with the Secret of the login."""
 DEFAULT_SECRET: Final = "dispatcher-database"  # noqa: S105  # the name of a Secret
-Json = Mapping[str, Any]
 
 
 class Installation(Struct, frozen=True):

@@ -43,6 +43,7 @@ from dispatcher.kube.job_api import jobs_path, pods_path
 from dispatcher.kube.lease import LEASES_GROUP
 from dispatcher.kube.wire import UNREADABLE, in_namespace
 from dispatcher.model.errors import ClusterAway, ClusterRefused, DispatcherError
+from dispatcher.model.jobs import Json
 from dispatcher.model.launches import job_selector
 from dispatcher.model.rights import (
     ACCOUNTS,
@@ -56,7 +57,6 @@ from dispatcher.model.rights import (
     account_of,
     verbs_of,
 )
-from dispatcher.model.stored_json import Json
 from dispatcher.prometheus import METRICS, Prometheus, PrometheusFault
 
 

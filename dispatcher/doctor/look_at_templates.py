@@ -20,9 +20,8 @@ from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.wire import in_namespace
 from dispatcher.model.cluster import Quota
 from dispatcher.model.errors import ClusterRefused, DispatcherError
-from dispatcher.model.jobs import Manifest
+from dispatcher.model.jobs import Json, Manifest
 from dispatcher.model.rights import RUN, InstallationSite, account_of
-from dispatcher.model.stored_json import Json
 from dispatcher.settings.definition import Settings
 from dispatcher.startup import catalog_of, site_of
 

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.model.cluster import Quota, Quotas, meets
+from dispatcher.model.jobs import Json
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.resources import parse_quantity
 
-Json = Mapping[str, Any]
 TOLD: Final = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 """If a quota limits one of these amounts, each container has to name it."""
 

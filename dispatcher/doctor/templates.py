@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -23,11 +23,8 @@ from dispatcher.jobs.env import LOGIN, SecretReference, beside_variables, named_
 from dispatcher.jobs.refusals import OF_THE_ROW, CreateOutcome, read_create
 from dispatcher.kube.pods import needs_of_manifest
 from dispatcher.model.cluster import Quota
-from dispatcher.model.jobs import ApiAnswer
+from dispatcher.model.jobs import ApiAnswer, Json
 from dispatcher.model.needs import PodNeeds
-
-Json = Mapping[str, Any]
-
 
 ENFORCED: Final = "pod-security.kubernetes.io/enforce"
 

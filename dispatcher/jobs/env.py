@@ -18,9 +18,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from dispatcher.model.jobs import Json
 from dispatcher.model.launches import CONTROLLER_UID
-
-Json = Mapping[str, Any]
 
 NAMES = frozenset({
     # shells, editors and pagers

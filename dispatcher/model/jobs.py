@@ -4,7 +4,7 @@ A notice about an object becomes an Event, which `kubectl describe` shows below 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from itertools import islice
@@ -15,6 +15,8 @@ from msgspec import Struct
 from dispatcher.model.needs import PodNeeds
 
 Manifest = dict[str, Any]
+Json = Mapping[str, Any]
+"""An object of the API server or of a manifest, only to read; a Manifest may be written."""
 
 
 class LaunchGroup(Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from dispatcher.model.jobs import Json
 from dispatcher.model.launches import LABEL_TASK_ID
 from dispatcher.model.resources import Amounts
 
@@ -67,7 +68,6 @@ def keys_of(
     )
 
 
-Json = Mapping[str, Any]
 ABSENT: Final = "absent"
 OF_JOBS: Final[Mapping[str, Any]] = {
     "ttlSecondsAfterFinished": None,

@@ -209,7 +209,6 @@ class Decision(Struct, frozen=True, dict=True):
 
     @cached_property
     def rows(self) -> Mapping[int, Task]:
-        """The judged rows."""
         return {one.task.id: one.task for one in self.candidates}
 
     @cached_property

@@ -140,8 +140,6 @@ class WorkSource(Struct):
 
 
 class MetaOwner(StrEnum):
-    """Whose metadata it is."""
-
     JOB = "Job"
     POD = "Pod"
     CRON_JOB = "CronJob"

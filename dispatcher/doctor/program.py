@@ -114,7 +114,6 @@ class Doctor:
         self._installation: asyncio.Future[Installation] = asyncio.get_running_loop().create_future()
 
     async def examine(self) -> DoctorReport:
-        """All findings."""
         parts = await asyncio.gather(
             self._apart(Part.DATABASE, self._database()),
             self._of_api_server(),

@@ -40,7 +40,6 @@ SHOWN_MENDS: Final = 5
 
 
 def rights_of(group: str, objects: Objects) -> frozenset[Right]:
-    """The rights of a role."""
     found = ((one, RIGHT.fullmatch(fact)) for one, facts in objects.items() for fact in facts)
     return frozenset(
         (*kind_and_name(one), right[3] or "", right[2]) for one, right in found if right and right[1] == group

@@ -81,8 +81,6 @@ class PodRules(Struct, frozen=True):
 
 
 class TemplatePod(Struct, frozen=True):
-    """The Pod of a template."""
-
     template: str
     spec: Json
     needs: PodNeeds | None

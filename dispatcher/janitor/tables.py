@@ -78,8 +78,6 @@ GONE_A_CALL: Final = 1000
 
 
 class ReportedReason(Struct, frozen=True, array_like=True):
-    """The reason of one row."""
-
     task: int
     attempt: int
     reason: str

@@ -107,7 +107,6 @@ class UnobservedCreate(Struct, frozen=True):
 
     @property
     def group(self) -> LaunchGroup:
-        """The launch group of the Job."""
         return LaunchGroup(self.queue, self.offer.template, self.offer.image)
 
     @property

@@ -433,7 +433,6 @@ class Reflectors:
         return max(min(one.store.age(now), MOST_SHOWN) for kind, one in self._made.items() if kind.name == name)
 
     def ages(self) -> list[StoreAge]:
-        """The age of each store."""
         now = elapsed()
         return [StoreAge(kind.name, one.store.age(now), MOST_SECONDS, one.fault) for kind, one in self._made.items()]
 

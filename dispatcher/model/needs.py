@@ -22,8 +22,6 @@ WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class Taint(Struct, frozen=True):
-    """A taint of a node."""
-
     key: str
     value: str = ""
     effect: str = "NoSchedule"

@@ -20,7 +20,6 @@ def sql_folder() -> Traversable:
 
 
 def read_sql(name: str) -> str:
-    """The text of a file of `sql/`."""
     return (sql_folder() / name).read_text(encoding="utf-8")
 
 

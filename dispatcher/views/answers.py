@@ -276,7 +276,6 @@ REF: Final = "#/components/schemas/{name}"
 
 
 def openapi(version: str) -> Json:
-    """The whole description."""
     schemas, components = msgspec.json.schema_components(
         [*(one.body for one in ADDRESSES.values()), ApiRefusal], ref_template=REF
     )

@@ -119,7 +119,6 @@ class RowFacts(Struct, frozen=True):
 
 
 def explain(facts: RowFacts, cycle: LastCycle, jobs_namespace: str) -> Explanation:
-    """The whole explanation of a row."""
     task, picture = facts.task, cycle.picture
     found = explain_row(task, cycle, facts.line)
     launches = launches_of(

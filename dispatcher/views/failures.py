@@ -244,7 +244,6 @@ def by_hour(times: Iterable[datetime], now: datetime) -> list[int]:
 
 
 def failures_of(rows: Iterable[FailedTask], offers: KnownOffers) -> Iterator[Failure]:
-    """The rows that failed."""
     for row in rows:
         message = telling_line(row.head, row.tail) or SILENT
         yield Failure(row.id, row.template, image_of(row, offers), None, message, row.at)

@@ -64,8 +64,6 @@ log = structlog.get_logger(component="views.surfaces")
 
 
 class ConfigMapTexts(Protocol):
-    """The ConfigMaps of this installation."""
-
     async def read(self, name: str, key: str) -> str | None: ...
     async def write(self, name: str, key: str, text: str) -> bool: ...
 
@@ -156,8 +154,6 @@ Key = tuple[str, str]
 
 
 class Writer(Protocol):
-    """Writes Events."""
-
     async def tell_once(self, notice: Notice) -> None: ...
 
 

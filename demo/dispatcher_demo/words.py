@@ -205,10 +205,7 @@ def next_steps(demo: Demo, example: int) -> list[str]:
             f"To stay and try it yourself:   {demo.command} {demo.again} --keep",
             f"All options, as your own rows: {demo.command} demo --help",
         ]
-    return [
-        *lines,
-        "Next page: docs/submitter.md to submit, docs/author.md to write tasks, docs/install.md to install",
-    ]
+    return [*lines, "Next page: docs/submitter.md to submit, docs/author.md to write tasks, docs/install.md to install"]
 
 
 def pinned(demo: Demo) -> list[str]:

@@ -21,14 +21,7 @@ from dispatcher.commands.manifests import (
     of_pod,
     of_scaled_job,
 )
-from dispatcher.commands.neighbours import (
-    NO_PODS,
-    group_of,
-    is_source,
-    names_of_pods,
-    word_of_kind,
-    word_of_owner,
-)
+from dispatcher.commands.neighbours import NO_PODS, group_of, is_source, names_of_pods, word_of_kind, word_of_owner
 from dispatcher.commands.options import as_document, read_input
 from dispatcher.commands.placeholders import words_of_unfilled
 from dispatcher.commands.render import text_of

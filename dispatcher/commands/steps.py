@@ -169,10 +169,7 @@ OF_RETRIES: Final = {
     ("retryPolicy", "OnFailure"): (Did.LEFT_OUT, "it is so anyway"),
     ("retryPolicy", "Always"): (Did.LEFT_OUT, "a disruption is repeated anyway, and costs no failure"),
     ("retryPolicy", "OnTransientError"): (Did.OPEN, f"every status but 0 is tried again: {ids.FINAL_CODES}"),
-    ("retryPolicy", "OnError"): (
-        Did.OPEN,
-        f"only what others caused was tried again: {ids.MAX_FAILURES} 1",
-    ),
+    ("retryPolicy", "OnError"): (Did.OPEN, f"only what others caused was tried again: {ids.MAX_FAILURES} 1"),
 }
 
 

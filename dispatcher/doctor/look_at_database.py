@@ -35,14 +35,7 @@ from dispatcher.doctor.schema import (
 )
 from dispatcher.model.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary
 from dispatcher.pg.connect import Url
-from dispatcher.pg.migrate import (
-    Inspection,
-    Row,
-    are_connections_used_up,
-    inspect,
-    read_functions,
-    read_migrations,
-)
+from dispatcher.pg.migrate import Inspection, Row, are_connections_used_up, inspect, read_functions, read_migrations
 from dispatcher.pg.queries import read_sql
 
 

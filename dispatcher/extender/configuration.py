@@ -25,11 +25,7 @@ def build_configuration(settings: Settings) -> dict[str, Any]:
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {
-            "leaderElect": True,
-            "resourceName": LEASE,
-            "resourceNamespace": namespace,
-        },
+        "leaderElection": {"leaderElect": True, "resourceName": LEASE, "resourceNamespace": namespace},
         # A node that is not scored cannot be chosen for its cache. The default scores 42 % of 1,000 nodes, and a
         # smaller share of more nodes. Each scored node costs time. Beyond 1,000 nodes speed may matter more
         # (docs/operator.md).

@@ -41,15 +41,7 @@ from dispatcher.model.reservations import Reservation
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.health import BoundedRunner, listen
-from dispatcher.runtime.metrics import (
-    CREDENTIAL_END,
-    FAULTS,
-    OF_JANITOR,
-    OF_KEEPER,
-    OF_ROWS,
-    OF_RUN,
-    RESERVATIONS,
-)
+from dispatcher.runtime.metrics import CREDENTIAL_END, FAULTS, OF_JANITOR, OF_KEEPER, OF_ROWS, OF_RUN, RESERVATIONS
 from dispatcher.runtime.rounds import Rounds, Wake, calm_collector, stop_on_signals
 from dispatcher.settings.definition import ExtenderSettings, Settings
 

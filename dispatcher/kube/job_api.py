@@ -22,17 +22,7 @@ import msgspec
 from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
 from dispatcher.kube.events import Turns, events_about
 from dispatcher.kube.objects import encode, read_job, read_status
-from dispatcher.kube.wire import (
-    UNREADABLE,
-    Bare,
-    Condition,
-    ListPage,
-    Meta,
-    Wire,
-    WireEvent,
-    in_namespace,
-    readable,
-)
+from dispatcher.kube.wire import UNREADABLE, Bare, Condition, ListPage, Meta, Wire, WireEvent, in_namespace, readable
 from dispatcher.model.cluster import LONG_AGO, ClusterView, Pod, ScaleAnswer
 from dispatcher.model.errors import ClusterAway, ClusterRefused
 from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, Manifest, ObjectWrite

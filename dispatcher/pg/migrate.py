@@ -46,11 +46,7 @@ TOLD_EVERY_SECONDS: Final = 60
 OLDEST_POSTGRES: Final = 15
 """The oldest major version that has what the schema uses."""
 END_THEM: Final = "end a session by SELECT pg_terminate_backend(pid), a prepared transaction by ROLLBACK PREPARED"
-WRITING: Final = {
-    "statement_timeout": "0",
-    "lock_timeout": "3000",
-    "application_name": "dispatcher-migrate",
-}
+WRITING: Final = {"statement_timeout": "0", "lock_timeout": "3000", "application_name": "dispatcher-migrate"}
 ROLES: Final = ("dispatch_owner", "dispatch_reader", "dispatch_submitter", "dispatch_task",
                 "dispatch_janitor", "dispatch_operator", "dispatch_observer")  # fmt: skip
 

@@ -35,16 +35,7 @@ from dispatcher.container.contract import (
     WrongEnvironment,
     is_final,
 )
-from dispatcher.task.body import (
-    DatabaseFault,
-    Failed,
-    TaskReport,
-    as_note,
-    as_progress,
-    as_result,
-    is_success,
-    judge,
-)
+from dispatcher.task.body import DatabaseFault, Failed, TaskReport, as_note, as_progress, as_result, is_success, judge
 
 try:
     from dispatcher.task.by_asyncpg import ask

@@ -22,10 +22,7 @@ from msgspec import Struct
 from dispatcher.admission.heads import Kinds, learn_kinds
 from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.model.errors import DispatcherError
-from dispatcher.model.history import (
-    RowFilter,
-    WantedBatch,
-)
+from dispatcher.model.history import RowFilter, WantedBatch
 from dispatcher.model.tasks import TERMINAL, Request, Task
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.pg.questions import Questions
@@ -37,15 +34,7 @@ from dispatcher.views.explanation import Estimate, Explanation, RowFacts, explai
 from dispatcher.views.failures import MOST_PARKED, Failure, FailureGroups, FailuresPage
 from dispatcher.views.first_page import EstimateRecord
 from dispatcher.views.launches import CacheNow, cache_now
-from dispatcher.views.rows import (
-    BatchesPage,
-    ReadRows,
-    RowsPage,
-    judged_ids,
-    labels_of,
-    page_of,
-    queues_behind,
-)
+from dispatcher.views.rows import BatchesPage, ReadRows, RowsPage, judged_ids, labels_of, page_of, queues_behind
 
 OpenRows = Callable[[], AbstractAsyncContextManager[Questions]]
 """Opens a snapshot of the rows. Raises DatabaseError without one."""

@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.doctor.finding import Finding, Installation, fault, good, or_good, unchecked, warning
+from dispatcher.doctor.finding import Finding, Installation, fault, fault_if, good, or_good, unchecked, warning
 from dispatcher.extender import configuration
 from dispatcher.model.jobs import Json
 from dispatcher.model.rights import InstallationSite, Verb, account_of
@@ -89,10 +89,8 @@ def judge_version(version: tuple[str, str] | UnreadObject) -> Iterator[Finding]:
         yield unchecked("ApiServerTooOld", "API server", version.why)
         return
     major, minor = map(number, version)
-    if (major, minor) < (1, OLDEST_MINOR):
-        yield fault("ApiServerTooOld", "API server", f"it is Kubernetes {major}.{minor}")
-    else:
-        yield good("ApiServerTooOld", "API server")
+    is_old = (major, minor) < (1, OLDEST_MINOR)
+    yield fault_if(is_old, "ApiServerTooOld", "API server", f"it is Kubernetes {major}.{minor}")
 
 
 def number(text: str) -> int:
@@ -322,10 +320,7 @@ def judge_prometheus(url: str, series: Mapping[str, bool] | UnreadObject) -> Ite
         return
     yield good("PrometheusAway", url)
     unknown = sorted(name for name, is_known in series.items() if not is_known)
-    if unknown:
-        yield fault("MetricUnknown", url, f"it has no recent sample of {', '.join(unknown)}", url=url)
-    else:
-        yield good("MetricUnknown", url)
+    yield fault_if(bool(unknown), "MetricUnknown", url, f"it has no recent sample of {', '.join(unknown)}", url=url)
 
 
 LEASE_SECONDS: Final = 60
@@ -412,11 +407,9 @@ def judge_extender(pod: SchedulerPod, facts: SchedulingFacts) -> Iterator[Findin
         yield from or_good(found, "ExtenderNotConfigured", where)
     if pod.is_answering is None:
         yield unchecked("ExtenderNotAnswering", where, "it has no container `extender` with a status")
-    elif pod.is_answering:
-        yield good("ExtenderNotAnswering", where)
     else:
-        said = "its container `extender` is not ready"
-        yield fault("ExtenderNotAnswering", where, said, namespace=facts.namespace, pod=pod.name)
+        said, names = "its container `extender` is not ready", {"namespace": facts.namespace, "pod": pod.name}
+        yield fault_if(not pod.is_answering, "ExtenderNotAnswering", where, said, **names)
     if isinstance(pod.metrics, UnreadObject):
         yield unchecked("ExtenderMisused", where, pod.metrics.why)
     else:

@@ -20,6 +20,7 @@ from dispatcher.doctor.finding import (
     FindingState,
     Installation,
     fault,
+    fault_if,
     good,
     ident,
     or_good,
@@ -116,10 +117,8 @@ class Upkeep(Struct, frozen=True):
 
 def judge_upkeep(facts: Upkeep, database: str) -> Iterator[Finding]:
     where = f"database {database}"
-    if facts.autovacuum:
-        yield good("AutovacuumOff", where)
-    else:
-        yield fault("AutovacuumOff", where, "autovacuum or track_counts is off", database=database)
+    is_off = not facts.autovacuum
+    yield fault_if(is_off, "AutovacuumOff", where, "autovacuum or track_counts is off", database=database)
     skipped = (
         fault("TriggersSkipped", where, f"{one.strip()} has session_replication_role = replica", database=database,
               whose=shell(one.strip()))
@@ -132,11 +131,9 @@ def judge_upkeep(facts: Upkeep, database: str) -> Iterator[Finding]:
     yield from or_good(judge_settings(facts, database), "LoginTalks", "logins of the group roles")
     gone = (warning("RoleGone", one.what, one.said, database=database, statement=shell(one.mend)) for one in facts.gone)
     yield from or_good(gone, "RoleGone", "roles of queues, logins of submitters")
-    if facts.largest_id is not None and (facts.last_id is None or facts.last_id < facts.largest_id):
-        said = f"its last value is {facts.last_id}, and there is a row {facts.largest_id}"
-        yield fault("SequenceBehind", "sequence dispatch_private.tasks_id_seq", said, database=database)
-    else:
-        yield good("SequenceBehind", "sequence dispatch_private.tasks_id_seq")
+    is_behind = facts.largest_id is not None and (facts.last_id is None or facts.last_id < facts.largest_id)
+    said = f"its last value is {facts.last_id}, and there is a row {facts.largest_id}"
+    yield fault_if(is_behind, "SequenceBehind", "sequence dispatch_private.tasks_id_seq", said, database=database)
 
 
 def judge_prepared(facts: Upkeep, database: str) -> Iterator[Finding]:
@@ -299,33 +296,23 @@ def not_ours(schema: Schema) -> str:
 
 def judge_server(server: Server, login: str) -> Iterator[Finding]:
     where = f"database {server.database}"
-    if server.version < OLDEST_VERSION:
-        yield fault("PostgresTooOld", where, f"the server is Postgres {server.version // 10_000}")
-    else:
-        yield good("PostgresTooOld", where)
-    if server.encoding != "UTF8":
-        names = {"database": server.database, "new": ident(f"{server.database}_utf8")}
-        yield fault("DatabaseEncoding", where, f"its encoding is {server.encoding}", **names)
-    else:
-        yield good("DatabaseEncoding", where)
-    if server.collation_made and server.collation_made != server.collation_now:
-        said = (
-            f"it was made with version {server.collation_made} of its collation; the server has {server.collation_now}"
-        )
-        yield fault("CollationChanged", where, said, database=server.database, object=ident(server.database))
-    else:
-        yield good("CollationChanged", where)
-    if paths(server.search_path) != NAMES_IN:
-        said = f"the session looks up names in {server.search_path}: a pooler drops the settings of the session"
-        yield fault("SearchPath", "the session", said, database=server.database, object=f"ROLE {ident(login)}")
-    else:
-        yield good("SearchPath", "the session")
+    is_old = server.version < OLDEST_VERSION
+    yield fault_if(is_old, "PostgresTooOld", where, f"the server is Postgres {server.version // 10_000}")
+    yield fault_if(
+        server.encoding != "UTF8", "DatabaseEncoding", where, f"its encoding is {server.encoding}",
+        database=server.database, new=ident(f"{server.database}_utf8"),
+    )  # fmt: skip
+    is_changed = bool(server.collation_made) and server.collation_made != server.collation_now
+    said = f"it was made with version {server.collation_made} of its collation; the server has {server.collation_now}"
+    names = {"database": server.database, "object": ident(server.database)}
+    yield fault_if(is_changed, "CollationChanged", where, said, **names)
+    is_another = paths(server.search_path) != NAMES_IN
+    said = f"the session looks up names in {server.search_path}: a pooler drops the settings of the session"
+    names = {"database": server.database, "object": f"ROLE {ident(login)}"}
+    yield fault_if(is_another, "SearchPath", "the session", said, **names)
     yield from or_good(judge_room(server), "ConnectionRoom", where)
-    if server.queue_usage > FULLEST_QUEUE:
-        said = f"{server.queue_usage:.0%} of the queue is taken"
-        yield fault("NotifyQueue", "pg_notification_queue_usage()", said, database=server.database)
-    else:
-        yield good("NotifyQueue", "pg_notification_queue_usage()")
+    is_full, said = server.queue_usage > FULLEST_QUEUE, f"{server.queue_usage:.0%} of the queue is taken"
+    yield fault_if(is_full, "NotifyQueue", "pg_notification_queue_usage()", said, database=server.database)
 
 
 def judge_room(server: Server) -> Iterator[Finding]:
@@ -375,10 +362,8 @@ def judge_schema(schema: Schema, database: str) -> Iterator[Finding]:
     else:
         yield good("SchemaOld", where)
         yield from judge_function_files(schema, database)
-    if changed:
-        yield fault("SchemaChanged", where, f"applied with another content: {', '.join(changed)}", database=database)
-    else:
-        yield good("SchemaChanged", where)
+    said = f"applied with another content: {', '.join(changed)}"
+    yield fault_if(bool(changed), "SchemaChanged", where, said, database=database)
 
 
 def judge_function_files(schema: Schema, database: str) -> Iterator[Finding]:

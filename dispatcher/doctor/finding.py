@@ -81,6 +81,11 @@ def good(what: str, where: str) -> Finding:
     return Finding(CHECKS[what].part, what, FindingState.GOOD, line(where))
 
 
+def fault_if(is_wrong: bool, what: str, where: str, message: str, **names: str) -> Finding:
+    """The fault, or the finding that all is good."""
+    return fault(what, where, message, **names) if is_wrong else good(what, where)
+
+
 def or_good(found: Iterable[Finding], what: str, where: str) -> Iterator[Finding]:
     """The findings; if there are none, the finding that all is good."""
     every = tuple(found)

@@ -104,9 +104,8 @@ def judge_templates(
             yield fault("InvalidTemplate", where, one.job, template=one.name)
             continue
         yield good("InvalidTemplate", where)
-        yield from (warning("TemplateDoubtful", where, words, template=one.name) for words in one.doubts)
-        if not one.doubts:
-            yield good("TemplateDoubtful", where)
+        doubts = [warning("TemplateDoubtful", where, words, template=one.name) for words in one.doubts]
+        yield from or_good(doubts, "TemplateDoubtful", where)
         if isinstance(place, UnreadObject):
             yield unchecked("JobRefused", where, place.why)
             continue

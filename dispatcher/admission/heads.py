@@ -79,8 +79,6 @@ TOLD_ROWS: Final = 500
 HeldRow = tuple[IndexedRow, Hold]
 QueueSubmitter = tuple[str, str]
 """(queue, submitter): key of the rows of one submitter in one queue."""
-
-
 NOT_JUDGED: Final = Hold(HoldReason.NEXT_CYCLE, "its kind is not judged yet")
 
 

@@ -17,8 +17,6 @@ from dispatcher.model.tasks import IndexedRow, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
 
 QueueReason = tuple[str, HoldReason]
-
-
 SCARCE: Final = timedelta(minutes=1)
 """MAX_JOBS counts as a resource in shares during this time after it was last used up, so that the order does
 not flap.

@@ -36,8 +36,6 @@ LARGEST: Final = 2**20
 """The largest window, in Pods."""
 LOOK: Final = timedelta(seconds=1)
 """Time between two looks while no Pod changes."""
-
-
 HasRoom = Callable[[PodNeeds | None], bool]
 
 

@@ -89,8 +89,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 LAST_ATTEMPT: Final = 32_000
 """The highest attempt that can be tried."""
-
-
 LONGEST_SECONDS: Final = 604_800
 """The highest run limit, in seconds."""
 
@@ -216,8 +214,6 @@ how_to_render_a_file: Final = with_options(
 COLOURS: Final = {
     Turn.SUBMITTER: "cyan", Turn.AUTHOR: "magenta", Turn.OPERATOR: "red", Turn.CLUSTER: "yellow", Turn.NOBODY: "green",
 }  # fmt: skip
-
-
 TURNS: Final = re.compile(rf"^ *({'|'.join(Turn)})'s turn\b", re.MULTILINE)
 
 

@@ -116,12 +116,8 @@ async def receive(channels: aiohttp.ClientWebSocketResponse, writer: asyncio.Str
 
 ANSWER_SECONDS: Final = 10
 """Limit of an answer, in seconds."""
-
-
 MOST_BYTES: Final = 4 << 20
 """Bytes of an answer, at most."""
-
-
 T = TypeVar("T")
 
 
@@ -215,12 +211,8 @@ def error_of(body: bytes) -> str:
 
 OF_RUN: Final = "app.kubernetes.io/name=dispatcher,app.kubernetes.io/component=run"
 """Labels of the Pods of `dispatcher run`, as the chart gives them."""
-
-
 LISTENS: Final = "0A"
 """The state of a listening socket in /proc/net/tcp."""
-
-
 HOW_TO_REACH: Final = (
     "run the same command in its Pod (`kubectl exec deploy/dispatcher -- dispatcher …`), name its namespace "
     "(--namespace), or give its address (--url)"
@@ -391,16 +383,10 @@ def in_words(fault: ClusterError) -> str:
 
 
 PREFIX: Final = "dispatcher-demo-"
-
-
 ALIVE: Final = "alive"
 """A file in the run folder that is locked while the process that made the folder lives."""
-
-
 API_FILE: Final = "api"
 """A file in the run folder with the URL of the dispatcher's API."""
-
-
 KUBECONFIG_FILE: Final = "kubeconfig"
 """A file in the run folder with the kubeconfig of its cluster."""
 

@@ -27,20 +27,10 @@ from dispatcher.model.jobs import ApiAnswer, Json
 from dispatcher.model.needs import PodNeeds
 
 ENFORCED: Final = "pod-security.kubernetes.io/enforce"
-
-
 ENFORCED_VERSION: Final = "pod-security.kubernetes.io/enforce-version"
-
-
 LATEST: Final = "latest"
-
-
 VERSION: Final = re.compile(r"v1\.(\d{1,3})")
-
-
 MADE: Final = frozenset({CreateOutcome.CREATED, CreateOutcome.EXISTS})
-
-
 GONE: Final = {CreateOutcome.NO_NAMESPACE: "NamespaceMissing", CreateOutcome.TERMINATING: "NamespaceTerminating"}
 
 

@@ -24,8 +24,6 @@ from dispatcher.model.reservations import LANDED, Reservation
 from dispatcher.model.resources import Amounts
 
 PHASES: Final = ("Active", LANDED, "Expired", "NodeMissing")
-
-
 MESSAGE_LENGTH: Final = 1024
 """Characters of a message, at most, as in the chart."""
 CLOCK_DIFFERENCE_SECONDS: Final = 2.0

@@ -34,8 +34,6 @@ LOOK_SECONDS: Final = 1
 WRITE_SECONDS: Final = 10
 """Seconds between two comparisons of the table, even if no file has changed: somebody may have edited the table."""
 log = structlog.get_logger(component="janitor.tables")
-
-
 Offered = Sequence[OfferedTemplate]
 
 

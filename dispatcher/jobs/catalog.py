@@ -26,8 +26,6 @@ from dispatcher.runtime.clock import elapsed
 from dispatcher.settings.definition import JobSettings
 
 log = structlog.get_logger(component="jobs.catalog")
-
-
 MOST_KINDS: Final = 100_000
 """Kinds whose offers are remembered, at most."""
 

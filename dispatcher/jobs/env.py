@@ -82,25 +82,15 @@ def is_trusted(name: str) -> bool:
 
 
 ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
-
-
 CONTRACT: Final = frozenset({
     "TASK_ID", "TASK_QUEUE", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_START_KEY", "TASK_TIMEOUT_SECONDS", "TASK_CACHE_DIR",
     "NODE_NAME", "POD_NAME", "POD_NAMESPACE", "JOB_UID",
 })  # fmt: skip
-
-
 OF_EXEC: Final = frozenset({"TASK_PAYLOAD_FILE", "TASK_PROGRESS_FILE", "TASK_RESULT_FILE", "TASK_TAKEN_BY"})
 """What `dispatcher exec` tells its command."""
-
-
 EVERY_NAME: Final = "env"
 """The opening by which rows may set every name that is not closed."""
-
-
 OUR_PREFIXES: Final = ("TASK_", "DISPATCHER_", "KUBERNETES_")
-
-
 NEVER_PASSED: Final = ("DISPATCHER_*", "PG*", "KUBERNETES_*", "PATH", "HOME", "LD_*")
 
 
@@ -114,8 +104,6 @@ FIELDS: Final = {
 
 
 EnvVar = dict[str, Any]
-
-
 FROM_THE_CLUSTER: Final[dict[str, EnvVar]] = {
     name: {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in sorted(FIELDS.items())
 }

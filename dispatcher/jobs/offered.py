@@ -30,20 +30,12 @@ from dispatcher.settings.definition import PlacementSettings
 
 DESCRIPTION: Final = "kubernetes.io/description"
 """The usual annotation for a description of an object. It becomes the note."""
-
-
 LONGEST_NOTE: Final = 1000
 """Characters of a note, at most."""
-
-
 MOST_TOLD: Final = 20
 """Differences that are listed, at most."""
-
-
 MOST_GLOBS: Final = 64
 """Globs that one glob with brackets may become, at most."""
-
-
 BRACKETS: Final = re.compile(r"\[(?!!)([A-Za-z0-9._/:@-]+)\]")
 
 
@@ -142,8 +134,6 @@ def difference(here: OfferedTemplate | None, there: OfferedTemplate | None) -> s
 
 CACHES: Final = "/caches"
 """The cache root of the trial."""
-
-
 SITE: Final = JobSite("dispatcher", "default", 3600, PlacementSettings(cache_root=CACHES), {})
 """The settings of the trial."""
 

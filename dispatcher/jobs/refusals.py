@@ -39,8 +39,6 @@ Attempt = tuple[int, int]
 """Task and attempt. A refusal ends with the attempt."""
 Likeness = tuple[str, bytes, str | None, bytes]
 """Submitter, kind, cache key and placement of a row."""
-
-
 PAUSE_SECONDS: Final = 0.5
 """Seconds of the first pause. The pause doubles with each failure."""
 LONGEST_PAUSE_SECONDS: Final = 30

@@ -20,12 +20,8 @@ from dispatcher.model.resources import LARGEST, Amounts, Written, asked_by, is_q
 from dispatcher.model.tasks import printable
 
 ONE_POD: Final = {"pods": 1000}
-
-
 MOST_NAMES: Final = 1_000
 """Resources that are read of one container, at most. No node has as many. Further extended resources are ignored."""
-
-
 ALL_THERE_IS: Final = str(LARGEST)
 
 
@@ -86,8 +82,6 @@ def requests(written: dict[str, str] | None) -> Written:
 
 
 NEVER = "Never"
-
-
 LARGEST_JUDGED: Final = 8 * 1024
 """Bytes of a Pod's placement that are judged, at most. Each node is compared with all of it."""
 MOST_REQUIREMENTS: Final = 50
@@ -187,12 +181,8 @@ def requirements(written: Iterable[wire.WireRequirement]) -> tuple[Requirement, 
 
 
 TASK: Final = "task"
-
-
 MOST_OUTPUT: Final = 2048
 """Bytes of an output that are kept, at most. kubelet keeps as much of a log."""
-
-
 LONGEST_WORDS: Final = 300
 """Characters of a message that are kept, at most."""
 

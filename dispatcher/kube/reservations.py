@@ -28,19 +28,11 @@ from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import UNREADABLE_AMOUNTS
 
 GROUP: Final = "/apis/dispatcher.internal/v1alpha1"
-
-
 PATH: Final = f"{GROUP}/nodereservations"
-
-
 GONE: Final = {404, 409}
 """The object is gone, or its name belongs to another object now."""
-
-
 FINAL: Final = {400, 413, 422}
 """These refusals are final for the object. 403 is not one of them, because a right may be granted later."""
-
-
 log = structlog.get_logger(component="kube.reservations")
 
 
@@ -168,24 +160,14 @@ class Reports:
 
 
 RESERVATIONS: Final = Resource("nodereservations", PATH, read_reservation, key=full_name, is_optional=True)
-
-
 LIVES_SECONDS: Final = 900
 """Seconds after which a claim's reservation ends by itself."""
-
-
 REPLACED_AFTER_SECONDS: Final = 600
 """Seconds after which it is replaced while its claim lasts."""
-
-
 PAUSE_SECONDS: Final = 60
 """Seconds of the pause after a refusal, for example because the kind is not installed."""
-
-
 REQUEST_SECONDS: Final = 5
 """Limit of one request, in seconds."""
-
-
 AS_WANTED: Final = {404, 409}
 """Statuses that count as success: of a DELETE whose object is gone, and of a POST whose object is there."""
 

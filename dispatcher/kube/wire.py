@@ -22,8 +22,6 @@ UNREADABLE: Final = (msgspec.MsgspecError, ValueError, OverflowError, RecursionE
 """Exceptions for a body that is not the expected JSON, or has a value by which nothing can be computed."""
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with a time zone. Without a zone it would be read as this machine's local time."""
-
-
 DEEPEST: Final = 100
 """Levels of an object that are read. Only managedFields have more: the API server keeps 10,000, Python reads 1,000."""
 TOKENS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)

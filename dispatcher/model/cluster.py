@@ -32,8 +32,6 @@ LATEST: Final = datetime.fromisoformat("9000-01-01T00:00:00+00:00")
 """The latest time that is accepted from a Pod's status. A later one plus a run limit could overflow."""
 DEADLINE: Final = "DeadlineExceeded"
 """Reason of a Pod that ended at its run limit. Every other reason is kubelet's, about the node."""
-
-
 CRASHES: Final = "CrashLoopBackOff"
 """Waiting reason of a sidecar that ends again and again. Only init containers that always restart have this reason."""
 SAYS_A_FAULT: Final = re.compile(r"^(Err|Invalid)|(Error|Failed|BackOff|Unavailable)$")

@@ -87,8 +87,6 @@ Written = tuple[tuple[str, str], ...]
 """Requests as in a manifest: (resource, quantity) pairs."""
 Asked = tuple[tuple[Written, ...], tuple[tuple[Written, bool], ...], Written, Written]
 """Requests of one Pod: containers, init containers (each with: is it a sidecar?), overhead, the Pod as a whole."""
-
-
 BINARY: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 MOST_CONTAINERS: Final = 8
 """Containers of a Pod whose sum is remembered, at most."""

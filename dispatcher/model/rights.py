@@ -68,8 +68,6 @@ OF_ROOM: Final[tuple[Need, ...]] = (
 """Verbs of `run` for the room gate."""
 WITHOUT_ROOM: Final[tuple[Need, ...]] = ((JOBS, "", "pods", "", ("list", "watch")),)
 """Verbs of `run` without a room gate, in place of `OF_ROOM`."""
-
-
 OF_CACHES: Final[tuple[Need, ...]] = ((OURS, "", "configmaps", "", ("list", "watch")),)
 """Verbs of `run` for what cache keepers tell."""
 

@@ -36,12 +36,8 @@ from dispatcher.runtime.clock import elapsed
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """Postgres counts microseconds from this time."""
-
-
 FIRST, LAST = datetime(1, 1, 8, tzinfo=UTC), datetime(9999, 12, 24, tzinfo=UTC)
 """With room for a week before and after, so that sums do not overflow."""
-
-
 FEWEST, MOST = ((one - EPOCH) // timedelta(microseconds=1) for one in (FIRST, LAST))
 
 
@@ -55,8 +51,6 @@ def write_time(time: datetime) -> tuple[int]:
 
 
 log = structlog.get_logger(component="pg.connect")
-
-
 ANSWER_SECONDS: Final = 8
 """Limit of an answer, above the server's statement_timeout: a slow query must not look like a silent network."""
 
@@ -156,8 +150,6 @@ UNNAMED: Final = (
     "set DISPATCHER_DATABASE_URL to postgresql://USER:PASSWORD@HOST:PORT/DATABASE: nothing names a database, "
     "and no server answers on this machine"
 )
-
-
 Url = Callable[[], str | None]
 """Returns the database URL, or None for libpq's PG* variables. Called at each connect: a file may hold the URL."""
 

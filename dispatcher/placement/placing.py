@@ -164,12 +164,8 @@ class PlacementPolicy(Struct, frozen=True):
 
 Key = tuple[str, str]
 """Queue and cache key."""
-
-
 MOST_REMEMBERED: Final = 200_000
 """Directories of all nodes that are remembered, at most."""
-
-
 NOTHING: Final[Mapping[str, CacheDirectory]] = {}
 
 

@@ -18,20 +18,12 @@ Key = tuple[str, str]
 
 MOST_KEYS: Final = 10_000
 """Keys that are remembered, at most."""
-
-
 KEYS_A_ROUND: Final = 20
 """Keys that one round looks up, at most."""
-
-
 LOOKUPS_AT_ONCE: Final = 4
 """Queries to Prometheus at the same time, at most."""
-
-
 FRESH_SECONDS: Final = 60
 """Seconds for which the runs of a key are not read again."""
-
-
 PAUSE_SECONDS: Final = 5
 """Seconds until the next round if no key is noted."""
 

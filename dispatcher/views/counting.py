@@ -70,8 +70,6 @@ LONGEST_ENDS: Final = timedelta(minutes=10)
 """Ends of this time are counted at once, at most: they take some 0.2 s if 300 rows end in a second."""
 LOOK_SECONDS: Final = 1
 """Seconds between two looks whether this replica leads."""
-
-
 Parked = tuple[int, int, HoldReason]
 """(task, attempt, reason) of a parked row."""
 log = structlog.get_logger(component="views.counting")

@@ -42,8 +42,6 @@ ReadLastCycle = Callable[[], LastCycle | None]
 """The last cycle; None: there was none."""
 LOOK_SECONDS: Final = 30
 """Seconds between two looks whether estimated rows have started."""
-
-
 MOST: Final = 1000
 """Estimates that are remembered, at most. Further ones are not counted."""
 
@@ -104,8 +102,6 @@ def judge(estimate: Estimate, started_at: datetime | None, now: datetime) -> str
 
 KEPT_SECONDS: Final = 10
 """Seconds for which the failures are answered again, because reading all of them costs some 50 ms."""
-
-
 AT_ONCE: Final = 100
 """Rows that are grouped before other work has its turn: about 3 ms."""
 

@@ -109,8 +109,6 @@ class StaticFile(Struct, frozen=True):
 STATIC: Final[Mapping[str, StaticFile]] = {
     path.name: StaticFile(path.read_bytes(), KINDS[path.suffix]) for path in sorted((FOLDER / "static").iterdir())
 }
-
-
 MOST_BYTES: Final = 100_000 - sum(len(file.body) for file in STATIC.values())
 """Bytes of the text of a page, at most. With its style and its script a page has less than 100 kB."""
 FRAME_BYTES: Final = 10_000

@@ -19,16 +19,10 @@ from dispatcher.commands.reaching import ALIVE, PREFIX
 from dispatcher.model.errors import DispatcherError
 
 GUARD: Final = Path(__file__).with_name("guard.py")
-
-
 RESTARTS: Final = 3
 """Ends within WITHIN_SECONDS after which a process counts as broken."""
-
-
 WITHIN_SECONDS: Final = 30
 """See RESTARTS."""
-
-
 TAIL_BYTES: Final = 1500
 """Bytes of the end of a log that a fault quotes."""
 

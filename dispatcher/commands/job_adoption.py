@@ -37,8 +37,8 @@ from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES
 from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Json
+from dispatcher.model.reservations import QUEUE_OF_KUEUE
 
-QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 HELPERS: Final = "a helper belongs into initContainers, with restartPolicy Always"
 RETRIES_OF_A_JOB: Final = 6
@@ -81,7 +81,7 @@ class Adopter(AdoptionReport):
         job_meta, pod_meta = self.read_meta()
         self.own = job_meta.get("annotations", {})
         if not self.source.is_pod:
-            self.read_job(spec, at, is_of_kueue=QUEUE_NAME in job_meta.get("labels", {}))
+            self.read_job(spec, at, is_of_kueue=QUEUE_OF_KUEUE in job_meta.get("labels", {}))
             self.tell_unknown(object_at(spec, "template"), {"metadata", "spec"}, (*at, "template"))
         self.read_retries(spec, pod, at, pod_path)
         self.read_limits(spec, pod, at, pod_path)

@@ -150,8 +150,8 @@ NUMBERS: Final = ("TASK_ID", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_TIMEOUT_SECOND
 TEXTS: Final = ("TASK_DATABASE_URL", "TASK_START_KEY", "JOB_UID", "POD_NAME")
 TAKEN: Final = "TASK_TAKEN_BY"
 """Holds the pid of the process whose body runs, so that its child processes do not take the task again."""
-URL: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, the password's special characters percent-encoded"
-FORMS: Final = {"TASK_DATABASE_URL": ("postgres(ql)?://.+", URL), "TASK_START_KEY": (r"[\da-fA-F-]{36}", "a UUID")}
+URL_FORM: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, the password's special characters percent-encoded"
+FORMS: Final = {"TASK_DATABASE_URL": ("postgres(ql)?://.+", URL_FORM), "TASK_START_KEY": (r"[\da-fA-F-]{36}", "a UUID")}
 TWICE: Final = {
     TAKEN: "the task is taken already: begin it once, under `if __name__ == '__main__'`",
     "TASK_RESULT_FILE": "`dispatcher exec` runs this program and reports for it: use one of the two",

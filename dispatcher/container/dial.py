@@ -22,11 +22,10 @@ import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
 from dispatcher.container.asking import NEXT_ADDRESS_SECONDS, in_thread
-from dispatcher.container.contract import PINNED, SERVER, NewestServer, OldPrimary, host_seconds
+from dispatcher.container.contract import PINNED, SERVER, URL_FORM, NewestServer, OldPrimary, host_seconds
 
 CALL_SECONDS: Final = 10
 """The longest time for the answer to a call of a container, in seconds."""
-FORM: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, the password's special characters percent-encoded"
 URL: Final = re.compile(r"(postgres(?:ql)?://(?:[^/?@]*@)?)([^/?@]*)([^?@]*)(?:\?(.*))?", re.DOTALL)
 """The parts of a URL: what stands before the hosts, the hosts, the path, the query."""
 PASSED_OVER: Final = frozenset({
@@ -191,7 +190,7 @@ async def connected(
     except RuntimeError as fault:  # a name is looked up in a thread, and none can be started now
         raise OSError(str(fault)) from fault
     except (ValueError, OverflowError):  # the driver's message may contain the password
-        raise UnreadableUrl(f"it is not {FORM}") from None
+        raise UnreadableUrl(f"it is not {URL_FORM}") from None
     except asyncpg.UndefinedObjectError as fault:  # the driver passes on what it does not know
         named = re.search(r'"([\w.]{1,100})"', str(fault))
         raise UnreadableUrl(
@@ -245,7 +244,7 @@ def ways_of(url: str | None, env: Mapping[str, str]) -> list[HostRoute]:
 def routes_of(url: str | None, env: Mapping[str, str]) -> list[HostRoute]:
     parts = URL.fullmatch((url or "postgresql://").strip())  # a Secret that was made with `echo` ends with a newline
     if parts is None:
-        raise UnreadableUrl(f"it is not {FORM}")
+        raise UnreadableUrl(f"it is not {URL_FORM}")
     before, netloc, path, query = parts.groups("")
     given = {name: env[variable] for variable, name in FROM_ENV.items() if env.get(variable)} | parameters_in(query)
     login = {theirs: given.pop(name) for name, theirs in LOGIN.items() if given.get(name)}
@@ -311,7 +310,7 @@ def hosts_before_the_path(netloc: str) -> list[tuple[str, str]]:
     for written in netloc.split(","):
         parts = re.fullmatch(r"(?:\[([^\]]*)\]|([^:/\[\]]*))(?::(\d*))?", written)
         if parts is None:
-            raise UnreadableUrl(f"it is not {FORM}")  # the parts may be those of a password
+            raise UnreadableUrl(f"it is not {URL_FORM}")  # the parts may be those of a password
         found.append((unquote(parts[1] or parts[2]), parts[3] or ""))
     return found
 
@@ -325,7 +324,7 @@ def with_ports(hosts: Sequence[tuple[str, str]], ports: str) -> list[tuple[str |
     for (name, own), number in zip(hosts, numbers * len(hosts), strict=False):
         port = own or number
         if not re.fullmatch(r"\d{0,5}", port):
-            raise UnreadableUrl(f"it is not {FORM}")
+            raise UnreadableUrl(f"it is not {URL_FORM}")
         if port and not 0 < int(port) < LARGEST_PORT:
             raise UnreadableUrl(f"port {port} is not from 1 to {LARGEST_PORT - 1}")
         found.append((name or None, int(port) if port else None))

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.env import escape
-from dispatcher.jobs.refusals import OF_THE_ROW, Breaker, CreateOutcome, K, Refusals, RefusedRows, trimmed
+from dispatcher.jobs.refusals import OF_THE_ROW, Attempt, Breaker, CreateOutcome, K, Refusals, RefusedRows, trimmed
 from dispatcher.model.cluster import ClusterView
 from dispatcher.model.jobs import ApiAnswer, Job, LaunchGroup
 from dispatcher.model.launches import CreatePauses, Launch, LaunchSpec, Offer, identity_of, is_same
@@ -36,7 +36,6 @@ AHEAD_SECONDS: Final = 120
 """Turns are given for this time ahead. A row beyond it asks again."""
 AGAIN_SECONDS: Final = 120
 """Seconds after which such a row asks again."""
-Attempt = tuple[int, int]
 Origin = tuple[str, str]
 """Template and submitter of a row."""
 

@@ -9,7 +9,7 @@ for certain whether the Job was made counts as unknown.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 import structlog
@@ -25,7 +25,7 @@ from dispatcher.jobs.templates import Template
 from dispatcher.model.cluster import ClusterView
 from dispatcher.model.errors import ClusterError
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
-from dispatcher.model.launches import Ask, LaunchSpec, identity_of, is_same, name_of
+from dispatcher.model.launches import EPOCH, Ask, LaunchSpec, identity_of, is_same, name_of
 from dispatcher.model.verdicts import own_fault
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import INSERT_TO_JOB, JOB_CREATES, LAUNCHES
@@ -69,7 +69,6 @@ class CreateConcurrency:
 
 log = structlog.get_logger(component="jobs.submit")
 
-BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 AT_A_TIME: Final = 16
 """Creates under way at the same time, at most."""
 RESOLVE_AFTER_SECONDS: Final = 20
@@ -125,7 +124,7 @@ class Submitter:
         self.sleep: Callable[[float], Coroutine[None, None, None]] = asyncio.sleep
         self._under_way: set[asyncio.Task[None]] = set()
         self._bugs: list[BaseException] = []
-        self._database_clock = BEGINNING, 0.0
+        self._database_clock = EPOCH, 0.0
         for counter, values in ((JOB_CREATES, CreateOutcome), (LAUNCHES, (FIRST, AGAIN))):
             for value in values:
                 counter.labels(value)  # from 0, because Prometheus sees no increase in a series that begins at 1

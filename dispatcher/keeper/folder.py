@@ -18,7 +18,6 @@ import asyncio
 import ctypes
 import fcntl
 import os
-import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, suppress
 from itertools import islice
@@ -29,6 +28,7 @@ import structlog
 from msgspec.structs import replace
 
 from dispatcher.keeper.plan import (
+    DIGEST,
     Directory,
     DirectoryRecord,
     Disk,
@@ -52,7 +52,6 @@ from dispatcher.keeper.removal import (
 from dispatcher.model.errors import SettingsError
 from dispatcher.runtime.clock import elapsed
 
-NAME: Final = re.compile(r"[0-9a-f]{40}")
 ASIDE, CONDEMNED, RECORD = ".aside.", ".condemned.", ".record.json"
 NEW_RECORD: Final = f"{RECORD}.new"
 RENAME_NOREPLACE: Final = 1
@@ -179,7 +178,7 @@ def is_ours(entry: "os.DirEntry[str]") -> bool:
 
 
 def is_cache(entry: "os.DirEntry[str]") -> bool:
-    return bool(NAME.fullmatch(entry.name)) and entry.is_dir(follow_symlinks=False)
+    return bool(DIGEST.fullmatch(entry.name)) and entry.is_dir(follow_symlinks=False)
 
 
 def open_root(path: str) -> int:

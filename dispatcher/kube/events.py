@@ -21,12 +21,11 @@ from dispatcher.kube.wire import EventList, WireEvent, in_namespace
 from dispatcher.model.cluster import ClusterView, Pod, PodRefusal
 from dispatcher.model.errors import NOT_READY_YET, ClusterError, ClusterRefused
 from dispatcher.model.jobs import Job, Notice, Notices
+from dispatcher.model.rights import NODE_EVENTS
 from dispatcher.runtime.metrics import EVENTS, REFUSED_PODS
 
 VERSIONS: Final = {"Job": "batch/v1", "Pod": "v1", "NodeReservation": "dispatcher.internal/v1alpha1", "Node": "v1"}
 """apiVersion of each kind that we write Events about."""
-OF_CLUSTER: Final = "default"
-"""Namespace of Events about objects without a namespace, as the API server demands."""
 KNOWN: Final = 409
 BUSY, BROKEN = 429, 500
 LONGEST_NAME, LONGEST_WORDS = 200, 1024
@@ -69,7 +68,7 @@ class Events:
         now = self._client.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         about = {"kind": notice.kind, "namespace": namespace, "name": name, "uid": notice.uid}
         return {
-            "metadata": {"name": name_of(notice, name), "namespace": namespace or OF_CLUSTER},
+            "metadata": {"name": name_of(notice, name), "namespace": namespace or NODE_EVENTS},
             "involvedObject": {"apiVersion": VERSIONS[notice.kind], **about},
             "reason": notice.reason,
             "message": notice.words[:LONGEST_WORDS],

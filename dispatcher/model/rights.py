@@ -21,7 +21,7 @@ ACCOUNTS: Final = {
 OURS, JOBS, CLUSTER = "ours", "jobs", "cluster"
 """Places of verbs: the namespace of our programs, the namespace of Jobs, the whole cluster."""
 NODE_EVENTS: Final = "default"
-"""The namespace of Events about nodes, as the API server demands. It is a place of its own."""
+"""The namespace of Events about nodes and NodeReservations, as the API server demands. It is a place of its own."""
 Need = tuple[str, str, str, str, tuple[str, ...]]
 """Where, group, resource, name (empty: every object; `{i}` is the installation), verbs."""
 LEASES: Final = "coordination.k8s.io"

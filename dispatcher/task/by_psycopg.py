@@ -15,7 +15,7 @@ from dispatcher.container.contract import (
     LOGIN_REFUSED,
     PINNED,
     SERVER,
-    URL,
+    URL_FORM,
     NewestServer,
     OldPrimary,
     WrongEnvironment,
@@ -79,7 +79,7 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
                 return connect_with(url, seconds, options)  # our statements name the schema of each object
             if "connection is bad: invalid" not in str(fault):
                 raise
-    raise WrongEnvironment(f"TASK_DATABASE_URL cannot be read: {URL}{variables_of_libpq(os.environ)}")
+    raise WrongEnvironment(f"TASK_DATABASE_URL cannot be read: {URL_FORM}{variables_of_libpq(os.environ)}")
 
 
 def connect_with(url: str, seconds: int, options: str) -> psycopg.Connection[tuple[Any, ...]]:

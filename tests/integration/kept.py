@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dispatcher.keeper.folder import NAME, CacheFolder, KeeperPace, Survey
+from dispatcher.keeper.folder import CacheFolder, KeeperPace, Survey
 from dispatcher.keeper.keeping import CacheRounds, Round
-from dispatcher.keeper.plan import DAY, Marks
+from dispatcher.keeper.plan import DAY, DIGEST, Marks
 from dispatcher.model.errors import ClusterAway
 from tests.integration.cache_places import Place
 
@@ -74,7 +74,7 @@ class Kept(Place):
         return Rounds(self, folder, marks, seconds)
 
     def left(self) -> list[int]:
-        return sorted(int(path.name, 16) for path in self.root.iterdir() if NAME.fullmatch(path.name))
+        return sorted(int(path.name, 16) for path in self.root.iterdir() if DIGEST.fullmatch(path.name))
 
     async def uses_in_turn(self, keeping: Rounds) -> None:
         """One Pod after the other uses a directory, one a day."""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from dispatcher.commands.adoption import Adoption, Did, Statement, WorkSource, objects
 from dispatcher.commands.job_adoption import Adopter
+from dispatcher.jobs.env import escape
 from dispatcher.jobs.fields import object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.model import launches as ids
@@ -186,11 +187,6 @@ LONGEST_NAME: Final = 52
 """Of a CronJob: the names of its Jobs are longer."""
 
 
-def escaped(text: str) -> str:
-    """A text of a command that kubelet leaves as it is."""
-    return text.replace("$", "$$")
-
-
 def inserting_cron_job(template: str, schedule: Json, statement: str, number: int = 1) -> Manifest:
     """The CronJob that inserts a row. Its login stands in the Secret `dispatcher-submitter`, as `url`.
 
@@ -199,7 +195,7 @@ def inserting_cron_job(template: str, schedule: Json, statement: str, number: in
     secret = {"secretKeyRef": {"name": "dispatcher-submitter", "key": "url"}}
     container = {
         "name": "insert", "image": PSQL_IMAGE,
-        "command": ["psql", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "$(DATABASE_URL)", "--command", escaped(statement)],
+        "command": ["psql", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "$(DATABASE_URL)", "--command", escape(statement)],
         "env": [{"name": "DATABASE_URL", "valueFrom": secret}],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from dispatcher.commands.adoption import AdoptedField, Adoption, Did, Statement, WorkSource, objects, with_objects
 from dispatcher.commands.job_adoption import Adopter
-from dispatcher.commands.manifests import escaped, in_source
+from dispatcher.commands.manifests import in_source
 from dispatcher.commands.placeholders import next_step, program_of, script_flag, signs, split_command, texts_at
-from dispatcher.jobs.env import ENV_NAME, is_closed, is_trusted
+from dispatcher.jobs.env import ENV_NAME, escape, is_closed, is_trusted
 from dispatcher.jobs.fields import dotted, list_at, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import MOST_FAILURES, TASK
@@ -185,7 +185,7 @@ def container_of(step: Json) -> Json:
     rest = {key: value for key, value in script.items() if key != "source"}
     options = list_at(script, "args")  # Argo gives the program its script behind them
     source = f"{OPENINGS_OF_SCRIPTS.get(program_of(command), '')}{script['source']}"
-    return {**rest, "command": [*command, *options, flag], "args": [escaped(source)]}
+    return {**rest, "command": [*command, *options, flag], "args": [escape(source)]}
 
 
 OPENINGS_OF_SCRIPTS: Final = {"php": "?>"}

@@ -74,13 +74,10 @@ class CacheNodeChoice:
 
     def next(self, copies: int) -> tuple[str, ...]:
         """The nodes of the next launch. It is counted on the first one that has room."""
-        first = self._with_room() or self._one_more(copies)
+        first = next((node for node, left in self._left.items() if left > 0), "") or self._one_more(copies)
         if first:
             self._left[first] -= 1
         return tuple(sorted(self._left, key=lambda node: (node != first, self._left[node] <= 0)))
-
-    def _with_room(self) -> str:
-        return next((node for node, left in self._left.items() if left > 0), "")
 
     def _one_more(self, copies: int) -> str:
         """One more node that has room; empty: there is none, or the key has enough nodes."""

@@ -192,7 +192,7 @@ class ExtenderProgram:
         self._mirror = mirror = CapacityMirror(reflectors, self._book, bound_pods)
         facts = ClusterFacts(
             is_synced=mirror.is_synced,
-            is_certain=self._is_certain,
+            is_certain=lambda: self._book.knows_assumed_pods and not mirror.stale(),
             now=lambda: client.now().timestamp(),
             bound_pods=mirror.bound,
             fault=mirror.stale,
@@ -230,9 +230,6 @@ class ExtenderProgram:
     async def _compact(self) -> float:
         self._capacities.compact()
         return COMPACT_SECONDS if not self._mirror.stale() else SYNCING_SECONDS
-
-    def _is_certain(self) -> bool:
-        return self._book.knows_assumed_pods and not self._mirror.stale()
 
 
 async def drain(server: web.AppRunner, extender: Extender) -> None:

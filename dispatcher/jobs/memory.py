@@ -369,8 +369,8 @@ class Memory:
             return
         if meaning is not CreateOutcome.NOT_SENT:
             trimmed(self._failed)[order.task.id] = now  # while one create at a time is sent, this row comes last
-        if meaning is not CreateOutcome.UNKNOWN:
-            self._forget(result)
+        if meaning is not CreateOutcome.UNKNOWN and not order.launch.is_repeat:  # the first POST may still land
+            self.creates.forget(result.name)
         if result.question is not None:
             self._learn_question(order.task.id, result.question, now)
         if meaning in OF_THE_ROW:
@@ -439,10 +439,6 @@ class Memory:
         self._made[order.task.template] = now
         for brake in (self.api, self.quota, self.of_template(order.task.template)):
             brake.reset()
-
-    def _forget(self, result: CreateResult) -> None:
-        if not result.order.launch.is_repeat:  # the first POST of a repeated create may still land
-            self.creates.forget(result.name)
 
 
 def brakes_of(breakers: Mapping[K, Breaker], now: float) -> dict[K, TemplatePause]:

@@ -190,14 +190,9 @@ class NodePageReader:
             return None
         names = names_of(room, wanted)
         fitting = self._fitting_of(needs, room, wanted) if needs is not None else None
-        known = NodePageInputs(
-            fitting, await self._warm(names), {name: kept for name in names if (kept := self._kept_on(name))}
-        )
-        return nodes_page(names, wanted, cycle, room, known)
-
-    def _kept_on(self, node: str) -> KeptCaches | None:
-        told = self._caches(node)
-        return None if told is None else KeptCaches(len(told.directories), told.size, told.whole)
+        caches = {name: told for name in names if (told := self._caches(name)) is not None}
+        kept = {name: KeptCaches(len(told.directories), told.size, told.whole) for name, told in caches.items()}
+        return nodes_page(names, wanted, cycle, room, NodePageInputs(fitting, await self._warm(names), kept))
 
     def _fitting_of(self, needs: PodNeeds, room: Room, wanted: WantedNodes) -> PodFits:
         """How many Pods fit. The answer stays for its cycle: a look at 5,000 nodes takes some milliseconds."""

@@ -291,8 +291,7 @@ class KubeClient:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 return await self._watches.ws_connect(
                     self._login.url + path, params=params, headers=await self._login.authorization(False),
-                    protocols=(protocol,), ssl=(await self._way())["ssl"], proxy=self._login.proxy or None,
-                    max_msg_size=LINE_BYTES,
+                    protocols=(protocol,), max_msg_size=LINE_BYTES, **await self._way(),
                 )  # fmt: skip
         except aiohttp.WSServerHandshakeError as refused:
             if refused.status in {401, 403, 404}:  # its words are in the body, which a web socket does not read

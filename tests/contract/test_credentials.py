@@ -185,8 +185,9 @@ async def test_name_of_the_server_and_who_is_acted_for_are_honoured(tmp_path: Pa
         }  # fmt: skip
         wrong = kubeconfig(tmp_path, f"https://127.0.0.1:{server.port}", trust | {"tls-server-name": "elsewhere"}, user)
         async with client_of(wrong) as client:
-            with pytest.raises(ClusterAway, match="ertificate"):
-                await works(client)
+            for ask in (works(client), client.web_socket("/version", {}, "any")):  # `web_socket`: a port-forward
+                with pytest.raises(ClusterAway, match="ertificate"):
+                    await ask
         right = kubeconfig(tmp_path, f"https://127.0.0.1:{server.port}", trust | {"tls-server-name": "127.0.0.1"}, user)
         async with client_of(right) as client:
             assert await works(client)

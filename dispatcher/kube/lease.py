@@ -38,6 +38,7 @@ from dispatcher.kube.objects import read_status
 from dispatcher.kube.wire import Meta, Wire
 from dispatcher.model.errors import ClusterError, ClusterRefused
 from dispatcher.runtime.clock import Clock, elapsed
+from dispatcher.runtime.logs import LastingFault
 from dispatcher.runtime.metrics import FAULTS, LEADER
 
 RELEASED_SECONDS = 1
@@ -229,6 +230,7 @@ class Lease:
         self._trusted_until = float("-inf")
         self._terms = 0
         self._fault = "the lease was not read yet"
+        self._lasting = LastingFault(clock)
         self._won: Callable[[], None] = lambda: None
         LEADER.set_function(lambda: float(self.is_trusted()))
 
@@ -261,10 +263,13 @@ class Lease:
             async with asyncio.timeout(self._seconds / 3):
                 await self._try(self._clock())
             self._fault = ""
+            self._lasting.end()
         except (ClusterError, TimeoutError) as fault:
             FAULTS.labels("lease").inc()
             self._fault = str(fault) or "no answer in time"
-            log.warning("the lease could not be kept or read", fault=self._fault, leads=self.is_trusted())
+            leads = self.is_trusted()
+            if self._lasting.is_due(f"{self._fault} {leads}"):
+                log.warning("the lease could not be kept or read", fault=self._fault, leads=leads)
             return min(1.0, self._seconds / 10)
         return pause(self._sight, self.me, self._seconds, self._clock())
 

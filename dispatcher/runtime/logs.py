@@ -63,5 +63,29 @@ class BadRequests:
         return True
 
 
+AGAIN_SECONDS: Final = 300
+"""Seconds between two lines about one lasting fault. Whoever is called looks at the last minutes of a log."""
+
+
+class LastingFault:
+    """Tells when a fault is logged: as it begins or changes its words, and then each AGAIN_SECONDS while it lasts."""
+
+    def __init__(self, clock: Clock = elapsed) -> None:
+        self._clock = clock
+        self._words = ""
+        self._said_at = float("-inf")
+
+    def is_due(self, words: str) -> bool:
+        now = self._clock()
+        if words == self._words and now - self._said_at < AGAIN_SECONDS:
+            return False
+        self._words, self._said_at = words, now
+        return True
+
+    def end(self) -> None:
+        """The fault is past. The next one is logged, whatever its words are."""
+        self._words = ""
+
+
 def to_json(event: Any, **_: Any) -> str:
     return msgspec.json.encode(event, enc_hook=str).decode()

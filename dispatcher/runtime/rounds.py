@@ -18,6 +18,8 @@ from typing import Any, Final
 import structlog
 
 from dispatcher.model.errors import DispatcherError, doubled
+from dispatcher.runtime.clock import Clock, elapsed
+from dispatcher.runtime.logs import LastingFault
 from dispatcher.runtime.metrics import FAULTS, LAST_ROUND
 
 log = structlog.get_logger(component="service")
@@ -84,8 +86,9 @@ class Rounds:
     """Calls `run_once` of one component again and again. It returns the most seconds until the next round."""
 
     def __init__(
-        self, name: str, run_once: Callable[[], Coroutine[Any, Any, float]], wake: Wake, *, is_vital: bool = True
-    ) -> None:
+        self, name: str, run_once: Callable[[], Coroutine[Any, Any, float]], wake: Wake, *, is_vital: bool = True,
+        clock: Clock = elapsed,
+    ) -> None:  # fmt: skip
         """`is_vital`: whether too many bugs in a row end the program."""
         self.fault = "no round has ended yet"
         self._name = name
@@ -94,6 +97,7 @@ class Rounds:
         self._wake = wake
         self._faults = 0
         self._bugs = 0
+        self._lasting = LastingFault(clock)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs rounds until `stop` is set. A round that has begun is completed first."""
@@ -118,13 +122,14 @@ class Rounds:
                 raise
             return self._note(bug)
         self.fault, self._faults, self._bugs = "", 0, 0
+        self._lasting.end()
         LAST_ROUND.labels(self._name).set_to_current_time()
         return pause
 
     def _note(self, fault: Exception) -> float:
-        if str(fault) != self.fault:
-            log.warning("a round failed", rounds=self._name, fault=str(fault) or type(fault).__name__)
         self.fault = str(fault) or type(fault).__name__
+        if self._lasting.is_due(self.fault):
+            log.warning("a round failed", rounds=self._name, fault=self.fault)
         FAULTS.labels(self._name).inc()
         self._faults += 1
         return doubled(PAUSE_SECONDS, self._faults - 1, LONGEST_PAUSE_SECONDS)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from tests.contract.scripted_api import Fault, ScriptedApi
 from tests.contract.scripted_faults import answers, refuses, reset
@@ -96,6 +97,18 @@ class TestNoAnswer:
         replicas.api.until_cured |= {"GET": fault, "PUT": fault}
         await lease.release()
         assert not lease.is_trusted()
+
+
+async def test_fault_that_lasts_is_logged_when_it_begins_when_the_term_ends_and_seldom_later(
+    replicas: Replicas,
+) -> None:
+    lease, began = await replicas.leader(), replicas.clock.at
+    replicas.api.until_cured |= {method: refuses(403, "Forbidden") for method in ("GET", "PUT")}
+    with capture_logs() as told:
+        while replicas.clock.at < began + 600:
+            replicas.clock.at += await lease.run_once()
+    assert [line["leads"] for line in told if line["fault"].startswith("PUT")] == [True]
+    assert [line["leads"] for line in told if line["fault"].startswith("read")] == [True, False, False]
 
 
 async def test_answer_404_of_a_proxy_does_not_mean_a_missing_lease(replicas: Replicas) -> None:

@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
+from structlog.testing import capture_logs
 
 from dispatcher import __version__
 from dispatcher.kube.capacity import count_end
@@ -20,6 +21,7 @@ from dispatcher.kube.client import KubeClient, resource_of
 from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.kube.events import PodRefusals
 from dispatcher.model.cluster import ClusterView, PodRefusal
+from dispatcher.model.errors import DatabaseAway
 from dispatcher.model.jobs import Phase
 from dispatcher.runtime.health import ExportedMetrics, MetricsText, build_app
 from dispatcher.runtime.logs import BadRequests
@@ -74,6 +76,24 @@ async def test_bugs_of_rounds_that_only_tell_end_nothing() -> None:
     broken = Broken(is_vital=False)
     await broken.rounds.run(broken.stop)
     assert (broken.calls, broken.rounds.fault) == (2 * BUGS_IN_A_ROW, "a bug")
+
+
+async def test_fault_that_lasts_is_in_the_last_minutes_of_the_log() -> None:
+    """The runbooks look at ten of them."""
+    stop, wake, seconds = asyncio.Event(), Wake(), iter(range(0, 3600, 15))
+
+    async def run_once() -> float:
+        wake()
+        if (now := next(seconds, None)) is None:
+            stop.set()
+            return 0
+        moments.append(now)
+        raise DatabaseAway("the database does not answer")
+
+    moments = [0]
+    with capture_logs() as told:
+        await Rounds("away", run_once, wake, clock=lambda: moments[-1]).run(stop)
+    assert [line["fault"] for line in told] == 12 * ["the database does not answer"]
 
 
 async def test_round_sees_the_news_that_came_before_it() -> None:

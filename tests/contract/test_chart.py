@@ -316,6 +316,17 @@ def test_objects_of_monitoring_have_the_labels_by_which_operators_select() -> No
     assert {one["kind"] for one in found} == {"PodMonitor", "PrometheusRule", "ConfigMap"}
 
 
+def test_label_of_monitoring_replaces_ours_and_never_stands_twice() -> None:
+    """Grafana's sidecar may look for another value, and an operator select by a label that we set, too."""
+    given = {"app.kubernetes.io/instance": "monitoring", "grafana_dashboard": "yes"}
+    monitoring = {"podMonitor": True, "rules": True, "dashboards": True, "labels": given}
+    text = helm("template", "x", CHART, "--values", "-", stdin=json.dumps({"monitoring": monitoring})).stdout
+    blocks = re.findall(r"^  labels:\n((?:    \S+: .*\n)+)", text, re.MULTILINE)
+    found = [re.findall(r"^ *(\S+): \"?([^\"\n]*)", block, re.MULTILINE) for block in blocks]
+    assert [names for names in found if len(names) != len(dict(names))] == []
+    assert len([names for names in found if given.items() <= dict(names).items()]) == 3
+
+
 def test_cluster_may_choose_the_users() -> None:
     """OpenShift gives each namespace a range of its own, and refuses other users."""
     for pod in pod_templates(rendered("default", runAsUser=0)).values():

@@ -207,7 +207,7 @@ class App:
         self.site, database_url = site_of(settings, namespace), database_of(settings.database)
         bucket = Bucket(kube.writes_per_second, elapsed())
         named = lease_of(kube.installation, client.own_namespace or namespace)
-        self.lease = Lease(client, named, kube.lease_seconds)
+        self.lease = Lease(client, named, kube.lease_seconds, is_able=lambda: not self.dispatching.fault)
         self.lease.on_winning(self.begin_term)
         job_api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)
         self.wake, ask_again, self.memory, self.deciding = Wake(), Wake(), Memory(kube.writes_per_second), Precedence()

@@ -16,6 +16,8 @@ Failure story:
 * The API server is away: the term ends by time.
 * The process was paused: each write asks the clock, so a process that wakes up finds its term over.
 * The lease was deleted: the first replica that may take it creates it again.
+* The leader alone cannot work, for example because its node does not reach the database: it renews the lease no more,
+  and its term ends by time. If no other replica takes the lease, it goes on.
 
 Not guaranteed: that a replica waits for a leader whose lease somebody deletes before the replica ever read it, or
 deletes twice between two reads. That leader notices the deletion at its next renewal.
@@ -112,6 +114,45 @@ def pause(sight: ObservedLease | None, me: str, seconds: float, now: float) -> f
         return min(seconds / 5, 3.0)
     left = sight.free_at(seconds) - now if sight is not None else 0
     return min(1.0, left) if left > 0 else min(1.0, seconds / 10)
+
+
+UNABLE_SECONDS: Final = 30
+"""Seconds for which a leader may be unable to work. A fail-over of the database takes less."""
+OFFER_SECONDS: Final = 300
+"""Seconds between two offers of the lease to others. If nobody takes it, nobody leads for a lease length."""
+
+
+class Ability:
+    """Whether this replica shall lead. One that has been unable to work for a while leaves the lease to others.
+
+    is_able: whether it can work now.
+    """
+
+    def __init__(self, is_able: Callable[[], bool], clock: Clock) -> None:
+        self._is_able = is_able
+        self._clock = clock
+        self._able_at = clock()
+        self._offers_at = float("-inf")
+        self._is_told = False
+
+    def leaves(self) -> bool:
+        """Whether others shall lead now."""
+        now = self._clock()
+        if self._is_able():
+            self._able_at = now
+        leaves = now - self._able_at >= UNABLE_SECONDS and now >= self._offers_at
+        if leaves and not self._is_told:
+            log.warning("cannot work, and leaves the lease to other replicas", seconds=round(now - self._able_at))
+        self._is_told = leaves
+        return leaves
+
+    def comes_back(self, sight: ObservedLease, seconds: float) -> bool:
+        """Whether no replica that can work has taken the lease, although it was free for a whole length."""
+        now = self._clock()
+        if now < sight.free_at(seconds) + seconds:
+            return False
+        self._offers_at = now + OFFER_SECONDS
+        return True
 
 
 LEASES_GROUP: Final = "coordination.k8s.io"
@@ -218,13 +259,20 @@ def lease_of(installation: str, namespace: str) -> LeaseName:
 
 
 class Lease:
-    """One replica's part in the election of its installation. `run_once` keeps, takes or reads the lease."""
+    """One replica's part in the election of its installation. `run_once` keeps, takes or reads the lease.
 
-    def __init__(self, client: KubeClient, lease: LeaseName, seconds: int, clock: Clock = elapsed) -> None:
+    is_able: whether this replica can do a leader's work.
+    """
+
+    def __init__(
+        self, client: KubeClient, lease: LeaseName, seconds: int, clock: Clock = elapsed,
+        is_able: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
         self.me = f"{socket.gethostname()}_{uuid.uuid4()}"
         self._object = LeaseObject(client, lease.namespace, lease.name, seconds)
         self._seconds = seconds
         self._clock = clock
+        self._ability = Ability(is_able, clock)
         self._sight: ObservedLease | None = None
         self._is_current = False
         self._trusted_until = float("-inf")
@@ -291,18 +339,19 @@ class Lease:
             log.warning("the lease could not be given up: it ends by itself", fault=str(fault) or "no answer in time")
 
     async def _try(self, began: float) -> None:
+        leaves, is_taken = self._ability.leaves(), False
         for _ in range(2):  # after a conflict with a rival or an edit by hand, the same try reads the lease again
-            if not (self._is_current and self._holds()):
+            if leaves or not (self._is_current and self._holds()):
                 await self._read()
-            if not self._may_take():
+            if not self._may_take(leaves):
                 break
             await self._take()
-            if self._is_current:
+            if is_taken := self._is_current:
                 break
-        if self._is_current and self._holds():
-            self._trust(trusted_until(began, self._seconds))
-        elif self._is_current:
+        if self._is_current and not self._holds():
             self._trusted_until = float("-inf")
+        elif is_taken:
+            self._trust(trusted_until(began, self._seconds))
 
     def _trust(self, until: float) -> None:
         """Trusts our term until `until`. A new term begins if trust had ended, because a rival may have led since."""
@@ -313,9 +362,14 @@ class Lease:
             self._terms += 1
             self._won()
 
-    def _may_take(self) -> bool:
-        """Whether the lease is absent, ours, released or expired, or its holder was removed while we lead."""
+    def _may_take(self, leaves: bool) -> bool:
+        """Whether the lease is absent, ours, released or expired, or its holder was removed while we lead.
+
+        leaves: whether others shall lead.
+        """
         sight = self._sight
+        if leaves and sight is not None:
+            return self._ability.comes_back(sight, self._seconds)
         is_ours = sight is None or self._holds() or (self.is_trusted() and not sight.record.holder)
         return is_ours or (sight is not None and sight.is_free(self._seconds, self._clock()))
 

@@ -99,12 +99,12 @@ class Replicas:
     clock: MovedClock = field(default_factory=MovedClock)
     _clients: list[KubeClient] = field(default_factory=list)
 
-    def one(self, seconds: int = 15) -> Lease:
+    def one(self, seconds: int = 15, is_able: Callable[[], bool] = lambda: True) -> Lease:
         self._clients.append(KubeClient(self.api.login()))
-        return Lease(self._clients[-1], lease_of(SITE.installation, NAMESPACE), seconds, self.clock)
+        return Lease(self._clients[-1], lease_of(SITE.installation, NAMESPACE), seconds, self.clock, is_able)
 
-    async def leader(self, seconds: int = 15) -> Lease:
-        lease = self.one(seconds)
+    async def leader(self, seconds: int = 15, is_able: Callable[[], bool] = lambda: True) -> Lease:
+        lease = self.one(seconds, is_able)
         await lease.run_once()
         assert lease.is_trusted()
         return lease

@@ -294,3 +294,39 @@ async def test_rival_waits_for_a_deleted_lease_as_long_as_its_holder_wanted(repl
     while replicas.clock.at < 1005.9:
         replicas.clock.at += await second.run_once()
         assert not (first.is_trusted() and second.is_trusted())
+
+
+class TestLeaderThatCannotWork:
+    """For example its node does not reach the database, which the other replica reads."""
+
+    async def test_another_replica_leads_and_goes_on_when_it_can_work_again(self, replicas: Replicas) -> None:
+        unable = [0.0, 120.0]  # the time for which the first one cannot work, from the start on
+        start = replicas.clock.at
+        first = await replicas.leader(is_able=lambda: not unable[0] <= replicas.clock.at - start < unable[1])
+        second = replicas.one()
+        turns = Turns(replicas.clock, first, second)
+        await turns.until(start + 30)
+        assert first.is_trusted(), "a fail-over of the database takes no longer"
+        await turns.until(start + 30 + SECONDS + 4)
+        assert (first.is_trusted(), second.is_trusted(), second.vacancy()) == (False, True, "")
+        await turns.until(start + 300)
+        assert (first.term(), second.term()) == (0, 1)
+
+    async def test_it_goes_on_where_no_other_can_and_seldom_asks(self, replicas: Replicas) -> None:
+        start, led = replicas.clock.at, list[bool]()
+        first = await replicas.leader(is_able=lambda: False)
+        turns = Turns(replicas.clock, first, replicas.one(is_able=lambda: False))
+        while replicas.clock.at < start + 600:
+            await turns.until(replicas.clock.at + 1)
+            led.append(any(one.is_trusted() for one in turns.living))
+        assert led[30 : 30 + 2 * SECONDS].count(False) > SECONDS
+        assert led.count(False) < 6 * SECONDS
+
+    async def test_it_leads_at_once_when_it_can_work_again(self, replicas: Replicas) -> None:
+        start = replicas.clock.at
+        alone = await replicas.leader(is_able=lambda: replicas.clock.at >= start + 50)
+        turns = Turns(replicas.clock, alone)
+        await turns.until(start + 49)
+        assert not alone.is_trusted()
+        await turns.until(start + 54, alone.is_trusted)
+        assert alone.is_trusted()

@@ -5,7 +5,7 @@ import pytest
 from tests.controlplane.waiting import wait_for
 from tests.faults import postgres_verbs
 from tests.faults.postgres_proxy import PostgresProxy, runs
-from tests.faults.rules import Gate, nth
+from tests.faults.rules import Gate, always, nth
 from tests.rig.dispatching import Dispatcher, Place
 from tests.rig.postgres import PostgresServer
 from tests.rig.steps import fails_again, has_jobs, insert, looks_again, no_jobs, succeeded
@@ -140,3 +140,20 @@ async def test_unanswered_statement_times_out_and_is_repeated(place: Place, post
 
         await wait_for(is_counted, "the fault of the cycle's look, or of another one", 30)
         await dispatcher.ready()
+
+
+@pytest.mark.slow
+@pytest.mark.fault(1)
+async def test_replica_that_reaches_the_database_takes_the_lead_from_one_that_does_not(
+    place: Place, postgres_proxy: PostgresProxy
+) -> None:
+    url = postgres_proxy.url(place.database.url("reader"))
+    async with place.playing(), Dispatcher(place, DATABASE_URL=url, LEASE_SECONDS=2) as first:
+        await wait_for(first.leads, "the first one leads", 20, check=first.check)
+        async with Dispatcher(place, LEASE_SECONDS=2) as second:
+            await second.ready()
+            cut = postgres_proxy.add(postgres_verbs.drop_before, lambda _: True, always)
+            await insert(place, 1)
+            await succeeded(place, second, 1, 90)
+            assert cut.hits
+            assert not await first.leads()

@@ -5,7 +5,8 @@ of objects. An answer names the second that has begun, so the estimate lags by u
 an answer contradicts it. An answer that comes early in its second improves the estimate.
 
 `KubeClient`: watches and short requests have separate sessions, so that they never starve each other. Proxy settings of
-the environment are ignored. Every wait has a limit: a silent server is a fault.
+the environment are ignored: those that kubectl takes are in the login. Every wait has a limit: a silent server is a
+fault.
 
 `Access`: checks that our account has the rights that the work needs (SelfSubjectAccessReview), before they are needed.
 A verb is asked for where it is used: in the namespace of Jobs, in our own namespace, or cluster-wide.

@@ -9,9 +9,10 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import structlog
 from msgspec import Struct
@@ -203,8 +204,40 @@ async def from_kubeconfig(path: str | None, context: str | None) -> Login:
     return Login(
         str(loaded.target.host), tls, loaded.token, str(active.get("namespace") or "default"),
         renewed=FreshTls(tls, loaded.files, loaded.make_tls).context, headers=headers_of(user),
-        proxy=str(cluster.get("proxy-url") or ""), server_name=str(cluster.get("tls-server-name") or ""),
+        proxy=str(cluster.get("proxy-url") or proxy_of(str(loaded.target.host), os.environ)),
+        server_name=str(cluster.get("tls-server-name") or ""),
     )  # fmt: skip
+
+
+def proxy_of(url: str, env: Mapping[str, str]) -> str:
+    """The HTTP proxy that kubectl finds in its environment for this server; empty: none."""
+    server = urlsplit(url)
+    kind, left_out = f"{server.scheme}_proxy", env.get("NO_PROXY") or env.get("no_proxy") or ""
+    named = env.get(kind.upper()) or env.get(kind) or ""
+    if not named or reaches_directly(server.hostname or "", left_out.lower().split(",")):
+        return ""
+    proxy = named if "://" in named else f"http://{named}"
+    return proxy if proxy.startswith(("http://", "https://")) else ""
+
+
+def reaches_directly(host: str, left_out: Sequence[str]) -> bool:
+    """Whether the host is this machine, or NO_PROXY names it: by its name or domain, its address, or a network."""
+    without_port = [one.partition(":")[0] if one.count(":") == 1 else one for one in map(str.strip, left_out)]
+    names = [one.removeprefix("*.").removeprefix(".") for one in without_port]
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost" or any(one and f".{host}".endswith(f".{one}") for one in names) or "*" in names
+    networks = filter(None, (network_of(one) for one in names))
+    return address.is_loopback or "*" in names or any(address in network for network in networks)
+
+
+def network_of(written: str) -> IPv4Network | IPv6Network | None:
+    """The network, or the one of a single address. None: it is a name."""
+    try:
+        return ip_network(written, strict=False)
+    except ValueError:
+        return None
 
 
 def missing_from(written: Any, chosen: str | None) -> str:

@@ -15,7 +15,7 @@ import yaml
 from aiohttp import web
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.credentials import HONOURED, from_kubeconfig, in_cluster, log_in
+from dispatcher.kube.credentials import HONOURED, from_kubeconfig, in_cluster, log_in, proxy_of
 from dispatcher.model.errors import ClusterAway, SettingsError
 from dispatcher.runtime.health import Site
 from dispatcher.settings.definition import KubeSettings
@@ -199,7 +199,8 @@ async def test_name_of_the_server_and_who_is_acted_for_are_honoured(tmp_path: Pa
         ]  # fmt: skip
 
 
-async def test_proxy_is_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_of_environment", [False, True])
+async def test_proxy_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_of_environment: bool) -> None:
     authority, asked = Authority(tmp_path, "one"), list[bytes]()
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -210,6 +211,8 @@ async def test_proxy_is_used(tmp_path: Path) -> None:
 
     listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
     through = {"proxy-url": f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"}
+    if is_of_environment:
+        monkeypatch.setenv("HTTPS_PROXY", through.pop("proxy-url").removeprefix("http://"))
     path = kubeconfig(
         tmp_path, "https://api.example:6443", {"certificate-authority": str(authority.certificate), **through}
     )
@@ -219,6 +222,32 @@ async def test_proxy_is_used(tmp_path: Path) -> None:
     listening.close()
     await listening.wait_closed()
     assert asked[0].startswith(b"CONNECT api.example:6443 HTTP/1.1")
+
+
+@pytest.mark.parametrize(
+    ("url", "left_out", "is_used"),
+    [
+        ("https://api.example:6443", "", True),
+        ("https://api.example:6443", "other.example, ,pi.example", True),
+        ("https://api.example:6443", "localhost, .EXAMPLE", False),
+        ("https://api.example:6443", "*.example", False),
+        ("https://api.example:6443", "api.example:6443", False),
+        ("https://api.example:6443", "*", False),
+        ("https://10.1.2.3", "10.2.0.0/16,10.1.2", True),
+        ("https://10.1.2.3", "10.1.0.0/16", False),
+        ("https://10.1.2.3", "10.1.2.3", False),
+        ("https://[fd00::1]:6443", "fd00::/8", False),
+        ("https://[fd00::1]:6443", "10.0.0.0/8", True),
+        ("https://127.0.0.1:6443", "", False),
+        ("https://localhost:6443", "", False),
+        ("http://api.example", "", False),
+    ],
+)
+def test_proxy_of_the_environment_is_that_of_kubectl(url: str, left_out: str, is_used: bool) -> None:
+    env = {"HTTPS_PROXY": "proxy:3128", "NO_PROXY": left_out}
+    for one in (env, {name.lower(): value for name, value in env.items()}):
+        assert proxy_of(url, one) == ("http://proxy:3128" if is_used else "")
+    assert proxy_of(url, {"HTTPS_PROXY": "socks5://proxy:1"}) == "", "it is not supported"
 
 
 @pytest.mark.parametrize(

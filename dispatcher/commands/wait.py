@@ -278,11 +278,16 @@ async def wait(ids: Sequence[int], batch: str | None, queue: str | None, options
     awaited = AwaitedIds(rows, ids) if batch is None else AwaitedBatch(rows, queue, batch)
     try:
         return await wait_for(awaited, rows, Display(as_json=options.as_json), options.limit, options.url)
-    except DatabaseError as fault:  # a status of its own: it says nothing of the rows
-        click.echo(one_line(str(fault)), err=True)
-        return Exit.UNKNOWN
+    except DatabaseError as fault:
+        return unknown(fault)
     finally:
         await rows.close()
+
+
+def unknown(fault: DatabaseError) -> int:
+    """Tells the fault. Its exit status is one of its own, because it says nothing of the rows."""
+    click.echo(one_line(str(fault)), err=True)
+    return Exit.UNKNOWN
 
 
 class WaitOptions(Struct, frozen=True):
@@ -312,6 +317,10 @@ async def submit(columns: Mapping[str, Any], options: WaitOptions, *, waits: boo
     rows = OwnRows(options.url)
     try:
         task_id = await rows.submit(columns)
+    except DatabaseError as fault:
+        if not waits:
+            raise
+        return unknown(fault)
     finally:
         await rows.close()
     click.echo(to_json(SubmitOutput(task_id)) if options.as_json else task_id)

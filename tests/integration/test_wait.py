@@ -173,8 +173,9 @@ async def test_login_without_the_right_is_told(database: Database) -> None:
     assert (answer.status, answer.out) == (COULD_NOT, "")
     assert "the login may not do this: permission denied" in answer.err
     assert "has to name a login of dispatch_submitter for wait and submit" in answer.err
-    answer = await asked(database, "wait", "1", login="task")
-    assert (answer.status, "the login may not do this: permission denied" in answer.err) == (UNKNOWN, True)
+    for command in (("wait", "1"), ("submit", "--wait")):
+        answer = await asked(database, *command, login="task")
+        assert (answer.status, "the login may not do this: permission denied" in answer.err) == (UNKNOWN, True)
 
 
 async def test_login_that_may_only_read_is_told(own: Database) -> None:

@@ -112,7 +112,7 @@ dns_name = matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "a DNS name in lowe
 label_key = matching(LABEL_KEY, "a label's key, such as pool or example.org/pool")
 folder = matching(r"(?!.*/\.\.?(/|$))(/[A-Za-z0-9._-]+)+", "an absolute path of plain names, without . and ..")
 http_url = matching(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?", "an http or https URL without user or query")
-label_pair = matching(f"{LABEL_KEY}={NAME}", "LABEL=VALUE")
+label_pair = matching(f"{LABEL_KEY}=({NAME})?", "LABEL=VALUE, or LABEL= for a label without a value")
 hosts = words_matching(
     r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]",
     "host names without scheme, port and *, such as tasks.example",

@@ -70,6 +70,7 @@ GOOD = [
     ("PRIVATE_MACHINE_LABEL", "example.org/mine", "placement", "private_machine_label", "example.org/mine"),
     ("SPECIAL_MACHINE_LABEL", "gpu", "placement", "special_machine_label", "gpu"),
     ("NODE_SELECTOR", "example.org/pool=batch-1", "placement", "node_selector", "example.org/pool=batch-1"),
+    ("NODE_SELECTOR", "node-role.example/worker=", "placement", "node_selector", "node-role.example/worker="),
     (
         "PROMETHEUS_URL",
         "http://prometheus.monitoring:9090",
@@ -265,7 +266,6 @@ BAD = [
     ("PRIVATE_MACHINE_LABEL", "Example.org/x", "a label's key"),
     ("SPECIAL_MACHINE_LABEL", "-x", "a label's key"),
     ("NODE_SELECTOR", "pool", "LABEL=VALUE"),
-    ("NODE_SELECTOR", "pool=", "LABEL=VALUE"),
     ("NODE_SELECTOR", "pool=a,b=c", "LABEL=VALUE"),
     ("PROMETHEUS_URL", "prometheus:9090", "an http or https URL"),
     ("PROMETHEUS_URL", "http://user:secret@prometheus", "an http or https URL"),

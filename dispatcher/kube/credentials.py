@@ -4,6 +4,7 @@ In a cluster they come from the Pod's service account, outside from a kubeconfig
 kubernetes_asyncio, and only for its kubeconfig loader.
 """
 
+import asyncio
 import base64
 import os
 import ssl
@@ -120,18 +121,20 @@ HONOURED: Final = {
     },
 }  # fmt: skip
 """The fields of a kubeconfig that are supported, or ask for nothing."""
+PLUGIN_SECONDS: Final = 5
+"""Seconds after which somebody is told that a credential plugin is waited for. It may ask for a login, unheard."""
 
 
 class Kubeconfig:
     """A loaded kubeconfig. It is loaded again when a token was refused, or when one of its files has changed."""
 
-    def __init__(self, path: str | None, context: str | None) -> None:
+    def __init__(self, path: str | None, context: str | None, patience: float = PLUGIN_SECONDS) -> None:
         # Imported here, because the import costs 0.3 s and 40 MiB, and a Pod in the cluster never needs it.
         from kubernetes_asyncio import client
 
         self.named = f"KUBECONFIG: {path or '~/.kube/config'}"
         self.target = client.Configuration()
-        self._path, self._context = path, context
+        self._path, self._context, self._patience = path, context, patience
         self._paths = path or str(Path.home() / ".kube" / "config")
 
     def exists(self) -> bool:
@@ -146,7 +149,13 @@ class Kubeconfig:
             raise ValueError("no such file: name your kubeconfig by KUBECONFIG or DISPATCHER_KUBECONFIG")
         if fault := missing_from(self._merged(), self._context):
             raise ValueError(fault)
-        await config.load_kube_config(config_file=self._path, context=self._context, client_configuration=self.target)
+        waiting = asyncio.get_running_loop().call_later(self._patience, tell_of_plugin, self.plugin())
+        try:
+            await config.load_kube_config(
+                config_file=self._path, context=self._context, client_configuration=self.target
+            )
+        finally:
+            waiting.cancel()
         report_token(self.target.api_key.get("BearerToken", "").removeprefix("Bearer "))
 
     def active(self) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
@@ -190,9 +199,19 @@ class Kubeconfig:
         return [Path(one).expanduser() for one in (*self._paths.split(os.pathsep), *others) if one]
 
 
-async def from_kubeconfig(path: str | None, context: str | None) -> Login:
-    """Login by certificates, exec plugins or OIDC. A field that is not supported is refused by its name."""
-    loaded = Kubeconfig(path, context)
+def tell_of_plugin(plugin: str) -> None:
+    """Tells that the plugin is waited for. The loader keeps its words, such as an address to log in at, to itself."""
+    next_step = "if it asks for a login, do it by kubectl first: kubectl get --raw /version"
+    if plugin:  # a refresh by OIDC may be slow, too
+        log.warning("waits for the credential plugin of the kubeconfig", plugin=plugin, next_step=next_step)
+
+
+async def from_kubeconfig(path: str | None, context: str | None, patience: float = PLUGIN_SECONDS) -> Login:
+    """Login by certificates, exec plugins or OIDC. A field that is not supported is refused by its name.
+
+    patience: seconds after which somebody is told that a plugin is waited for.
+    """
+    loaded = Kubeconfig(path, context, patience)
     try:
         await loaded.load()
         active, user, cluster = loaded.active()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import HONOURED, from_kubeconfig, in_cluster, log_in, proxy_of
@@ -302,6 +304,19 @@ async def test_kubeconfig_says_what_it_lacks(tmp_path: Path, written: dict[str, 
         await from_kubeconfig(str(path), None)
     (fault,) = refused.value.faults
     assert fault.startswith(f"KUBECONFIG: {path}: {words}")
+
+
+async def test_plugin_that_is_waited_for_is_told(tmp_path: Path) -> None:
+    """It may ask for a login on its stderr, which the loader keeps to itself."""
+    plugin, version = tmp_path / "plugin", "client.authentication.k8s.io/v1"
+    answer = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t"}})
+    plugin.write_text(f"#!/bin/sh\necho 'log in at https://login.example' >&2; echo '{answer}'\n")
+    plugin.chmod(0o755)
+    path = kubeconfig(tmp_path, "http://127.0.0.1:1", user={"exec": {"apiVersion": version, "command": str(plugin)}})
+    with capture_logs() as told:
+        login = await from_kubeconfig(str(path), None, patience=0)
+        assert await (await from_kubeconfig(str(path), None)).token(False) == await login.token(False) == "t"
+    assert [(line["plugin"], "kubectl" in line["next_step"]) for line in told] == [(str(plugin), True)]
 
 
 async def test_api_server_without_tls_needs_no_user(tmp_path: Path) -> None:

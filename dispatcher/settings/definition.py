@@ -335,7 +335,7 @@ class AdmissionSettings:
     pending_grace_seconds: float = setting(
         "PENDING_GRACE_SECONDS", 30, seconds(0, 86_400), "A Pod counts as unschedulable after this time"
     )
-    poll_seconds: float = setting("POLL_SECONDS", 2, seconds(0.05, 3600), "Time between safety polls, besides LISTEN")
+    poll_seconds: float = setting("POLL_SECONDS", 2, seconds(0.05, 240), "Time between safety polls, besides LISTEN")
 
 
 @dataclass(frozen=True, kw_only=True)

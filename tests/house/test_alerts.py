@@ -12,8 +12,10 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from dispatcher.extender.configuration import FAULTS
 from dispatcher.jobs.refusals import CreateOutcome
+from dispatcher.model.errors import SettingsError
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.runtime import metrics
+from dispatcher.settings.loading import load
 from docs.make_board import BOARD
 from tests.house.tree import ROOT
 from tests.rig.pages import OPERATOR, RUNBOOKS, read_page
@@ -95,6 +97,13 @@ def test_runbook_is_short_and_has_the_four_sections(page: str) -> None:
     assert re.findall(r"^# (.*)$", text, re.MULTILINE)[0] == page.removesuffix(".md").rpartition("/")[2]
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
     assert "```sh\n# needs a cluster\n" in text.partition("## Mend")[0], "Look has commands"
+
+
+def test_idle_dispatcher_ends_its_cycles_in_time_for_the_alert() -> None:
+    """Without a row and without news of the cluster, the next cycle comes after POLL_SECONDS."""
+    (limit,) = {found for query in QUERIES for found in re.findall(r'component="dispatch"} > (\d+)', query)}
+    with pytest.raises(SettingsError):
+        load({"DISPATCHER_POLL_SECONDS": limit}, str)
 
 
 def test_operators_page_links_every_runbook() -> None:

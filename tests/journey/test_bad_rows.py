@@ -54,7 +54,7 @@ async def test_ten_thousand_bad_rows_delay_a_good_row_by_at_most_two_cycles(plac
     (place.templates / "open.yaml").write_text(FIXED)
     (place.templates / "broken.yaml").write_text("apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 7}\n")
     # The poll is so long that only the commit of the rows, and its effects, start cycles.
-    async with Dispatcher(place, POLL_SECONDS=600, LEASE_SECONDS=60) as dispatcher:
+    async with Dispatcher(place, POLL_SECONDS=240, LEASE_SECONDS=60) as dispatcher:
         await dispatcher.ready()
         await settled(dispatcher)
         cycles, busy = await spent(dispatcher)

@@ -247,7 +247,7 @@ BAD = [
     ("MAX_JOB_BYTES", "257Ki", "from 1Ki to 256Ki"),
     ("MAX_JOB_BYTES", "1", "from 1Ki to 256Ki"),
     ("PENDING_MODE", "ANY", "must be one of unschedulable, any"),
-    ("POLL_SECONDS", "0", "seconds, a number from 0.05 to 3600"),
+    ("POLL_SECONDS", "0", "seconds, a number from 0.05 to 240"),
     ("POLL_SECONDS", "nan", "must be seconds"),
     ("POLL_SECONDS", "2s", "must be seconds"),
     ("TOMBSTONE_SECONDS", "inf", "must be seconds"),

@@ -142,9 +142,25 @@ def test_old_kubernetes_is_refused() -> None:
 
 def test_numbers_of_settings_are_written_as_they_are_read() -> None:
     settings = {"MAX_JOBS": 1_000_000, "LEASE_SECONDS": 7.5, "CHECK_ROOM": True, "NODE_SELECTOR": "a=b"}
-    (found,) = [one["data"] for one in rendered(settings=settings) if one["metadata"]["name"] == "dispatcher-settings"]
-    written = {name: found[f"DISPATCHER_{name}"] for name in settings}
-    assert written == {"MAX_JOBS": "1000000", "LEASE_SECONDS": "7.5", "CHECK_ROOM": "true", "NODE_SELECTOR": "a=b"}
+    for pod in (one for command, one in pod_templates(rendered(settings=settings)).items() if command != "migrate"):
+        found = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
+        written = {name: found[f"DISPATCHER_{name}"] for name in settings}
+        assert written == {"MAX_JOBS": "1000000", "LEASE_SECONDS": "7.5", "CHECK_ROOM": "true", "NODE_SELECTOR": "a=b"}
+
+
+def test_program_has_its_settings_in_its_pod() -> None:
+    """A Pod that is made anew while a rollout fails, or after `kubectl rollout undo`, has those of its rollout."""
+    level = {"name": "DISPATCHER_LOG_LEVEL", "value": "debug"}
+    values: Json = {"settings": {"LOG_LEVEL": "info", "MAX_JOBS": 7}, "run": {"extraEnv": [level]}}
+    for command, pod in pod_templates(rendered("everything", **values)).items():
+        (first, *_) = pod["spec"]["containers"]
+        names = [one["name"] for one in first["env"]]
+        assert "envFrom" not in first
+        assert len(names) == len(set(names)), "the API server refuses a name that stands twice"
+        read = {one["name"]: one.get("value") for one in first["env"]}
+        expected = {"run": ("debug", "7"), "extender": ("info", None), "migrate": (None, None)}
+        found = (read.get("DISPATCHER_LOG_LEVEL"), read.get("DISPATCHER_MAX_JOBS"))
+        assert found == expected.get(command, ("info", "7")), command
 
 
 def test_template_that_is_given_as_a_text_is_mounted_as_it_is() -> None:
@@ -374,7 +390,8 @@ def test_annotation_of_a_pod_that_is_given_replaces_ours_and_never_stands_twice(
     found = [one["metadata"].get("annotations", {}) for one in pod_templates(rendered("everything", **values)).values()]
     (its,) = [one for one in found if one.get("team") == "platform"]
     assert {name: value for name, value in its.items() if name != DIGEST} == given
-    assert re.fullmatch("[0-9a-f]{16}", its[DIGEST]), "other settings have to make other Pods"
+    if program == "scheduler":
+        assert re.fullmatch("[0-9a-f]{16}", its[DIGEST]), "another configuration has to make other Pods"
     base = ["--values", RENDERED / "values" / "everything.yaml", "--values", "-"]
     text = helm("template", "dispatcher", CHART, *base, stdin=json.dumps(values)).stdout
     for block in re.findall(r"annotations:\n((?: +\S+: .*\n)+)", text):

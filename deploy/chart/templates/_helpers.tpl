@@ -62,6 +62,17 @@ DISPATCHER_{{ $name }}: {{ $value | quote }}
 {{- end }}
 {{- end }}
 
+{{/* Settings and further variables of a program: (list ROOT PROGRAM'S-VALUES). They stand in the Pod: one that is made anew
+     while a rollout fails, or by `kubectl rollout undo`, has the settings that it was rolled out with. */}}
+{{- define "dispatcher.env" -}}
+{{- $env := list }}{{ $own := dict }}
+{{- range (index . 1).extraEnv }}{{ $_ := set $own (toString .name) true }}{{ end }}
+{{- range $name, $value := include "dispatcher.settings" (index . 0) | fromYaml }}
+  {{- if not (hasKey $own $name) }}{{ $env = append $env (dict "name" $name "value" $value) }}{{ end }}
+{{- end }}
+{{- concat $env (index . 1).extraEnv | toYaml }}
+{{- end }}
+
 {{/* Who sets what cannot be set in `settings`, as JSON. */}}
 {{- define "dispatcher.owners" -}}
 {{- $port := "the probes and NetworkPolicies of the chart name port 8080" }}
@@ -85,7 +96,7 @@ DISPATCHER_{{ $name }}: {{ $value | quote }}
 {{- with .Values.settings.CACHE_ROOT }}{{ toString . | trimSuffix "/" }}/{{ $.Values.installation }}{{ end }}
 {{- end }}
 
-{{/* Whether cache keepers run; empty: no. Without the policy, a stolen account of one could change our settings. */}}
+{{/* Whether cache keepers run; empty: no. Without the policy, a stolen account of one could change our templates. */}}
 {{- define "dispatcher.keepsCaches" -}}
 {{- if and .Values.cacheKeeper.enabled .Values.settings.CACHE_ROOT .Values.clusterRights .Values.policy.enabled }}yes{{ end }}
 {{- end }}
@@ -134,11 +145,11 @@ topologySpreadConstraints:
     matchLabelKeys: [pod-template-hash]
 {{- end }}
 
-{{/* Labels and annotations of Pods that Prometheus asks: (list ROOT COMPONENT PROGRAM'S-VALUES SETTINGS). Other
-     settings make other Pods, so nobody may replace their digest; podAnnotations may replace the other annotations. */}}
+{{/* Labels and annotations of Pods that Prometheus asks: (list ROOT COMPONENT PROGRAM'S-VALUES CONFIGURATION). Another
+     configuration makes other Pods, so nobody may replace its digest; podAnnotations may replace the other annotations. */}}
 {{- define "dispatcher.served" -}}
 labels: {{- include "dispatcher.podLabels" . | nindent 2 }}
-{{- $fixed := dict "dispatcher.internal/settings" (index . 3 | sha256sum | trunc 16) }}
+{{- $fixed := ternary (dict "dispatcher.internal/settings" (index . 3 | sha256sum | trunc 16)) dict (ne (index . 3) "") }}
 {{- $asked := dict "prometheus.io/scrape" "true" "prometheus.io/port" "8080" }}
 annotations:
   {{- toYaml (merge $fixed (index . 2).podAnnotations (ternary dict $asked (index . 0).Values.monitoring.podMonitor)) | nindent 2 }}

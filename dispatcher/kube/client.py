@@ -95,11 +95,14 @@ S = TypeVar("S")
 
 
 ROUTE: Final = re.compile(r" ssl:(?:\w+|<[^>]*>)(?= \[)")
+LOGIN: Final = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 def words_of(fault: BaseException) -> str:
-    """The text of a fault of the network, without the TLS context, whose name is another one in each process."""
-    return ROUTE.sub("", str(fault))
+    """The text of a fault of the network, without the TLS context, whose name is another one in each process, and
+    without the password of a proxy.
+    """
+    return LOGIN.sub("", ROUTE.sub("", str(fault)))
 
 
 class AnswerTooLarge(ClusterAway):

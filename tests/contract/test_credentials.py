@@ -212,18 +212,21 @@ async def test_proxy_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is
         writer.close()
 
     listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
-    through = {"proxy-url": f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"}
+    through = {"proxy-url": f"http://me:hush@127.0.0.1:{listening.sockets[0].getsockname()[1]}"}
     if is_of_environment:
         monkeypatch.setenv("HTTPS_PROXY", through.pop("proxy-url").removeprefix("http://"))
     path = kubeconfig(
         tmp_path, "https://api.example:6443", {"certificate-authority": str(authority.certificate), **through}
     )
     async with client_of(path) as client:
-        with pytest.raises(ClusterAway):
-            await works(client)
+        for ask in (works(client), client.web_socket("/version", {}, "any")):
+            with pytest.raises(ClusterAway, match="403") as refused:
+                await ask
+            assert "hush" not in str(refused.value), "faults stand in the log and at /readyz"
     listening.close()
     await listening.wait_closed()
     assert asked[0].startswith(b"CONNECT api.example:6443 HTTP/1.1")
+    assert b"Proxy-Authorization: Basic" in asked[0]
 
 
 @pytest.mark.parametrize(

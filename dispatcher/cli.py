@@ -96,8 +96,6 @@ def run(with_extender: bool) -> None:
     from dispatcher import app
 
     loaded = load_settings()
-    for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
     turn(app.run(loaded.settings, loaded.sources, with_extender=with_extender))
 
 

@@ -31,20 +31,31 @@ PROGRAMS: Final = frozenset({"run", "janitor", "extender", "cache-keeper"})
 
 
 def load_settings(log_level: str | None = None) -> LoadedSettings:
-    """Loads the settings. `log_level`: in place of the setting, for a command whose output is its result."""
+    """Loads the settings. `log_level`: in place of the setting, for a command whose output is its result.
+
+    A program logs names that are no setting. `dispatcher config` and the doctor tell them to a person.
+    """
+    import structlog
+
     from dispatcher.runtime.logs import configure_logs
     from dispatcher.startup import read_text
 
     loaded = load(os.environ, read_text)
     configure_logs(log_level or level_here(loaded.settings.service.log_level))
+    if is_program():
+        for warning in loaded.warnings:
+            structlog.get_logger(component="settings").warning(warning)
     return loaded
 
 
 def level_here(log_level: str) -> str:
     """The setting for a program. Other commands do not log `info`: a pipe and a person want only their findings."""
+    return "warning" if log_level == "info" and not is_program() else log_level
+
+
+def is_program() -> bool:
     context = click.get_current_context(silent=True)
-    is_program = context is None or context.info_name in PROGRAMS
-    return "warning" if log_level == "info" and not is_program else log_level
+    return context is None or context.info_name in PROGRAMS
 
 
 def begin() -> None:

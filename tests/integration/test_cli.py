@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dispatcher.commands.options import PROGRAMS
 from tests.rig.cli import COULD_NOT, DONE, NOWHERE, WRONG, Answer, dispatcher
 from tests.rig.postgres import Database, PostgresServer
 from tests.rig.postgres_fixtures import one_database
@@ -138,12 +139,13 @@ async def test_variables_injected_by_kubernetes_are_no_unknown_names() -> None:
     assert (answer.status, answer.err) == (DONE, "")
 
 
-async def test_run_only_warns_of_an_unknown_name(tmp_path: Path) -> None:
-    nowhere = str(tmp_path / "kubeconfig")
-    answer = await dispatcher("run", LOG_LVEL="debug", KUBECONFIG=nowhere)
+@pytest.mark.parametrize("command", sorted(PROGRAMS))
+async def test_program_only_warns_of_an_unknown_name(command: str, tmp_path: Path) -> None:
+    answer = await dispatcher(command, LOG_LVEL="debug", KUBECONFIG=str(tmp_path / "kubeconfig"))
     assert answer.status == WRONG
-    assert "warning: DISPATCHER_LOG_LVEL is not a setting; did you mean DISPATCHER_LOG_LEVEL?" in answer.err
-    assert nowhere in answer.err
+    first, *others = answer.err.splitlines()
+    assert json.loads(first)["event"] == "DISPATCHER_LOG_LVEL is not a setting; did you mean DISPATCHER_LOG_LEVEL?"
+    assert others, "the next fault ends it"
 
 
 @pytest.mark.slow

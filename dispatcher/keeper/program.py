@@ -279,7 +279,8 @@ async def drop(settings: Settings, which: tuple[str, str], node: str | None, nam
     digest = cache_digest(installation, *which)
     client = KubeClient(await log_in(settings.kube))
     try:
-        maps = ConfigMaps(client, namespace or client.own_namespace or client.namespace, installation)
+        ours = namespace or client.own_namespace or client.namespace
+        maps = ConfigMaps(client, ours, installation)
         known = await maps.read_all(ORDERS)  # the answer sets the clock, too
         name, value = order_entry(digest, node, client.now())
         await maps.change(ORDERS, {**dict.fromkeys(over(known, client.now())), name: value})
@@ -287,4 +288,5 @@ async def drop(settings: Settings, which: tuple[str, str], node: str | None, nam
         await client.close()
     path = cache_path(settings.placement.cache_root or "CACHE_ROOT", installation, digest)
     where = f"on node {node}" if node else "on every node"
-    return f"ordered: {path} goes {where} as soon as no Pod uses it, within {LASTS.days} days"
+    order = f"ordered of the keepers in namespace {ours}"
+    return f"{order}: {path} goes {where} as soon as no Pod uses it, within {LASTS.days} days"

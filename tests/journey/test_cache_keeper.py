@@ -160,6 +160,7 @@ async def test_ordered_directory_goes_from_the_node_and_dry_run_tells_it_before(
         await keeper.ready()
     said = await keeper.command(operator, "cache", "drop", "--queue", "default", "--key", "maps", "--node", "another")
     assert f"{DIGEST} goes on node another" in said
+    assert f"in namespace {place.namespace}: " in said, "elsewhere no keeper would hear of it"
     assert "1 cache directories, 0 in use" in await keeper.command(operator, "cache-keeper", "--dry-run")
     assert "on every node" in await keeper.command(operator, "cache", "drop", "--queue", "default", "--key", "maps")
     assert f"{cache}  " in (told := await keeper.command(operator, "cache-keeper", "--dry-run"))

@@ -274,7 +274,8 @@ class Dispatch(Generic[P]):
             leads = term != 0 and self._ports.lead.term() == term
             self.last = last_cycle(decision, picture, self.last, leads=leads)
             await self._act(picture, decision, leads=leads, deletes=leads and not view.stale)  # 5 act
-            report(decision, view.now)
+            if leads:
+                report(decision, view.now, len(self._memory.rejections.nodes))
             self._ports.tell(self.last)
             return self._pause(decision)  # 6 when to run again
 
@@ -322,9 +323,7 @@ class Dispatch(Generic[P]):
 
     def _look_at_room(self, view: ClusterView, room: RoomView | None, probes: Sequence[Probe]) -> None:
         self._memory.look(view, room, probes, self._ports.answers())
-        rejections = self._memory.rejections
-        REJECTING_NODES.set(len(rejections.nodes))
-        for node in rejections.told:
+        for node in self._memory.rejections.told:
             NODE_REJECTIONS.labels(node).inc()
 
     async def _tasks_with_jobs(
@@ -470,9 +469,14 @@ def last_cycle(decision: Decision, picture: Picture, before: LastCycle | None, *
     return LastCycle(plan.after, picture, told, ids, held, since, leads, found.whole).after(before)
 
 
-def report(decision: Decision, now: datetime) -> None:
-    """Sets the gauges for the rows that this cycle judged: the heads of the queues. `now`: the API server's clock."""
+def report(decision: Decision, now: datetime, rejecting: int) -> None:
+    """Sets the gauges for the rows that this cycle judged: the heads of the queues. Only the leader has them.
+
+    now: the API server's clock.
+    rejecting: number of nodes that are avoided.
+    """
     plan = decision.plan
+    REJECTING_NODES.set(rejecting)
     if (room := plan.after.room) is not None:
         waiting, since = room.waiting, room.waiting.demand.unanswered_since()
         asking = sum(waiting.asking.values())

@@ -17,7 +17,9 @@ WAITING_TASKS: Final = Gauge(
 OLDEST_WAIT: Final = Gauge(
     "dispatcher_oldest_wait_seconds", "For how long the oldest due row has waited, on the leader", ["queue"]
 )
-PARKED_TASKS: Final = Gauge("dispatcher_parked_tasks", "Rows that the last cycle judged and parked", ["reason"])
+PARKED_TASKS: Final = Gauge(
+    "dispatcher_parked_tasks", "Rows that the last cycle judged and parked, on the leader", ["reason"]
+)
 DEMAND_PODS: Final = Gauge(
     "dispatcher_demand_pods",
     "Pods that wait as demand, on the leader: of shapes that ask, or that have grown",
@@ -25,15 +27,15 @@ DEMAND_PODS: Final = Gauge(
 )
 DEMAND_UNANSWERED: Final = Gauge(
     "dispatcher_demand_unanswered_seconds",
-    "For how long a shape has asked for a node in vain; 0: none asks",
+    "For how long a shape has asked for a node in vain, on the leader; 0: none asks",
 )
 TAKEN_BACK: Final = Counter(
     "dispatcher_taken_back_total", "Jobs taken back while their Pods waited; the log has the causes"
 )
 QUEUE_SHARE: Final = Gauge(
     "dispatcher_queue_share",
-    "Largest part of any one resource of all nodes, or of MAX_JOBS where it is used up, that a queue has in flight; a "
-    "number of Jobs without CHECK_ROOM",
+    "Largest part of any one resource of all nodes, or of MAX_JOBS where it is used up, that a queue has in flight, on "
+    "the leader; a number of Jobs without CHECK_ROOM",
     ["queue"],
 )
 JOBS: Final = Gauge("dispatcher_jobs", "Jobs of this installation", ["queue", "state"])
@@ -58,9 +60,13 @@ INSERT_TO_JOB: Final = Histogram(
     "dispatcher_insert_to_job_seconds", "Time from a row's due time to its first Job", buckets=(*LATENCY, 60, 600)
 )
 CYCLE_SECONDS: Final = Histogram("dispatcher_cycle_seconds", "Time to read rows and to plan one cycle", buckets=LATENCY)
-CYCLE_TASKS: Final = Gauge("dispatcher_cycle_tasks", "Rows judged in the last cycle, by verdict", ["verdict"])
+CYCLE_TASKS: Final = Gauge(
+    "dispatcher_cycle_tasks", "Rows judged in the last cycle of the leader, by verdict", ["verdict"]
+)
 REFUSED_PODS: Final = Gauge("dispatcher_refused_pods", "Jobs without a Pod whose Pods are refused", ["cause"])
-REJECTING_NODES: Final = Gauge("dispatcher_rejecting_nodes", "Nodes that are avoided: their kubelet rejects our Pods")
+REJECTING_NODES: Final = Gauge(
+    "dispatcher_rejecting_nodes", "Nodes that the leader avoids: their kubelet rejects our Pods"
+)
 NODE_REJECTIONS: Final = Counter(
     "dispatcher_node_rejections_total", "Pods of ours that the kubelet of their node has rejected", ["node"]
 )

@@ -23,7 +23,18 @@ from dispatcher.model.errors import DatabaseError
 from dispatcher.model.tasks import TERMINAL, EndCount, QueueCount
 from dispatcher.model.verdicts import PARKED, HoldReason
 from dispatcher.runtime.clock import Clock, elapsed
-from dispatcher.runtime.metrics import FAULTS, OLDEST_WAIT, TASKS_ENDED, WAITING_TASKS
+from dispatcher.runtime.metrics import (
+    CYCLE_TASKS,
+    DEMAND_PODS,
+    DEMAND_UNANSWERED,
+    FAULTS,
+    OLDEST_WAIT,
+    PARKED_TASKS,
+    QUEUE_SHARE,
+    REJECTING_NODES,
+    TASKS_ENDED,
+    WAITING_TASKS,
+)
 from dispatcher.runtime.rounds import Wake
 from dispatcher.views.about import stale_after
 from dispatcher.views.first_page import (
@@ -214,6 +225,7 @@ class Overview:
         if not self._leads():
             self._ends.stop()
             forget()  # also if no cycle tells: a leader that lost its lease and the database would show its last counts
+            forget_cycle()
             return LOOK_SECONDS
         if self._cycle is not None:
             self.tell(self._cycle)
@@ -278,6 +290,14 @@ def forget() -> None:
     """Ends the gauges of waiting rows."""
     WAITING_TASKS.clear()
     OLDEST_WAIT.clear()
+
+
+def forget_cycle() -> None:
+    """Ends the gauges of the last cycle."""
+    for metric in (PARKED_TASKS, QUEUE_SHARE, DEMAND_PODS, CYCLE_TASKS):
+        metric.clear()
+    for metric in (DEMAND_UNANSWERED, REJECTING_NODES):
+        metric.set(0)
 
 
 def log_parked(cycle: LastCycle, known: frozenset[Parked]) -> frozenset[Parked]:

@@ -66,12 +66,13 @@ async def tells(dispatcher: Dispatcher, reasons: dict[str, int]) -> bool:
 
 
 @pytest.mark.slow
-async def test_leader_alone_exports_the_gauges_of_waiting_rows(place: Place) -> None:
+async def test_leader_alone_exports_the_gauges_of_rows(place: Place) -> None:
     async with two(place, MAX_JOBS=0) as (leader, other):
         await place.database.insert_task()
         await held(leader, "JobCap", seconds=10)
         await looks_again(other, 1)
-        assert await other.metric("dispatcher_waiting_tasks") == 0
+        for metric, value in (("dispatcher_waiting_tasks", 1), ("dispatcher_cycle_tasks", 1)):
+            assert (await leader.metric(metric), await other.metric(metric)) == (value, 0)
 
 
 @pytest.mark.promise

@@ -14,6 +14,7 @@ from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.model.tasks import EndCount, QueueCount
 from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.runtime.metrics import DEMAND_UNANSWERED, PARKED_TASKS
 from dispatcher.views.counting import COUNT_SECONDS, Overview, SurfacePace
 from dispatcher.views.first_page import EstimateRecord
 from dispatcher.views.reads import NoCycleYet
@@ -115,6 +116,17 @@ async def test_replica_that_does_not_lead_counts_no_end() -> None:
     seen.pass_time(COUNT_SECONDS)
     await seen.overview.run_once()
     assert (seen.rows.asked, ended("other", "failed")) == ([], 0)
+
+
+async def test_replica_that_does_not_lead_shows_nothing_of_a_cycle() -> None:
+    """It may lack the database, and then no cycle would correct what it shows. The alerts take the highest value."""
+    PARKED_TASKS.labels("Poison").set(3)
+    DEMAND_UNANSWERED.set(7200)
+    seen = Seen()
+    seen.leads, seen.rows.is_away = False, True
+    await seen.overview.run_once()
+    assert REGISTRY.get_sample_value("dispatcher_parked_tasks", {"reason": "Poison"}) is None
+    assert REGISTRY.get_sample_value("dispatcher_demand_unanswered_seconds") == 0
 
 
 async def test_ends_of_a_long_time_are_not_read_at_once() -> None:

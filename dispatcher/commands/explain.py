@@ -197,12 +197,14 @@ def without_times(status: InstallationStatus) -> InstallationStatus:
 
 def status_in_words(status: InstallationStatus) -> str:
     """The status as lines for people."""
-    return in_lines([*heading(status), "", *table(status.queues), *parked_in_words(status, 5)])
+    parked = parked_in_words(status, 5, "dispatcher status --parked")
+    return in_lines([*heading(status), "", *table(status.queues), *parked])
 
 
 def parked_only(status: InstallationStatus) -> str:
     """The parked rows as lines for people."""
-    return in_lines(parked_in_words(status, len(status.parked_rows))) or "no row is parked"
+    others = "the pages list those of one reason, below /tasks?reason="
+    return in_lines(parked_in_words(status, len(status.parked_rows), others)) or "no row is parked"
 
 
 def in_lines(lines: Iterable[str]) -> str:
@@ -260,7 +262,7 @@ def paused(queue: QueueStatus) -> str:
     return f"paused {end}{since}" + (f": {queue.note}" if queue.note else "")
 
 
-def parked_in_words(status: InstallationStatus, most: int) -> Iterator[str]:
+def parked_in_words(status: InstallationStatus, most: int, others: str) -> Iterator[str]:
     if not status.parked:
         return
     yield ""
@@ -272,7 +274,7 @@ def parked_in_words(status: InstallationStatus, most: int) -> Iterator[str]:
     for one in status.parked_rows[:most]:
         yield from of_parked(one)
     if status.parked > most:
-        yield f"  and {status.parked - most:,} more: dispatcher status --parked"
+        yield f"  and {status.parked - most:,} more: {others}"
 
 
 def of_parked(one: ParkedRow) -> Iterator[str]:

@@ -272,6 +272,8 @@ def test_parked_rows_alone_are_told_in_full() -> None:
         "    author's turn: correct the template, or cancel the row and insert one whose Job the API server accepts",
     ]
     assert parked_only(a_status()) == "no row is parked"
+    told = parked_only(a_status(parked=150, parked_rows=[PARKED] * 100))
+    assert told.endswith("and 50 more: the pages list those of one reason, below /tasks?reason=")
 
 
 def test_texts_of_others_cannot_steer_a_terminal() -> None:

@@ -130,7 +130,7 @@ class RealUseLookup:
         self._prometheus = Prometheus(prometheus_url) if prometheus_url else None
         wake = Wake()
         self._uses = Uses(self._runs, self._ask, wake.soon)
-        self.rounds = (Rounds("usage", self._uses.run_once, wake),) if self._prometheus else ()
+        self.rounds = (Rounds("usage", self._uses.run_once, wake, is_vital=False),) if self._prometheus else ()
 
     async def close(self) -> None:
         await self._session.close()

@@ -15,6 +15,8 @@ from dispatcher.model.resources import parse_quantity
 
 Reader = Callable[[str], Any]
 NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+HOST = r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?|\[[0-9A-Fa-f:.]+\]"
+"""A name or an address. Python looks up no name with an empty label, or with one of more than 63 characters."""
 LABEL_KEY = rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{NAME}"
 
 
@@ -94,8 +96,8 @@ def matching(pattern: str, rule: str) -> Reader:
 
 
 def address(text: str) -> str:
-    parts = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:\s]*):([0-9]{1,5})", text)
-    if parts is None or int(parts[2]) > 65_535:
+    parts = re.fullmatch(rf"(?:{HOST})?:([0-9]{{1,5}})", text)
+    if parts is None or int(parts[1]) > 65_535:
         raise ValueError("must be HOST:PORT")
     return text
 
@@ -111,7 +113,9 @@ dns_label = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "a DNS label of at m
 dns_name = matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "a DNS name in lower case")
 label_key = matching(LABEL_KEY, "a label's key, such as pool or example.org/pool")
 folder = matching(r"(?!.*/\.\.?(/|$))(/[A-Za-z0-9._-]+)+", "an absolute path of plain names, without . and ..")
-http_url = matching(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?", "an http or https URL without user or query")
+http_url = matching(
+    rf"https?://({HOST})(:[0-9]{{1,5}})?(/[A-Za-z0-9._~/-]*)?", "an http or https URL without user or query"
+)
 label_pair = matching(f"{LABEL_KEY}=({NAME})?", "LABEL=VALUE, or LABEL= for a label without a value")
 hosts = words_matching(
     r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]",

@@ -269,6 +269,11 @@ BAD = [
     ("NODE_SELECTOR", "pool=a,b=c", "LABEL=VALUE"),
     ("PROMETHEUS_URL", "prometheus:9090", "an http or https URL"),
     ("PROMETHEUS_URL", "http://user:secret@prometheus", "an http or https URL"),
+    *(
+        ("PROMETHEUS_URL", f"http://{host}:9090", "an http or https URL")
+        for host in ("prometheus..monitoring", ".monitoring", ".", "a" * 64, "")
+    ),
+    ("EXTENDER_ADDRESS", "node..example:8888", "must be HOST:PORT"),
     ("EXTENDER_ADDRESS", "8888", "must be HOST:PORT"),
     *(
         ("DASHBOARD_HOSTS", host, "must be host names without scheme, port and *, such as tasks.example")

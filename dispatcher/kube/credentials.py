@@ -178,8 +178,11 @@ class Kubeconfig:
             raise ValueError("it is empty, or no kubeconfig: name another one by DISPATCHER_KUBECONFIG") from fault
 
     def plugin(self) -> str:
-        """The command of the credential plugin in use; empty: there is none."""
-        return str((self.active()[1].get("exec") or {}).get("command") or "")
+        """The command of the credential plugin in use; empty: there is none, or the file cannot be read."""
+        try:
+            return str((self.active()[1].get("exec") or {}).get("command") or "")
+        except OSError:
+            return ""
 
     async def token(self, refused: bool) -> str | None:
         if refused:
@@ -216,15 +219,16 @@ async def from_kubeconfig(path: str | None, context: str | None, patience: float
         await loaded.load()
         active, user, cluster = loaded.active()
         tls = tls_of(loaded.target)
+        faults = [*unsupported("user", user), *unsupported("cluster", cluster)]
+        proxy = str(cluster.get("proxy-url") or proxy_of(str(loaded.target.host), os.environ))
     except Exception as fault:  # exec plugins and half-written files raise any exception
         raise SettingsError((f"{loaded.named}: {in_words(fault, loaded)}",)) from fault
-    if faults := [*unsupported("user", user), *unsupported("cluster", cluster)]:
+    if faults:
         raise SettingsError(tuple(f"{loaded.named}: {fault}" for fault in faults))
     return Login(
         str(loaded.target.host), tls, loaded.token, str(active.get("namespace") or "default"),
         renewed=FreshTls(tls, loaded.files, loaded.make_tls).context, headers=headers_of(user),
-        proxy=str(cluster.get("proxy-url") or proxy_of(str(loaded.target.host), os.environ)),
-        server_name=str(cluster.get("tls-server-name") or ""),
+        proxy=proxy, server_name=str(cluster.get("tls-server-name") or ""),
     )  # fmt: skip
 
 

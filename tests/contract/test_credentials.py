@@ -291,6 +291,8 @@ BROKEN = {"certificate-authority-data": "aGFsbG8="}
         ({"contexts": [{"name": "a", "context": {"cluster": "c"}}]}, "context 'a' names no user: kubectl config set-"),
         ({"clusters": []}, "context 'a' names the cluster 'c', which is not there"),
         ({"users": None}, "context 'a' names the user 'u', which is not there"),
+        ({"clusters": [{"name": "c", "cluster": {"server": "https://[::1"}}]}, "Invalid IPv6 URL"),
+        ({"users": [{"name": "u", "user": {"auth-provider": "x"}}]}, "'str' object has no attribute"),
         ({"clusters": [{"name": "c", "cluster": {}}]}, "the cluster of context 'a' has no server: kubectl config"),
         ({"clusters": [{"name": "c", "cluster": {**CLUSTER, **BROKEN}}]}, "a certificate or key of the cluster or of"),
         ({"users": [{"name": "u", "user": ABSENT}]}, "the credential plugin 'absent-plugin' cannot be run: No such "),
@@ -307,6 +309,13 @@ async def test_kubeconfig_says_what_it_lacks(tmp_path: Path, written: dict[str, 
         await from_kubeconfig(str(path), None)
     (fault,) = refused.value.faults
     assert fault.startswith(f"KUBECONFIG: {path}: {words}")
+
+
+async def test_kubeconfig_that_cannot_be_read_is_told_in_words(tmp_path: Path) -> None:
+    """As that of k3s, which belongs to root. Here it is a folder, because root may read any file."""
+    with pytest.raises(SettingsError) as refused:
+        await from_kubeconfig(str(tmp_path), None)
+    assert refused.value.faults == (f"KUBECONFIG: {tmp_path}: [Errno 21] Is a directory: '{tmp_path}'",)
 
 
 async def test_plugin_that_is_waited_for_is_told(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ UNCHECKED: Final = (
 Key = Annotated[str, Meta(min_length=1, max_length=200)]
 Words = Annotated[list[str], Meta(max_length=1000)]
 Machine = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")]
-Amount = Annotated[str, Meta(pattern=r"^[0-9]{1,18}(\.[0-9]{1,9})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?\Z")]
+AMOUNT: Final = r"^[0-9]{1,18}(\.[0-9]{1,9})?(%sk|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?\Z"
 COLUMNS: Final[Mapping[str, Any]] = {
     "queue": str,
     "priority": Annotated[int, Meta(ge=0, le=1000)],
@@ -165,8 +165,8 @@ SPEC: Final[Mapping[str, Any]] = {
     "image": Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*\Z", max_length=512)],
     "command": Words,
     "args": Words,
-    "cpu": Amount,
-    "memory": Amount,
+    "cpu": Annotated[str, Meta(pattern=AMOUNT % "m|")],
+    "memory": Annotated[str, Meta(pattern=AMOUNT % "")],
     "private_machine": Machine,
     "special_machine": Machine,
 }

@@ -31,15 +31,20 @@ def integer(least: int, most: int) -> Reader:
 
 
 def size(text: str) -> int:
-    """Bytes."""
+    """Bytes. A lost unit (`20`) and thousandths of a byte (`512m`) are mistakes, and far below what anybody needs."""
     value = parse_quantity(text)
-    if value < 1:
-        raise ValueError("must be an amount of bytes, such as 20Gi")
+    if value < 2**20:
+        raise ValueError("must be an amount of bytes from 1Mi, such as 20Gi")
     return int(value)
 
 
+def memory(text: str) -> str:
+    size(text)
+    return text
+
+
 def job_bytes(text: str) -> str:
-    if not 2**10 <= size(text) <= 2**18:
+    if not 2**10 <= parse_quantity(text) <= 2**18:
         raise ValueError("must be from 1Ki to 256Ki")
     return text
 
@@ -191,9 +196,9 @@ class JobSettings:
         "IMAGE", None, image_name, "Image of the built-in template `default`; unset: there is no built-in template"
     )
     cpu_request: str = setting("CPU_REQUEST", "2500m", amount, "CPU request of the built-in template")
-    memory_request: str = setting("MEMORY_REQUEST", "2048Mi", amount, "Memory request of the built-in template")
+    memory_request: str = setting("MEMORY_REQUEST", "2048Mi", memory, "Memory request of the built-in template")
     cpu_limit: str = setting("CPU_LIMIT", "3000m", amount, "CPU limit of the built-in template")
-    memory_limit: str = setting("MEMORY_LIMIT", "2048Mi", amount, "Memory limit of the built-in template")
+    memory_limit: str = setting("MEMORY_LIMIT", "2048Mi", memory, "Memory limit of the built-in template")
     task_secret: str | None = setting(
         "TASK_SECRET", None, secret_name, "Name of a Secret that the built-in template's container gets by envFrom"
     )

@@ -33,9 +33,10 @@ BAD: Final[list[dict[str, Any]]] = [
     {"spec": None}, {"spec": []}, {"spec": {"foo": 1}}, {"spec": {"image": ""}}, {"spec": {"image": "a b"}},
     {"spec": {"image": "a\n"}}, {"spec": {"image": "a" * 513}}, {"spec": {"command": "a"}}, {"spec": {"args": [1]}},
     {"spec": {"args": ["x"] * 1001}}, {"spec": {"cpu": 1}}, {"spec": {"cpu": "1e3"}}, {"spec": {"cpu": "-1"}},
-    {"spec": {"cpu": "1\n"}}, {"spec": {"memory": "1GB"}}, {"spec": {"private_machine": "a/b"}},
-    {"spec": {"special_machine": "-a"}}, {"spec": {"private_machine": "a" * 64}}, {"spec": {"private_machine": "a\n"}},
-    {"status": "waiting"}, {"id": 1}, {"no_such": 1}, {"template": None}, {"queue": None},
+    {"spec": {"cpu": "1\n"}}, {"spec": {"memory": "1GB"}}, {"spec": {"memory": "512m"}},
+    {"spec": {"private_machine": "a/b"}}, {"spec": {"special_machine": "-a"}}, {"spec": {"private_machine": "a" * 64}},
+    {"spec": {"private_machine": "a\n"}}, {"status": "waiting"}, {"id": 1}, {"no_such": 1}, {"template": None},
+    {"queue": None},
 ]  # fmt: skip
 
 

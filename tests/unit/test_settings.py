@@ -237,7 +237,8 @@ BAD = [
     ("CHECK_ROOM", "True", "true or false"),
     ("CPU_REQUEST", "lots", "not a Kubernetes quantity"),
     ("CPU_LIMIT", "0", "must be above 0"),
-    ("MEMORY_REQUEST", "-1Gi", "must be above 0"),
+    ("MEMORY_REQUEST", "-1Gi", "must be an amount of bytes from 1Mi"),
+    ("MEMORY_LIMIT", "2048m", "must be an amount of bytes from 1Mi"),
     ("TIMEOUT_SECONDS", "604801", "from 1 to 604800"),
     ("TIMEOUT_SECONDS", "1.5", "a whole number"),
     ("TIMEOUT_SECONDS", "1_000", "a whole number"),
@@ -256,7 +257,7 @@ BAD = [
     ("LOG_LEVEL", "loud", "must be one of debug, info, warning, error"),
     ("CACHE_HIGH_PERCENT", "100", "from 1 to 99"),
     ("CACHE_LOW_PERCENT", "0", "from 1 to 98"),
-    ("CACHE_MAX_BYTES", "0", "must be an amount of bytes, such as 20Gi"),
+    ("CACHE_MAX_BYTES", "20", "must be an amount of bytes from 1Mi, such as 20Gi"),
     ("CACHE_COPIES", "0", "from 1 to 10"),
     ("SCHEDULER_NAME", "Mine", "a DNS name in lower case"),
     *(
@@ -304,7 +305,7 @@ def test_all_faults_come_at_once_in_the_order_of_the_settings() -> None:
         f"DISPATCHER_{name}"
         for name in (
             "DATABASE_URL_FILE", "NAMESPACE", "INSTALLATION", "KUBE_WRITES_PER_SECOND", "CHECK_ROOM", "IMAGE",
-            "CPU_REQUEST", "MEMORY_REQUEST", "CPU_LIMIT", "TASK_SECRET", "PASS_ENV", "TIMEOUT_SECONDS",
+            "CPU_REQUEST", "MEMORY_REQUEST", "CPU_LIMIT", "MEMORY_LIMIT", "TASK_SECRET", "PASS_ENV", "TIMEOUT_SECONDS",
             "MAX_JOB_BYTES", "MAX_LAUNCHES", "SCHEDULER_NAME",
             "CACHE_ROOT", "CACHE_COPIES", "PRIVATE_MACHINE_LABEL", "SPECIAL_MACHINE_LABEL", "NODE_SELECTOR",
             "PROMETHEUS_URL", "MAX_JOBS", "PENDING_MODE", "POLL_SECONDS", "TOMBSTONE_SECONDS", "CACHE_HIGH_PERCENT",

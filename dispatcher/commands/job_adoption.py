@@ -25,7 +25,7 @@ from dispatcher.commands.pod_adoption import (
     INDEX_OF_ROW,
     ONLY_INDEX,
     PodReader,
-    closed_names,
+    closed_parts,
     lost_marks,
     of_its_namespace,
     secrets_of,
@@ -101,7 +101,7 @@ class Adopter(AdoptionReport):
         space = self.source.space or (self.source.owner or self.source.meta).get("namespace")
         elsewhere = of_its_namespace(pod, object_at(pod_meta, "labels"), pod_path, space) if space else ()
         had = next(meta for owner, _, meta, _ in self.meta_sources() if owner is MetaOwner.POD)
-        closed, blanks = closed_names(made, pod_path), unfilled(made, pod_path, reader.task)
+        closed, blanks = closed_parts(made, pod_path), unfilled(made, pod_path, reader.task)
         lost = lost_marks(made, had, pod_meta, pod_path)
         for path, words in (*unlike_ours(made, pod_path), *lost, *closed, *elsewhere, *blanks):
             self.tell(Did.OPEN, path, words)

@@ -1,7 +1,7 @@
 """Reads a Pod's spec of another system: its containers, their variables, what it selects, and what it names. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dispatcher.commands.adoption import (
@@ -324,17 +324,73 @@ def named_in(part: object) -> Iterator[tuple[str, str]]:
 
 CLOSED: Final = {"ServiceAccount": "serviceAccounts", "Secret": "secrets", "ConfigMap": "configMaps"}
 """Kinds of which a Pod may name only what a list in the value `policy` of the chart has."""
+CLOSED_FIELDS: Final = {
+    "priorityClassName": "priorityClasses", "runtimeClassName": "runtimeClasses", "schedulerName": "schedulers",
+}  # fmt: skip
+"""Fields of a Pod with such a list."""
+USUAL: Final = frozenset({("serviceAccounts", "default"), ("schedulers", "default-scheduler")})
+"""What these lists have anyway."""
+OPEN_VOLUMES: Final = frozenset({
+    "name", "configMap", "downwardAPI", "emptyDir", "hostPath", "image", "persistentVolumeClaim", "projected", "secret",
+})  # fmt: skip
+"""Kinds of volumes that the list of the chart has at first."""
+CAPABILITIES: Final = frozenset({
+    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
+    "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+})  # fmt: skip
+"""Those that every container may add."""
+OF_ONE: Final = frozenset({"capabilities", "hostPorts", "privileged"})
+"""What an operator opens for single templates alone."""
+NEVER_OPEN: Final[Mapping[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("hostNetwork", "hostPID", "hostIPC", "hostProcess"), bool),
+    "procMount": lambda value: value not in (None, "Default"),
+    **dict.fromkeys(("seccompProfile", "appArmorProfile"), lambda value: object_at(value).get("type") == "Unconfined"),
+    **dict.fromkeys(("httpGet", "tcpSocket"), lambda value: bool(object_at(value).get("host"))),
+    "seLinuxOptions": lambda value: bool(object_at(value).keys() - {"level"}),
+}
+"""Fields, and when the chart opens them for no template."""
 
 
-def closed_names(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
-    """What an operator opens before the rows of the template can run."""
+def closed_parts(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    """What an operator opens before the rows of the template can run, and what no value of the chart opens."""
     found: dict[str, set[str]] = {}
-    for kind, name in named_in(pod):
-        if kind in CLOSED and (kind, name) != ("ServiceAccount", "default"):
-            found.setdefault(CLOSED[kind], set()).add(name)
-    if found:
-        lists = ", ".join(f"{one}: [{', '.join(sorted(names))}]" for one, names in sorted(found.items()))
-        yield path, f"an operator lists what the Pod names in the value policy of the chart: {lists}"
+    for which, name in {*listed(pod)} - USUAL:
+        found.setdefault(which, set()).add(name)
+    lists = {which: f"{which}: [{', '.join(sorted(names))}]" for which, names in sorted(found.items())}
+    if of_all := ", ".join(words for which, words in lists.items() if which not in OF_ONE):
+        yield path, f"an operator lists what the Pod names in the value policy of the chart: {of_all}"
+    if of_one := ", ".join(words for which, words in lists.items() if which in OF_ONE):
+        words = of_one.replace("[true]", "true")
+        yield path, f"an operator opens it for this template in the value policy.templates of the chart: {words}"
+    yield from never_open(pod, path)
+    is_default = pod.get("serviceAccountName") in (None, "", "default") and not pod.get("serviceAccount")
+    for number, one in enumerate(objects(pod.get("volumes"))) if is_default else ():
+        for source in objects(object_at(one, "projected").get("sources")):
+            if source.get("serviceAccountToken") or source.get("podCertificate"):
+                yield (*path, "volumes", number), "the policy of the chart wants a ServiceAccount for it: name one"
+
+
+def listed(pod: Json) -> Iterator[tuple[str, str]]:
+    """What the policy of the chart closes: the list that opens it, and what is to be in that."""
+    yield from ((CLOSED[kind], name) for kind, name in named_in(pod) if kind in CLOSED)
+    yield from ((which, str(pod[field])) for field, which in CLOSED_FIELDS.items() if pod.get(field))
+    for one in objects(pod.get("volumes")):
+        yield from (("volumeKinds", kind) for kind in object_at(one).keys() - OPEN_VOLUMES if one[kind] is not None)
+        if folder := object_at(one, "hostPath").get("path"):
+            yield "hostPathPrefixes", str(folder)
+    for one in (one for kind in sorted(RESTARTS) for one in objects(pod.get(kind))):
+        added = list_at(one, "securityContext", "capabilities", "add")
+        yield from (("capabilities", name) for name in map(str, added) if name not in CAPABILITIES)
+        yield from (("hostPorts", str(port["hostPort"])) for port in objects(one.get("ports")) if port.get("hostPort"))
+        if object_at(one, "securityContext").get("privileged"):
+            yield "privileged", "true"
+
+
+def never_open(part: object, path: Path) -> Iterator[tuple[Path, str]]:
+    for key, value in entries(part):
+        if key in NEVER_OPEN and NEVER_OPEN[key](value):
+            yield (*path, key), "the policy of the chart lets no Job have it"
+        yield from never_open(value, (*path, key))
 
 
 def can_report(container: Json) -> bool:

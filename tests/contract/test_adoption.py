@@ -3,19 +3,24 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from dispatcher.commands.adopt import adopt
+from dispatcher.commands.adoption import Did
 from dispatcher.commands.manifests import inserting_cron_job
+from dispatcher.commands.pod_adoption import OPEN_VOLUMES
 from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.env import CONTRACT
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.settings.loading import load
 from tests.contract.in_force import pod_security_in_force
+from tests.contract.policy_cases import CONTAINER_ATTACKS, LEGAL_CONTAINERS, LEGAL_PODS, POD_ATTACKS
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.rig.builders import SITE, an_order
-from tests.rig.corpus import CRON_JOBS, JOBS, PODS, SCALED_JOBS, WORKFLOWS, manifest
+from tests.rig.corpus import CRON_JOBS, JOBS, PODS, SCALED_JOBS, WORKFLOWS, container, job, manifest, pod
+from tests.rig.deployed import CHART
 
 POD_OF = {
     "Job": ("spec", "template", "spec"), "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
@@ -92,6 +97,28 @@ async def test_cron_job_that_inserts_has_the_schedule_and_is_accepted(
     given["schedule"] = given.get("schedule") or given["schedules"][0]
     for field in ("schedule", "timeZone", "suspend", "startingDeadlineSeconds"):
         assert taken["spec"].get(field) == given.get(field, False if field == "suspend" else None), field
+
+
+NOT_TOLD = {"restarts after a failure", "restarts by a rule", "a node", "a sysctl"}
+"""What no template gets, and what the doctor tells by a dry run."""
+
+
+def words_of_policy(spec: dict[str, Any]) -> list[str]:
+    found = adopt(job(spec))
+    assert isinstance(found, list)
+    return [one.words for one in found[0].fields if one.did is Did.OPEN and "policy" in one.words]
+
+
+def test_what_the_policy_refuses_is_left_to_a_person() -> None:
+    """Otherwise every row of the template is refused, and nobody knows why."""
+    attacks = {name: pod(container(**fields)) for name, (fields, _) in CONTAINER_ATTACKS.items()}
+    attacks |= {name: pod(**fields) for name, (fields, _) in POD_ATTACKS.items()}
+    assert {name for name, spec in attacks.items() if not words_of_policy(spec)} == NOT_TOLD
+    legal = [pod(container(**LEGAL_CONTAINERS[name])) for name in ("a capability of baseline", "a probe of itself")]
+    legal += [pod(**LEGAL_PODS[name]) for name in ("a claim", "memory", "namespaces of its own")]
+    assert [words_of_policy(spec) for spec in legal] == [[]] * 5
+    kinds = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["policy"]["volumeKinds"]
+    assert {"name", *kinds} == OPEN_VOLUMES
 
 
 def a_pod(**settings: str) -> Json:

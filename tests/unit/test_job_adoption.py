@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dispatcher.commands.adoption import Did, Statement
-from dispatcher.commands.pod_adoption import closed_names
-from dispatcher.jobs.fields import KINDS
+from dispatcher.commands.pod_adoption import closed_parts
+from dispatcher.jobs.fields import KINDS, dotted
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
 from dispatcher.model.launches import DOMAIN
@@ -247,7 +247,32 @@ def test_names_that_the_chart_closes_are_told() -> None:
         "containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "pg"}}]}],
         "volumes": [{"name": "v", "configMap": {"name": "vac"}}],
     }  # fmt: skip
-    ((path, words),) = closed_names(pod, ("spec",))
+    ((path, words),) = closed_parts(pod, ("spec",))
     assert path == ("spec",)
     assert words.endswith("configMaps: [vac], secrets: [pg, registry], serviceAccounts: [vacuum]")
-    assert list(closed_names({"serviceAccountName": "default"}, ("spec",))) == []
+    usual = {"serviceAccountName": "default", "schedulerName": "default-scheduler", "volumes": [{"emptyDir": {}}]}
+    assert list(closed_parts(usual, ("spec",))) == []
+
+
+def test_parts_that_the_chart_closes_are_told() -> None:
+    """A list opens them, also for a single template alone, or nothing does."""
+    context = {"privileged": True, "capabilities": {"add": ["SYS_ADMIN", "CHOWN"]}, "procMount": "Unmasked"}
+    pod = {
+        "priorityClassName": "high", "runtimeClassName": "gvisor", "schedulerName": "volcano", "hostNetwork": True,
+        "containers": [{"name": "c", "securityContext": context, "ports": [{"hostPort": 80}, {"containerPort": 1}]}],
+        "volumes": [
+            {"name": "a", "hostPath": {"path": "/data"}}, {"name": "b", "nfs": {"server": "s"}, "csi": None},
+            {"name": "c", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}, {"secret": {}}]}},
+        ],
+    }  # fmt: skip
+    told = [(dotted(path), words.partition(" of the chart")) for path, words in closed_parts(pod, ("spec",))]
+    assert [(path, after or before) for path, (before, _, after) in told] == [
+        ("spec", ": " + ", ".join((
+            "hostPathPrefixes: [/data]", "priorityClasses: [high]", "runtimeClasses: [gvisor]", "schedulers: [volcano]",
+            "volumeKinds: [nfs]",
+        ))),
+        ("spec", ": capabilities: [SYS_ADMIN], hostPorts: [80], privileged: true"),
+        ("spec.hostNetwork", " lets no Job have it"),
+        ("spec.containers[0].securityContext.procMount", " lets no Job have it"),
+        ("spec.volumes[2]", " wants a ServiceAccount for it: name one"),
+    ]  # fmt: skip

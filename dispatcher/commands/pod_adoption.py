@@ -1,7 +1,7 @@
 """Reads a Pod's spec of another system: its containers, their variables, what it selects, and what it names. Pure."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dispatcher.commands.adoption import (
@@ -73,7 +73,7 @@ class PodReader:
             self.report.tell(Did.OPEN, (*self.path, "subdomain"), words)
 
     def _kept(self, pod: Json) -> Iterator[tuple[str, Any]]:
-        for field, value in self._without_gates(pod).items():
+        for field, value in self._without_token(self._without_gates(pod)).items():
             if value is None or field in {"restartPolicy", "activeDeadlineSeconds"}:
                 continue
             if field in NOT_KEPT:
@@ -92,6 +92,20 @@ class PodReader:
             return pod
         self.report.tell(Did.LEFT_OUT, (*self.path, GATES), "Kueue gates Pods alone: it suspends a Job, docs/kueue.md")
         return {**pod, GATES: others or None}
+
+    def _without_token(self, pod: Json) -> Json:
+        """The Pod without the volume by which the API server gives it its token. It gives each Pod one."""
+        volumes = list_at(pod, "volumes")
+        names = {str(one["name"]) for one in objects(volumes) if ADDED.fullmatch(str(one.get("name")))}
+        mounts = [mount for kind in RESTARTS for one in objects(pod.get(kind)) for mount in objects(one.get(MOUNTS))]
+        names &= {str(one.get("name")) for one in mounts if one.get("mountPath") == ADDED_AT}
+        if not names:
+            return pod
+        for number, one in enumerate(volumes):
+            if str(object_at(one).get("name")) in names:
+                self.report.tell(Did.LEFT_OUT, (*self.path, "volumes", number), "the API server mounts it in each Pod")
+        containers = {kind: without_mounts(pod[kind], names) for kind in RESTARTS if pod.get(kind)}
+        return {**pod, **containers, "volumes": without_named(volumes, names) or None}
 
     def _read_containers(self, default: object) -> None:
         """Chooses the task's container, cleans its variables, and finds out whether it can report."""
@@ -183,6 +197,24 @@ NOT_KEPT: Final = {
 
 
 GATES: Final = "schedulingGates"
+MOUNTS: Final = "volumeMounts"
+ADDED: Final = re.compile(r"kube-api-access-[a-z0-9]{5}|.+-token-[a-z0-9]{5}")
+"""How the API server calls the volume of a Pod's token. Until Kubernetes 1.23 it was a Secret."""
+ADDED_AT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def without_named(parts: Sequence[object], names: Collection[str]) -> list[object]:
+    return [one for one in parts if str(object_at(one).get("name")) not in names]
+
+
+def without_mounts(containers: object, names: Collection[str]) -> object:
+    """The containers without mounts of these volumes."""
+    found = list[dict[str, Any]]()
+    for one in objects(containers):
+        left = without_named(list_at(one, MOUNTS), names)
+        rest = {key: value for key, value in one.items() if key != MOUNTS}
+        found.append({**rest, MOUNTS: left} if left else rest)
+    return with_objects(containers, found)
 
 
 def is_of_kueue(gate: object) -> bool:

@@ -276,3 +276,21 @@ def test_parts_that_the_chart_closes_are_told() -> None:
         ("spec.containers[0].securityContext.procMount", " lets no Job have it"),
         ("spec.volumes[2]", " wants a ServiceAccount for it: name one"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["kube-api-access-x7k2m", "default-token-b9wqz"])
+def test_token_that_the_api_server_gave_an_exported_pod_is_left_out(name: str) -> None:
+    """Each Pod gets its own. The policy of the chart refuses the old one, and its Secret may not be there."""
+    token = {"name": name, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
+    own, data = {"name": "data", "mountPath": "/data"}, {"name": "data", "emptyDir": {}}
+    spec = pod(
+        container(volumeMounts=[own, token]), initContainers=[{"name": "i", "image": "i", "volumeMounts": [token]}],
+        volumes=[data, {"name": name, "secret": {"secretName": name}}],
+    )  # fmt: skip
+    made = adopted(alone(spec)).manifest["spec"]["template"]["spec"]
+    assert made["volumes"] == [data]
+    assert made["containers"][0]["volumeMounts"] == [own]
+    assert made["initContainers"] == [{"name": "i", "image": "i"}]
+    assert told(alone(spec), "spec.volumes[1]") == [(Did.LEFT_OUT, "the API server mounts it in each Pod")]
+    elsewhere = pod(container(volumeMounts=[{**token, "mountPath": "/token"}]), volumes=[{"name": name}])
+    assert adopted(alone(elsewhere)).manifest["spec"]["template"]["spec"]["volumes"] == [{"name": name}]

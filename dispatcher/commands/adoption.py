@@ -41,6 +41,9 @@ OF_TIMES: Final = {
         f"Kueue would suspend the Job, and the row would run again: {ids.TIMEOUT_SECONDS}"
     ),
     re.compile(r"autoscaling\.keda\.sh/paused.*"): "it was paused: queues.paused_until",
+    re.compile(r"cleanup\.kyverno\.io/.*|janitor/(ttl|expires)"): (
+        f"a tool would delete a Job that runs, and its row would run again: {ids.TIMEOUT_SECONDS}"
+    ),
 }
 """Annotations that say when work runs. In a template they say nothing."""
 STARTED_TOGETHER: Final = (
@@ -56,6 +59,8 @@ OF_GROUPS: Final = {
     ): STARTED_TOGETHER,
 }
 """Labels and annotations of Pods that start together."""
+OF_ARGO_CD: Final = "app.kubernetes.io/instance"
+"""The label by which Argo CD finds what belongs to an application, unless it is told another one."""
 OF_KUEUE: Final = frozenset({"kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"})
 """Labels that Kueue reads of a Job."""
 NAME_OF_TEMPLATE: Final = "the name of the template"
@@ -189,6 +194,8 @@ def word_of_mark(field: str, key: str, owner: MetaOwner) -> tuple[Did, str]:
         return (Did.KEPT, "") if owner is MetaOwner.JOB else (Did.MOVED, f"metadata.{field} of the template")
     if OF_CONTROLLERS.fullmatch(key):
         return Did.LEFT_OUT, ""
+    if (field, key, owner) == ("labels", OF_ARGO_CD, MetaOwner.JOB):
+        return Did.LEFT_OUT, "by it Argo CD deletes what it did not apply. The Pod keeps its own"
     return (Did.LEFT_OUT, ABOVE[owner]) if owner in ABOVE else (Did.KEPT, "")
 
 

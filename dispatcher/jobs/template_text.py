@@ -273,7 +273,7 @@ def compose_all(text: str, most: int = MOST_BYTES) -> list[yaml.Node]:
     """The documents that are not blank. Raises TemplateError if the text is no YAML, too large, or too deep."""
     if len(text.encode(errors="surrogatepass")) > most:
         raise at_line(1, f"the text has more than {most >> 10} KiB")
-    text = with_whole_characters(text)
+    text = as_yaml(MARK_OF_A_FILE.sub("", text))
     try:
         check_depth(yaml.parse(text, Loader=Plain))
         return [root for root in yaml.compose_all(text, Loader=Plain) if not is_blank(root)]
@@ -285,23 +285,38 @@ def compose_all(text: str, most: int = MOST_BYTES) -> list[yaml.Node]:
         raise at_line(1, f"not YAML: {fault}") from fault
 
 
+MARK_OF_A_FILE: Final = re.compile("^\ufeff", re.MULTILINE)
+"""The byte order mark in front of a file, also where files were put together."""
+LINE_END: Final = "\n"
+SPACE: Final = re.compile(r"\s*")
 ESCAPE: Final = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 """An escape of JSON. A pair of surrogates has two groups."""
 
 
-def with_whole_characters(text: str) -> str:
-    """A text of JSON with each pair of surrogates as one character. JSON may write such pairs; YAML has none."""
-    if not text.lstrip().startswith("{") or not is_json(text):
+def as_yaml(text: str) -> str:
+    """JSON as YAML: a pair of surrogates is one character, and each value of a stream is a document, as for kubectl.
+
+    jq writes such streams. Each value stays in its lines.
+    """
+    values = values_of_json(text) if text.lstrip().startswith("{") else []
+    if not values:
         return text
-    return ESCAPE.sub(lambda one: bytes.fromhex(one[1] + one[2]).decode("utf-16-be") if one[1] else one[0], text)
+    documents = (f"{space[: space.rfind(LINE_END) + 1] or LINE_END}--- {value}" for space, value in values[1:])
+    found = "".join(("".join(values[0]), *documents))
+    return ESCAPE.sub(lambda one: bytes.fromhex(one[1] + one[2]).decode("utf-16-be") if one[1] else one[0], found)
 
 
-def is_json(text: str) -> bool:
+def values_of_json(text: str) -> list[tuple[str, str]]:
+    """The values of a stream of JSON, each with the space before it; empty: it is none."""
+    found, at = list[tuple[str, str]](), 0
     try:
-        json.loads(text)
+        while (start := next(SPACE.finditer(text, at)).end()) < len(text):
+            end = json.JSONDecoder().raw_decode(text, start)[1]
+            found.append((text[at:start], text[start:end]))
+            at = end
     except (ValueError, RecursionError):
-        return False
-    return True
+        return []
+    return found
 
 
 def is_blank(root: yaml.Node) -> bool:

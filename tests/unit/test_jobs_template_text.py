@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dispatcher.jobs import template_text as here
 from dispatcher.jobs.fields import POD
-from dispatcher.jobs.template_text import line_of, read_manifest, write_document
+from dispatcher.jobs.template_text import line_of, read_documents, read_manifest, write_document
 from dispatcher.jobs.templates import parse_template
 from dispatcher.model.errors import TemplateError, TemplateFault
 
@@ -276,3 +276,17 @@ def test_number_of_thousands_of_digits_is_a_text() -> None:
     assert here.read_documents(f"a: {'9' * 5000}\nb: -{'1' * 5000}.5\n") == [
         (1, {"a": "9" * 5000, "b": f"-{'1' * 5000}.5"})
     ]
+
+
+def test_stream_of_json_is_one_document_for_each_value() -> None:
+    """jq writes `.items[]` so, and kubectl reads it."""
+    text = '{\n  "a": "\\ud83d\\ude00"\n}\n\n  {\n  "b": [1]\n}{"c": 2}\n'
+    assert read_documents(text) == [(1, {"a": "\U0001f600"}), (5, {"b": [1]}), (8, {"c": 2})]
+    with pytest.raises(TemplateError, match="not one YAML document, line 2"):
+        read_documents('{"a": 1}\n{"b"}')
+
+
+def test_mark_in_front_of_a_document_is_no_sign() -> None:
+    """Windows programs begin files with it, and `cat` puts files together."""
+    text = "\ufeffa: 1\n---\n\ufeffb: 2\nc: 3\n\ufeff---\nd: \ufeff4\n"
+    assert read_documents(text) == [(1, {"a": 1}), (3, {"b": 2, "c": 3}), (6, {"d": "\ufeff4"})]

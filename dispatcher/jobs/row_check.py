@@ -11,7 +11,6 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final
 
@@ -140,7 +139,7 @@ def plan_shape(template: Template, spec: Mapping[str, str]) -> str:
 
 UNCHECKED: Final = (
     "whether the queue is declared and open to you, whether a dedupe_key is free, how many rows you may have, "
-    "and the sizes of env, spec, labels and payload"
+    "whether run_at is a time, and the sizes of env, spec, labels and payload"
 )
 Key = Annotated[str, Meta(min_length=1, max_length=200)]
 Words = Annotated[list[str], Meta(max_length=1000)]
@@ -149,7 +148,7 @@ AMOUNT: Final = r"^[0-9]{1,18}(\.[0-9]{1,9})?(%sk|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?\Z"
 COLUMNS: Final[Mapping[str, Any]] = {
     "queue": str,
     "priority": Annotated[int, Meta(ge=0, le=1000)],
-    "run_at": datetime | None,
+    "run_at": str | None,
     "timeout_seconds": Annotated[int, Meta(ge=1, le=604800)] | None,
     "max_failures": Annotated[int, Meta(ge=1, le=100)] | None,
     "template": str,

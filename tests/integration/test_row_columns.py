@@ -21,6 +21,7 @@ GOOD: Final[list[dict[str, Any]]] = [
     {"cache_key": None},
     {"batch": "b", "labels": {"n" * 63: "v" * 200}}, {"labels": {str(n): "" for n in range(16)}}, {"payload": None},
     {"payload": [1, {"a": "b"}]}, {"template": "a-1"}, {"run_at": "2030-01-01T00:00:00Z"}, {"dedupe_key": "d"},
+    {"run_at": "2030-01-01 03:00+02"}, {"run_at": "2030-01-01"}, {"run_at": "tomorrow"}, {"run_at": None},
     {"spec": {"image": "r/a:1@x", "command": [], "args": ["$A"], "cpu": "0.5", "memory": "1Gi"}},
     {"spec": {"special_machine": "A_1", "private_machine": "a"}},
 ]  # fmt: skip
@@ -35,8 +36,8 @@ BAD: Final[list[dict[str, Any]]] = [
     {"spec": {"args": ["x"] * 1001}}, {"spec": {"cpu": 1}}, {"spec": {"cpu": "1e3"}}, {"spec": {"cpu": "-1"}},
     {"spec": {"cpu": "1\n"}}, {"spec": {"memory": "1GB"}}, {"spec": {"memory": "512m"}},
     {"spec": {"private_machine": "a/b"}}, {"spec": {"special_machine": "-a"}}, {"spec": {"private_machine": "a" * 64}},
-    {"spec": {"private_machine": "a\n"}}, {"status": "waiting"}, {"id": 1}, {"no_such": 1}, {"template": None},
-    {"queue": None},
+    {"spec": {"private_machine": "a\n"}}, {"run_at": 5}, {"status": "waiting"}, {"id": 1}, {"no_such": 1},
+    {"template": None}, {"queue": None},
 ]  # fmt: skip
 
 

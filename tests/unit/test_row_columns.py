@@ -29,7 +29,7 @@ from tests.unit.scanning import a_candidate
         ({"status": "waiting"}, "status", "the functions of the database keep this column"),
         ({"priority": 1001}, "priority", "Expected `int` <= 1000"),
         ({"timeout_seconds": "9"}, "timeout_seconds", "Expected `int | null`, got `str`"),
-        ({"run_at": "soon"}, "run_at", "Invalid RFC3339"),
+        ({"run_at": 5}, "run_at", "got `int`"),
         ({"env": {"A": 1}}, "env.A", "Expected `str`, got `int`"),
         ({"env": []}, "env", "Expected `object`, got `array`"),
         ({"spec": {"cpu": 2}}, "spec.cpu", "Expected `str`, got `int`"),

@@ -17,11 +17,16 @@ from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Json
 
 FILLED_IN: Final = re.compile(
-    r"\{\{.{0,200}?\}\}|\{\{|\{%.{0,200}?%\}|<%.{0,200}?%>|\$\{\w{1,200}(?:[:?+=-][^}]{0,200})?\}", re.DOTALL
+    r"\{\{.{0,200}?\}\}|\{\{|\{%.{0,200}?%\}|<%.{0,200}?%>|\$\{\w{1,200}(?:[:?+=-][^}]{0,200})?\}|#\{[\w.:-]{1,200}\}#",
+    re.DOTALL,
 )
-"""Parts that Helm, Jinja, ERB and envsubst fill in. Bounded, so that an endless text takes no time."""
+"""Parts that Helm, Jinja, ERB, envsubst and pipelines of Azure fill in. Bounded, so that an endless text takes no
+time.
+"""
 OF_A_SHELL: Final = re.compile(r"(?<!\$)\$[A-Z_][A-Z0-9_]{0,200}")
-"""What envsubst fills in, too. Only names and values are looked at: elsewhere a program may read it."""
+"""What envsubst fills in, too. It counts where no program reads it."""
+READ_BY_PROGRAMS: Final = frozenset({"annotations", "parameters", "raw", "manifest"})
+"""Fields whose texts a program may read, besides those of containers."""
 WHOLE_VALUE: Final = re.compile(
     r"<[A-Za-z][^<>]{0,200}>|__[A-Z][A-Z0-9_]{0,200}?__|%%[A-Z][A-Z0-9_]{0,200}%%|\[[A-Z][A-Z0-9]{0,100}_[A-Z0-9_]{1,100}\]"
 )
@@ -154,8 +159,7 @@ def signs(document: Json, path: Path, text: str) -> list[str]:
     """The placeholders of a text, without those that its program reads itself."""
     before = words_before(document, path)
     found = [one[0] for one in FILLED_IN.finditer(text) if before is None or not is_own(before, text, one)]
-    is_value = path == ("metadata", "name") or ("env" in path and path[-1] == "value")
-    found += OF_A_SHELL.findall(text) if is_value else []
+    found += OF_A_SHELL.findall(text) if before is None and not READ_BY_PROGRAMS & {*path} else []
     return [*found, *([text] if WHOLE_VALUE.fullmatch(text) else [])]
 
 

@@ -169,6 +169,8 @@ SHELL = container(command=["/bin/bash", "-c"], args=["echo ${HOME} {{ .Values.x 
         (workflow(step(name="{{ .Values.x }}")), "spec.templates[0].name", "{{ .Values.x }}"),
         (job(name="process-item-$ITEM"), "metadata.name", "$ITEM"),
         (alone(pod(container(env=[{"name": "A", "value": "x$NAME"}]))), "spec.containers[0].env[0].value", "$NAME"),
+        (job(pod(nodeSelector={"pool": "$POOL"})), "spec.template.spec.nodeSelector.pool", "$POOL"),
+        (job(pod(serviceAccountName="#{Account.Name}#")), "spec.template.spec.serviceAccountName", "#{Account.Name}#"),
         (alone(pod(container(args=["${DAY:-today}"]))), "spec.containers[0].args[0]", "${DAY:-today}"),
         *((job(pod(serviceAccountName=text)), "spec.template.spec.serviceAccountName", text)
           for text in ("<account>", "__ACCOUNT__", "%%ACCOUNT%%", "[MY_ACCOUNT]")),
@@ -248,6 +250,7 @@ def test_variables_of_a_script_are_its_own() -> None:
         alone(pod({**SHELL, "args": ["echo ${HOME}"]})),
         workflow({"name": "s", "script": {"image": "a", "command": ["sh"], "source": "echo ${HOME}"}}),
         job(meta={"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "${A}"}}),
+        job(meta={"annotations": {"example.com/hook": "echo $HOME"}}),
         alone(pod(container(command=["/usr/bin/pwsh.exe", "-Command", "echo ${HOME}"]))),
         workflow({"name": "s", "script": {"image": "a", "command": ["/usr/bin/env", "-S", "php"], "source": "${X}"}}),
         alone(pod(container(command=["kubectl", "get", "-o", "go-template={{range .items}}{{.x}}{{end}}"]))),

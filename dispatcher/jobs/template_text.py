@@ -265,7 +265,8 @@ def compose(text: str) -> yaml.Node | None:
         count(root, {})
     for _, second in pairwise(roots):
         line = line_of_mark(second.start_mark)
-        raise at_line(line, f"not one YAML document: line {line} begins another one. A template is one Job")
+        rule = "A template is one Job, and `dispatcher adopt` reads files of several"
+        raise at_line(line, f"not one YAML document: line {line} begins another one. {rule}")
     return roots[0] if roots else None
 
 

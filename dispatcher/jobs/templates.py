@@ -51,11 +51,20 @@ FEWEST_BYTES: Final = 2**10
 """The lowest max-bytes of a template."""
 MOST_BYTES: Final = 256 * 2**10
 """The highest max-bytes of a template."""
-OURS: Final = (
-    "activeDeadlineSeconds", "backoffLimitPerIndex", "managedBy", "maxFailedIndexes", "podFailurePolicy", "selector",
-    "successPolicy", "ttlSecondsAfterFinished",
-)  # fmt: skip
+DECIDED: Final = "the dispatcher decides it: leave it out"
+OURS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("managedBy", "maxFailedIndexes", "selector", "successPolicy", "ttlSecondsAfterFinished"), DECIDED),
+    "activeDeadlineSeconds": f"use the annotation {TIMEOUT_SECONDS}",
+    "backoffLimitPerIndex": f"use the annotation {MAX_FAILURES}, which counts the first run, too",
+    "podFailurePolicy": f"use the annotation {FINAL_CODES}",
+}
 """Fields of the Job's spec that the dispatcher sets or forbids. For example, a TTL would delete a launch's memory."""
+ONE_EACH: Final = "must be 1: one launch = one Pod, so insert a row for each"
+ONES: Final[Mapping[str, tuple[int, str]]] = {
+    "parallelism": (1, ONE_EACH), "completions": (1, ONE_EACH),
+    "backoffLimit": (0, f"must be 0: one launch = one Pod. Use {MAX_FAILURES}, which counts the first run, too"),
+}  # fmt: skip
+"""Fields that may have one value only."""
 DEFAULTS: Final[Mapping[str, object]] = {
     "suspend": False, "completionMode": "NonIndexed", "manualSelector": False, "podReplacementPolicy": "Failed",
 }  # fmt: skip
@@ -135,8 +144,9 @@ class Checks:
         manifest = self._manifest
         rule = "lower-case letters, digits, '-', at most 63 characters"
         self.must(NAME.fullmatch(name) is not None, (), is_but("its name", name, rule))
-        for field, only in (("apiVersion", "batch/v1"), ("kind", "Job")):
-            self.must(manifest.get(field) == only, (field,), is_but(field, manifest.get(field), f"must be {only}"))
+        kinds = "must be Job. Of other kinds `dispatcher adopt` makes templates"
+        for field, only, rule in (("apiVersion", "batch/v1", "must be batch/v1"), ("kind", "Job", kinds)):
+            self.must(manifest.get(field) == only, (field,), is_but(field, manifest.get(field), rule))
         self.check_metadata()
         self.check_one_launch()
         return self.read_bounds()
@@ -165,21 +175,21 @@ class Checks:
     def check_one_launch(self) -> None:
         """Checks that one launch is one Job and one Pod that runs once."""
         spec, pod = object_at(self._manifest, "spec"), object_at(self._manifest, *POD)
-        for field in OURS:
-            words = is_but(f"spec.{field}", spec.get(field), "the dispatcher decides it: leave it out")
-            self.must(spec.get(field) is None, ("spec", field), words)
+        for field, rule in OURS.items():
+            self.must(spec.get(field) is None, ("spec", field), is_but(f"spec.{field}", spec.get(field), rule))
         for field, default in DEFAULTS.items():
-            words = is_but(f"spec.{field}", spec.get(field), "the dispatcher decides it: leave it out")
+            words = is_but(f"spec.{field}", spec.get(field), DECIDED)
             self.must(spec.get(field) in (None, default), ("spec", field), words)
-        for field, only in (("parallelism", 1), ("completions", 1), ("backoffLimit", 0)):
-            words = is_but(f"spec.{field}", spec.get(field), f"must be {only}: one launch = one Pod")
+        for field, (only, rule) in ONES.items():
+            words = is_but(f"spec.{field}", spec.get(field), rule)
             self.must(spec.get(field) in (None, only), ("spec", field), words)
-        policy = pod.get("restartPolicy")
-        self.must(policy in (None, "Never"), (*POD, "restartPolicy"), is_but("restartPolicy", policy, "must be Never"))
+        policy, rule = pod.get("restartPolicy"), f"must be Never: each try is a Pod of its own, see {MAX_FAILURES}"
+        self.must(policy in (None, "Never"), (*POD, "restartPolicy"), is_but("restartPolicy", policy, rule))
         for where, words in restarts(self._manifest):
             self.must(False, where, words)
-        words = is_but("the Pod's activeDeadlineSeconds", "", f"use the annotation {MAX_SECONDS}")
-        self.must(pod.get("activeDeadlineSeconds") is None, (*POD, "activeDeadlineSeconds"), words)
+        limit, rule = pod.get("activeDeadlineSeconds"), OURS["activeDeadlineSeconds"]
+        words = is_but("the Pod's activeDeadlineSeconds", limit, rule)
+        self.must(limit is None, (*POD, "activeDeadlineSeconds"), words)
         words = is_but("containers", "[]", "a task needs one")
         self.must(pod.get("containers") != [], (*POD, "containers"), words)
 

@@ -206,12 +206,24 @@ def test_digest_depends_on_the_content_but_not_on_the_order_of_keys() -> None:
 @pytest.mark.fault(48)
 @pytest.mark.parametrize(
     "field",
-    ["activeDeadlineSeconds", "backoffLimitPerIndex", "completionMode", "managedBy", "manualSelector",
-     "maxFailedIndexes", "podFailurePolicy", "podReplacementPolicy", "selector", "successPolicy", "suspend",
-     "ttlSecondsAfterFinished"],
+    ["completionMode", "managedBy", "manualSelector", "maxFailedIndexes", "podReplacementPolicy", "selector",
+     "successPolicy", "suspend", "ttlSecondsAfterFinished"],
 )  # fmt: skip
 def test_field_that_the_dispatcher_sets_is_a_fault(field: str) -> None:
     assert fault_of(spec={field: 1}) == f"spec.{field} is '1': the dispatcher decides it: leave it out"
+
+
+@pytest.mark.parametrize(
+    ("spec", "pod", "annotation"),
+    [
+        ({"activeDeadlineSeconds": 7200}, {}, "timeout-seconds"), ({}, {"activeDeadlineSeconds": 9}, "timeout-seconds"),
+        ({"backoffLimit": 3}, {}, "max-failures"), ({"backoffLimitPerIndex": 3}, {}, "max-failures"),
+        ({}, {"restartPolicy": "OnFailure"}, "max-failures"), ({"podFailurePolicy": {"rules": []}}, {}, "final-codes"),
+    ],
+)  # fmt: skip
+def test_field_with_a_like_names_its_annotation(spec: dict[str, Any], pod: dict[str, Any], annotation: str) -> None:
+    """Left out, two hours would be one, and each failure the last."""
+    assert f"dispatcher.internal/{annotation}" in fault_of(spec=spec, pod=pod)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +248,7 @@ def test_field_against_one_pod_per_launch_is_a_fault(field: str, only: int, wron
     ("pod", "said"),
     [
         ({"restartPolicy": "OnFailure"}, "restartPolicy is 'OnFailure': must be Never"),
-        ({"activeDeadlineSeconds": 5}, "the Pod's activeDeadlineSeconds is '': use the annotation dispatcher.internal"),
+        ({"activeDeadlineSeconds": 5}, "the Pod's activeDeadlineSeconds is '5': use the annotation dispatcher"),
         ({"containers": []}, "containers is '[]': a task needs one"),
         (
             {"initContainers": [{"restartPolicy": "OnFailure"}]},

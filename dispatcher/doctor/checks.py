@@ -170,6 +170,12 @@ TEMPLATES: Final[Mapping[str, Check]] = {
         "The container never starts: kubelet waits for the key until the start deadline.",
         'kubectl -n {namespace} patch secret {secret} -p \'{{"stringData": {{"{key}": "VALUE"}}}}\'',
     ),
+    "ObjectMissing": Check(
+        Part.TEMPLATES,
+        "Does each ConfigMap, ServiceAccount, claim, PriorityClass and RuntimeClass that a template names exist?",
+        "The Pod is refused, gets no node, or its container never starts.",
+        "kubectl -n {namespace} get {name}  # make it, or take it out of the template",
+    ),
     "NoNodeFits": Check(
         Part.TEMPLATES,
         "Is there a node that is large enough for the Pod of each template, and takes it?",

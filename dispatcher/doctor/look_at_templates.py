@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -12,7 +13,7 @@ from dispatcher.commands.render import preview_template, room_of
 from dispatcher.doctor.cluster import UnreadObject, is_usable, number
 from dispatcher.doctor.look_at_cluster import ClusterReader
 from dispatcher.doctor.pod_rules import CALLS_SINCE
-from dispatcher.doctor.templates import PodRules, TemplateTrial
+from dispatcher.doctor.templates import PodRules, TemplateTrial, named_objects
 from dispatcher.jobs.env import EVERY_NAME, beside_variables, named_secrets
 from dispatcher.jobs.templates import Template
 from dispatcher.kube.capacity import read_quota
@@ -83,6 +84,7 @@ async def look_at_templates(
         room=await room_now(reading, settings, namespace),
         cache_root=settings.placement.cache_root,
         minor=await minor_of(reading),
+        objects=await objects_of(reading, namespace, specs),
     )
     return tried, place
 
@@ -137,6 +139,28 @@ async def secrets_of(
     for name in sorted(named):
         secret = await reading.get(in_namespace("/api/v1", namespace, "secrets", name))
         found[name] = secret if isinstance(secret, UnreadObject) else frozenset(secret.get("data") or ())
+    return found
+
+
+PLACES: Final[Mapping[str, str]] = {
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps/",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims/",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses/",
+    "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses/",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts/",
+}
+"""Where the objects of a kind are. `{}`: the namespace."""
+
+
+async def objects_of(
+    reading: ClusterReader, namespace: str, specs: Iterable[Json]
+) -> dict[tuple[str, str], UnreadObject | None]:
+    """Whether each object that a Pod names is there. Nothing of it is kept."""
+    found: dict[tuple[str, str], UnreadObject | None] = {}
+    for kind, name in sorted({one for spec in specs for one in named_objects(spec)}):
+        place = PLACES[kind].format(quote(namespace, safe="")) + quote(name, safe="")
+        read = await reading.get(place)
+        found[kind, name] = read if isinstance(read, UnreadObject) else None
     return found
 
 

@@ -13,6 +13,7 @@ from dispatcher.doctor.finding import Finding, fault, good, or_good, shell, unch
 from dispatcher.doctor.pod_rules import (
     CALLS_SINCE,
     PRIVILEGED,
+    containers,
     defaults_of,
     level_of,
     quota_refusal,
@@ -56,6 +57,7 @@ class PodRules(Struct, frozen=True):
     namespace: namespace of the Jobs.
     labels: labels of the namespace.
     secrets: the keys of each Secret that a template names.
+    objects: the other objects that templates name; None: it is there.
     cache_root: the folder of nodes that rows with a cache key mount; empty: none.
     minor: version of the API server.
     """
@@ -68,6 +70,7 @@ class PodRules(Struct, frozen=True):
     room: RoomView | UnreadObject
     cache_root: str = ""
     minor: int = CALLS_SINCE
+    objects: Mapping[tuple[str, str], UnreadObject | None] = {}
 
 
 class TemplatePod(Struct, frozen=True):
@@ -145,6 +148,7 @@ def judge_pod(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
     yield from judge_quotas(pod, place)
     yield from judge_ranges(pod, place)
     yield from judge_secrets(pod, place)
+    yield from judge_objects(pod, place)
     yield from judge_room(pod, place.room)
 
 
@@ -221,6 +225,42 @@ def judge_secret(where: str, named: SecretReference, place: PodRules) -> Finding
     if named.key and named.key not in keys:
         return fault("SecretKeyMissing", where, f"{secret} has no key {named.key}", **names, key=shell(named.key))
     return good("SecretKeyMissing" if named.key else "SecretMissing", f"{where}, {secret}")
+
+
+BY_FIELD: Final[Mapping[str, str]] = {
+    "serviceAccountName": "ServiceAccount", "serviceAccount": "ServiceAccount", "priorityClassName": "PriorityClass",
+    "runtimeClassName": "RuntimeClass",
+}  # fmt: skip
+"""Fields of a Pod that name an object, and its kind."""
+OF_THE_CLUSTER: Final = frozenset({"PriorityClass", "RuntimeClass"})
+
+
+def named_objects(pod: Json) -> list[tuple[str, str]]:
+    """Kind and name of each object but Secrets without which the Pod does not run."""
+    found = {(kind, str(pod[field])) for field, kind in BY_FIELD.items() if pod.get(field)}
+    maps = [one.get("configMapRef") for each in containers(pod) for one in each.get("envFrom") or ()]
+    variables = [one for each in containers(pod) for one in each.get("env") or ()]
+    maps += [(one.get("valueFrom") or {}).get("configMapKeyRef") for one in variables]
+    for volume in pod.get("volumes") or ():
+        maps.append(volume.get("configMap"))
+        maps += [one.get("configMap") for one in (volume.get("projected") or {}).get("sources") or ()]
+        if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
+            found.add(("PersistentVolumeClaim", str(claim)))
+    needed = (one for one in maps if one and one.get("name") and not one.get("optional"))
+    return sorted(found | {("ConfigMap", str(one["name"])) for one in needed})
+
+
+def judge_objects(pod: TemplatePod, place: PodRules) -> Iterator[Finding]:
+    for kind, name in named_objects(pod.spec):
+        state = place.objects[kind, name]
+        where = "" if kind in OF_THE_CLUSTER else f" in namespace {place.namespace}"
+        if state is None:
+            yield good("ObjectMissing", f"{pod.where}, {kind} {name}")
+        elif state.is_absent:
+            names = {"namespace": place.namespace, "name": f"{kind.lower()}/{name}"}
+            yield fault("ObjectMissing", pod.where, f"{kind} {name}{where} does not exist", **names)
+        else:
+            yield unchecked("ObjectMissing", f"{pod.where}, {kind} {name}", state.why)
 
 
 def judge_room(pod: TemplatePod, view: RoomView | UnreadObject) -> Iterator[Finding]:

@@ -94,6 +94,13 @@ async def test_secret_that_is_missing_is_named(site: Site, settings: Settings) -
         )
 
 
+async def test_object_that_is_missing_is_named(site: Site, settings: Settings) -> None:
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    async with templated(site, volumes=[claim], **site.container()):
+        found = await site.names(settings, "ObjectMissing")
+        assert found.message == f"PersistentVolumeClaim data in namespace {site.jobs} does not exist"
+
+
 async def test_policy_refuses_a_secret_that_is_not_listed(site: Site, settings: Settings) -> None:
     """The policy judges our accounts alone. An administrator acts for the account of `run` in the dry run."""
     other = {"metadata": {"name": "other"}}

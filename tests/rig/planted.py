@@ -80,6 +80,7 @@ PLANTED: Final[Mapping[str, str]] = {
     "LimitRangeRefuses": f"{TEMPLATES}::test_limit_range_that_refuses_the_pod_is_named",
     "SecretMissing": f"{TEMPLATES}::test_secret_that_is_missing_is_named",
     "SecretKeyMissing": f"{TEMPLATES}::test_key_that_a_secret_lacks_is_named",
+    "ObjectMissing": f"{TEMPLATES}::test_object_that_is_missing_is_named",
     "NoNodeFits": f"{TEMPLATES}::test_template_that_fits_no_node_is_named",
     "SchedulerAbsent": f"{SCHEDULER}::test_scheduler_that_is_absent_is_named",
     "ExtenderNotConfigured": f"{SCHEDULER}::test_scheduler_without_the_extender_is_named",

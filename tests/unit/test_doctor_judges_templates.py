@@ -19,7 +19,14 @@ from dispatcher.doctor.pod_rules import (
     range_refusals,
     violations,
 )
-from dispatcher.doctor.templates import ENFORCED, ENFORCED_VERSION, PodRules, TemplateTrial, judge_templates
+from dispatcher.doctor.templates import (
+    ENFORCED,
+    ENFORCED_VERSION,
+    PodRules,
+    TemplateTrial,
+    judge_templates,
+    named_objects,
+)
 from dispatcher.jobs.env import SecretReference, named_secrets
 from dispatcher.kube.pods import needs_of_manifest
 from dispatcher.model.cluster import Node, Quota, Scope
@@ -264,6 +271,44 @@ def test_secret_is_judged_once_by_what_is_known_of_it(keys: Any, expected: list[
     found = judged(KEYED, secrets={"one": keys})
     assert told(found) == expected
     assert all("it's" not in one.mend for one in found)
+
+
+def test_objects_without_which_a_pod_does_not_run_are_found() -> None:
+    env = [
+        {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "by-env", "key": "k"}}},
+        {"name": "B", "value": "plain"},
+        {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "maybe", "key": "k", "optional": True}}},
+    ]  # fmt: skip
+    volumes = [
+        *a_volume("configMap", name="files"), *a_volume("projected", sources=[{"configMap": {"name": "projected"}}]),
+        *a_volume("persistentVolumeClaim", claimName="data"), *a_volume("emptyDir"),
+    ]  # fmt: skip
+    first = {"name": "first", "envFrom": [{"configMapRef": {"name": "whole"}}, {"secretRef": {"name": "no"}}]}
+    names = {"serviceAccountName": "loader", "priorityClassName": "high", "runtimeClassName": "gvisor"}
+    assert named_objects(a_pod(container={"env": env}, volumes=volumes, initContainers=[first], **names)) == [
+        ("ConfigMap", "by-env"), ("ConfigMap", "files"), ("ConfigMap", "projected"), ("ConfigMap", "whole"),
+        ("PersistentVolumeClaim", "data"), ("PriorityClass", "high"), ("RuntimeClass", "gvisor"),
+        ("ServiceAccount", "loader"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (None, []),
+        (ABSENT, [("ObjectMissing", FindingState.FAULT)] * 2),
+        (FORBIDDEN, [("ObjectMissing", FindingState.NOT_CHECKED)] * 2),
+    ],
+)
+def test_object_that_a_template_names_is_judged(state: Any, expected: list[tuple[str, FindingState]]) -> None:
+    pod = a_pod(container={"resources": SMALL}, serviceAccountName="loader", runtimeClassName="gvisor")
+    found = judged(pod, objects={("ServiceAccount", "loader"): state, ("RuntimeClass", "gvisor"): state})
+    assert told(found) == expected
+    if state is ABSENT:
+        assert [one.message for one in found] == [
+            "RuntimeClass gvisor does not exist", "ServiceAccount loader in namespace jobs does not exist",
+        ]  # fmt: skip
+        assert found[1].mend.startswith("kubectl -n jobs get serviceaccount/loader ")
 
 
 def test_template_that_no_node_can_hold_is_named() -> None:

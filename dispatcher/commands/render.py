@@ -12,6 +12,7 @@ dispatcher knows them.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +26,7 @@ from dispatcher.admission.launch_inputs import OrderInputs, make_order
 from dispatcher.admission.room import Room, RoomIndex
 from dispatcher.admission.room_view import RoomView
 from dispatcher.commands.options import as_document
-from dispatcher.jobs.catalog import bounded
+from dispatcher.jobs.catalog import Catalog, bounded
 from dispatcher.jobs.env import EVERY_NAME, LOGIN, beside_variables
 from dispatcher.jobs.fields import dotted
 from dispatcher.jobs.manifest import JobSite, build_job
@@ -75,7 +76,8 @@ async def preview_row(task_id: int, settings: Settings) -> Manifest:
     if fault := requests[task_id].fault:
         raise DispatcherError(f"no Job can be made of task {task_id}: {fault}")
     past = CacheHistory(tuple(next(iter(nodes.values()), ())))
-    return preview(tasks[task_id], (requests[task_id], past), kinds[0], database_id, settings)
+    row = tasks[task_id], requests[task_id], past
+    return preview(row, kinds[0], database_id, read_catalog(settings), settings)
 
 
 def keys_of(tasks: Mapping[int, Task], requests: Mapping[int, Request]) -> list[tuple[str, str]]:
@@ -83,24 +85,41 @@ def keys_of(tasks: Mapping[int, Task], requests: Mapping[int, Request]) -> list[
 
 
 def preview_template(name: str, settings: Settings) -> Manifest:
-    """The Job of a row that names this template and sets no further field."""
-    task = a_row(name)
-    kind = Kind(b"", name, None, {}, frozenset(), frozenset())
-    return preview(task, (Request(1, 1, {}, {}, None), CacheHistory()), kind, NO_DATABASE, settings)
+    """The Job of a row that names this template and sets no more than it has to."""
+    catalog = read_catalog(settings)
+    spec = least_spec(catalog.templates.get(name))
+    kind = Kind(b"", name, None, spec, frozenset(spec), frozenset())
+    row = a_row(name), Request(1, 1, {}, spec, None), CacheHistory()
+    return preview(row, kind, NO_DATABASE, catalog, settings)
 
 
-def preview(
-    task: Task, asked: tuple[Request, CacheHistory], kind: Kind, database_id: str, settings: Settings
-) -> Manifest:
-    site = site_of(settings, settings.kube.namespace or "default")
-    catalog = catalog_of(settings, site.passed)
+def least_spec(template: Template | str | None) -> dict[str, str]:
+    """The spec that a row of the template needs: an image by its first glob, if it has none itself."""
+    needs_image = isinstance(template, Template) and template.needs_image
+    return {"image": WILDCARDS.sub(lambda one: one[1] or "x", template.images[0])} if needs_image else {}
+
+
+WILDCARDS: Final = re.compile(r"\[([^!])[^\]]*\]|[*?]")
+
+
+def read_catalog(settings: Settings) -> Catalog:
+    """The templates as they are now. Raises DispatcherError if they cannot be read."""
+    catalog = catalog_of(settings, site_of(settings, settings.kube.namespace or "default").passed)
     catalog.refresh()
     if catalog.fault:
         raise DispatcherError(catalog.fault)
+    return catalog
+
+
+def preview(
+    row: tuple[Task, Request, CacheHistory], kind: Kind, database_id: str, catalog: Catalog, settings: Settings
+) -> Manifest:
+    task, request, past = row
     offer = catalog.offer(kind)
     if isinstance(offer, Hold):
         raise DispatcherError(f"{offer.reason}: {offer.detail}")
-    order = preview_order(task, asked, offer, database_id, settings)
+    order = preview_order(task, (request, past), offer, database_id, settings)
+    site = site_of(settings, settings.kube.namespace or "default")
     return rendered(order, catalog.templates[task.template], site)
 
 

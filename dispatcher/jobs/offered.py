@@ -18,14 +18,13 @@ import msgspec
 
 from dispatcher.jobs.manifest import JobSite, build_job
 from dispatcher.jobs.policy import check_job
-from dispatcher.jobs.row_check import judge_kind
+from dispatcher.jobs.row_check import offer_of
 from dispatcher.jobs.templates import Template
 from dispatcher.model.caches import Placement, Pool
 from dispatcher.model.cluster import LONG_AGO
 from dispatcher.model.launches import NO_KEY, Launch, LaunchSpec
 from dispatcher.model.resources import written
 from dispatcher.model.tasks import Kind, OfferedTemplate, Request, Status, Task
-from dispatcher.model.verdicts import Hold
 from dispatcher.settings.definition import PlacementSettings
 
 DESCRIPTION: Final = "kubernetes.io/description"
@@ -91,14 +90,18 @@ def letters_of(inside: str) -> list[str]:
 
 
 def bounds_of(template: Template) -> dict[str, str | int]:
-    """The bounds. A bound finer than a thousandth is left out: SQL judges only what it can compare exactly."""
+    """The bounds. A bound finer than a thousandth is left out: SQL judges only what it can compare exactly.
+
+    image: rows have to name one.
+    """
     found: dict[str, str | int] = {"seconds": template.max_seconds}
     for resource, most in (("cpu", template.max_cpu), ("memory", template.max_memory)):
         if most is not None and (most * 1000).denominator == 1:
             found[resource] = written(resource, (most * 1000).numerator)
     once = template.report == "exit-code"  # an image that cannot report may not bear a second run, either
     more = {"bytes": template.max_bytes, "failures": template.max_failures or int(once)}
-    return found | {name: number for name, number in more.items() if number}
+    found |= {name: number for name, number in more.items() if number}
+    return found | ({"image": "needed"} if template.needs_image else {})
 
 
 def note_of(words: Any) -> str:
@@ -156,8 +159,7 @@ def why_unusable(template: Template) -> str:
     """Why no Job can be built of the template; empty: one can. Bounds that a row breaks do not count."""
     task, asks_nothing = a_row(template.name), Kind(b"", template.name, None, {}, frozenset(), frozenset())
     try:
-        offer = judge_kind(asks_nothing, {template.name: template}, frozenset())
-        assert not isinstance(offer, Hold)  # it asks for nothing, so no bound denies it
+        offer = offer_of(asks_nothing, template)
         for placement in PLACEMENTS:
             order = LaunchSpec(task, Request(1, 1, {}, {}, None), Launch(1), offer, NO_KEY, placement, NO_KEY)
             check_job(build_job(order, template, SITE), order, template, SITE)

@@ -60,6 +60,11 @@ def judge_kind(
     denied = kind.fault or why_denied(kind, template, passed)
     if denied:
         return Hold(HoldReason.POLICY_DENIED, denied)
+    return offer_of(kind, template, placed_by)
+
+
+def offer_of(kind: Kind, template: Template, placed_by: PlacedBy = NOT_PLACED) -> Offer:
+    """The offer for rows of a kind that breaks no bound."""
     image = kind.spec.get("image", template.task_container.get("image", ""))
     needs = plan_needs(template, kind.spec, placed_by)
     return Offer(image, plan_shape(template, kind.spec), template.name, needs)
@@ -75,6 +80,8 @@ def denials(kind: Kind, template: Template, passed: frozenset[str]) -> Iterator[
     whose, may_set = f'template "{template.name}"', ", ".join(sorted(template.opened))[:300] or "nothing"
     for closed in sorted(kind.spec_names - template.opened):
         yield f"{whose} does not open spec.{closed}; rows of it may set: {may_set}"
+    if template.needs_image and "image" not in kind.spec_names:
+        yield f"{whose} has no image, so spec.image is needed: one of {', '.join(template.images)[:300]}"
     if kind.timeout_seconds is not None and kind.timeout_seconds > template.max_seconds:
         yield f"timeout_seconds {kind.timeout_seconds} is over the {template.max_seconds} of {whose}"
     opened = {name: value for name, value in kind.spec.items() if name in template.opened}

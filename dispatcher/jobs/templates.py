@@ -389,6 +389,11 @@ class Template(Bounds, frozen=True, kw_only=True):
         container: Mapping[str, Any] = self.pod_spec["containers"][self.container]
         return container
 
+    @property
+    def needs_image(self) -> bool:
+        """Whether each row has to name an image, because the task's container has none."""
+        return not self.task_container.get("image")
+
     def doubts(self, passed: Collection[str], scheduler: str = "") -> Iterator[str]:
         """What the author may not have intended.
 

@@ -130,6 +130,9 @@ BEGIN
     SELECT min(key) INTO field FROM jsonb_object_keys(spec) AS key WHERE key <> ALL (its.row_may_set);
     IF field IS NOT NULL THEN
         RETURN ROW('DI002', 'spec', format('template "%s" does not open spec.%s', template, field), opened)::dispatch_private.refusal;
+    ELSIF its.bounds ? 'image' AND NOT spec ? 'image' THEN
+        RETURN ROW('DI002', 'spec', format('template "%s" has no image, so spec.image is needed', template),
+            format('It allows: %s.', left(array_to_string(its.images, ', '), 300)))::dispatch_private.refusal;
     ELSIF timeout_seconds > (its.bounds ->> 'seconds')::integer THEN
         RETURN ROW('DI004', 'timeout_seconds', format('timeout_seconds %s is over the %s of template "%s"', timeout_seconds, its.bounds ->> 'seconds', template),
             'Leave it out for the default, or ask the author of the template for more.')::dispatch_private.refusal;

@@ -70,8 +70,8 @@ BEGIN
         WHERE s.role = to_regrole(quote_ident(session_user::text)) AND q.name = NEW.queue AND q.name <> '*' AND d.name = '*' AND t.name = NEW.template
           AND coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) IS NULL
           AND dispatch_private.may_submit(coalesce(q.submit_role, q.owner_role, d.submit_role), dispatch_private.door_oid(q, d))
-          -- Its template neither sets nor closes a variable of the row.
-          AND (NEW.env = '{}' OR ('env' <> ALL (t.row_may_set) OR NEW.env ?| t.sets) IS NOT TRUE)
+          -- Its template has an image, and neither sets nor closes a variable of the row.
+          AND NOT t.bounds ? 'image' AND (NEW.env = '{}' OR ('env' <> ALL (t.row_may_set) OR NEW.env ?| t.sets) IS NOT TRUE)
         RETURNING id, max_failures::integer, status, attempt, launch, failures, submitted_by, created_at, kind
         INTO NEW.id, most, NEW.status, NEW.attempt, NEW.launch, NEW.failures, NEW.submitted_by, NEW.created_at, NEW.kind;
         IF FOUND THEN
@@ -369,7 +369,7 @@ BEGIN
              AND (g.payload IS NULL OR octet_length(g.payload::text) <= 1048576) AND dispatch_private.is_plain_env(g.env::text)
              AND coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) IS NULL
              AND dispatch_private.may_submit(coalesce(q.submit_role, q.owner_role, d.submit_role), dispatch_private.door_oid(q, d))
-             AND t.name IS NOT NULL AND q.name IS NOT NULL
+             AND t.name IS NOT NULL AND q.name IS NOT NULL AND NOT t.bounds ? 'image'
              AND (g.env = '{}' OR ('env' <> ALL (t.row_may_set) OR g.env ?| t.sets) IS NOT TRUE)) IS TRUE AS is_plain
         FROM (SELECT row_number() OVER () AS place, one.* FROM dispatch_private.read_objects(objects) AS one) AS g
         LEFT JOIN dispatch_private.queues AS q ON q.name = g.queue AND q.name <> '*'

@@ -26,6 +26,7 @@ TEMPLATES: Mapping[str, Template | str] = {
     ),
     "closed": a_template("closed", opens="env.DATE,env.PATH"),
     "nothing": a_template("nothing", opens=""),
+    "bare": a_template("bare", opens="env,image", bounds={"images": "exact:1"}, container={"image": None}),
     "broken": "template broken: kind is 'Pod': must be Job",
 }  # fmt: skip
 VARIABLES = ["MONTH", "MODE", "OWN", "S3_HOST", "DATE", "PATH", "PGHOST", "Http_Proxy", "PYTHONPATH", "NODE_X", "A"]

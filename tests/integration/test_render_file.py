@@ -216,6 +216,19 @@ def test_row_that_cannot_be_read_is_a_fault(tmp_path: Path, row: str, said: str)
     assert said in str(found)
 
 
+def test_row_of_a_template_without_an_image_names_one(tmp_path: Path) -> None:
+    """The doctor tries the template with an image that rows may name: it is no faulty one."""
+    bare = GOOD.replace("          image: app:1\n", "").replace("cpu,args", "image")
+    path = written(tmp_path, bare.replace('max-cpu: "4"', "images: registry/[ab]/*"))
+    (told,) = faults(path)
+    assert str(told) == '--row: template "team-a" has no image, so spec.image is needed: one of registry/[ab]/*'
+    row = {"spec": {"image": "registry/a/x:1"}}
+    assert rendered(path, row)["spec"]["template"]["spec"]["containers"][0]["image"] == "registry/a/x:1"
+    settings = load({"DISPATCHER_TEMPLATES_DIR": str(tmp_path)}, str).settings
+    (container,) = preview_template("team-a", settings)["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry/a/x"
+
+
 def test_template_of_the_row_may_be_named(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
     assert rendered(path, {"template": "team-a", "spec": {"args": ["$A"]}}) == rendered(

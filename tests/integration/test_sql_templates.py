@@ -74,6 +74,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "image that leaves its folder": (
         {"template": "train", "spec": {"image": "registry/team-a/../b"}}, "DI002", "is none of the images", "exact:1",
     ),
+    "no image": (
+        {"template": "bare", "spec": {}}, "DI002", 'template "bare" has no image, so spec.image is needed',
+        "It allows: exact:1",
+    ),
     "too much cpu": ({"template": "train", "spec": {"cpu": "3"}}, "DI002", "spec.cpu 3 is over the 2500m", "less"),
     "too much memory": (
         {"template": "train", "spec": {"memory": "4097Mi"}}, "DI002", "spec.memory 4097Mi is over the 4Gi", "less",
@@ -145,6 +149,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "opened variables": {"template": "train", "env": {"MODE": "slow", "PYTHONPATH": "/app"}},
     "machine of its team": {"template": "train", "spec": {"special_machine": "team-a-7"}, "timeout_seconds": 600},
     "variables opened by name alone": {"template": "closed", "env": {"DATE": "x", "PATH": "/bin"}},
+    "image of a template without one": {"template": "bare", "spec": {"image": "exact:1"}},
     "template with a fault": {"template": "broken", "env": {"PATH": "x"}, "spec": {"image": "any"}},
 }
 

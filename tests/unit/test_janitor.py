@@ -272,6 +272,11 @@ def test_bound_finer_than_a_thousandth_is_left_out() -> None:
     assert offered(fine).bounds == {"seconds": 600}
 
 
+def test_template_without_an_image_needs_one_of_its_rows() -> None:
+    bare = a_template("train", opens="image", bounds={"images": "a/*"}, container={"image": ""})
+    assert offered(bare).bounds["image"] == "needed"
+
+
 def test_template_with_a_fault_tells_it_and_opens_nothing() -> None:
     assert offered("template train: kind is\n'Pod'") == OfferedTemplate(
         "train", None, {}, (), (), (), "template train: kind is 'Pod'"

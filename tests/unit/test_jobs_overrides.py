@@ -8,6 +8,7 @@ import pytest
 
 from dispatcher.janitor.rows import Trial
 from dispatcher.jobs.manifest import NOT_PLACED, build_job, plan_needs
+from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.row_check import check_amount, check_image, judge_kind, plan_shape
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
@@ -63,6 +64,14 @@ def test_a_row_that_asks_for_nothing_gets_the_template() -> None:
     assert offer == Offer(IMAGE, plan_shape(OPEN, {}), OPEN.name, plan_needs(OPEN, {}, NOT_PLACED))
 
 
+def test_row_of_a_template_without_an_image_names_one() -> None:
+    bare = a_template(opens="image", bounds={"images": "a/*,b:1"}, container={"image": None})
+    assert denied(template=bare) == 'template "default" has no image, so spec.image is needed: one of a/*, b:1'
+    offer = judge(bare, spec={"image": "b:1"}, spec_names=frozenset({"image"}))
+    assert isinstance(offer, Offer)
+    assert (offer.image, why_unusable(bare)) == ("b:1", "")
+
+
 def test_a_row_gets_what_is_opened_inside_the_bounds() -> None:
     spec = {"image": "registry/team-a/app:2", "cpu": "2", "memory": "4096Mi"}
     names = frozenset({*spec, "command", "args"})
@@ -71,12 +80,6 @@ def test_a_row_gets_what_is_opened_inside_the_bounds() -> None:
     assert needs is not None
     assert dict(needs.asks) == {"cpu": 2000, "memory": 4096 * 2**20 * 1000, "pods": 1000}
     assert offer == Offer("registry/team-a/app:2", plan_shape(OPEN, spec), OPEN.name, needs)
-
-
-def test_template_without_an_image_offers_an_empty_one() -> None:
-    offer = judge(a_template(opens="image", bounds={"images": "a/*"}, container={"image": ""}))
-    assert isinstance(offer, Offer)
-    assert offer.image == ""
 
 
 # Denials

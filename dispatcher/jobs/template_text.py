@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
@@ -162,7 +163,7 @@ def write_document(value: object) -> str:
 
 def line_of(text: str, path: Path) -> int:
     """The line that the path leads to, or that of its innermost existing part."""
-    node, line = compose(text), 1
+    node, line = last_composed(text), 1
     for step in path:
         if (found := follow(node, step)) is None:
             break
@@ -239,11 +240,15 @@ def listed(node: yaml.Node) -> Iterator[yaml.Node]:
 
 def places_of(text: str, line: int, most: int = MOST_BYTES) -> dict[Path, int]:
     """The lines of all places of the document that begins at this line, or of the item of a list."""
-    for root in compose_all(text, most):
-        for one in listed(root):
-            if line_of_mark(one.start_mark) == line:
-                return dict(places_in(one, ()))
-    return {}
+    found = starts_of(text, most).get(line)
+    return dict(places_in(found, ())) if found else {}
+
+
+@lru_cache(maxsize=1)
+def starts_of(text: str, most: int) -> dict[int, yaml.Node]:
+    """The documents of a text and the items of lists, by their lines. A file may have hundreds that are faulty."""
+    parts = [one for root in compose_all(text, most) for one in listed(root)]
+    return {line_of_mark(one.start_mark): one for one in reversed(parts)}
 
 
 def places_in(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
@@ -253,6 +258,12 @@ def places_in(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
         place = (*path, str(first.value) if isinstance(part, tuple) else number)
         yield place, line_of_mark(first.start_mark)
         yield from places_in(value, place)
+
+
+@lru_cache(maxsize=1)
+def last_composed(text: str) -> yaml.Node | None:
+    """As `compose`, for one fault after the other."""
+    return compose(text)
 
 
 def compose(text: str) -> yaml.Node | None:

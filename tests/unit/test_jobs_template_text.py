@@ -221,6 +221,13 @@ def test_places_of_a_document_have_their_lines() -> None:
     assert here.places_of(text, 2) == {}
 
 
+def test_lines_of_many_faults_take_no_time() -> None:
+    """A text is read once, and not for each of its faults: that took a minute for a thousand."""
+    text = "kind: List\nitems:\n" + "".join(f"- {{name: N{number}, value: {number}}}\n" for number in range(3000))
+    assert [line_of(text, ("items", number, "value")) for number in range(3000)] == [*range(3, 3003)]
+    assert [here.places_of(text, line)[("value",)] for line in range(3, 3003)] == [*range(3, 3003)]
+
+
 @pytest.mark.parametrize(
     "text", ["{kind: List, items: }", "{kind: JobList, items: []}", "{kind: IPAllowList, spec: 1}"]
 )

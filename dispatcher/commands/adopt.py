@@ -1,5 +1,6 @@
 """`dispatcher adopt FILE…`: makes templates of manifests of other systems, and lists what became of each field."""
 
+import codecs
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -217,13 +218,19 @@ def read_file(path: Path) -> Iterator[FileDocument]:
         return
     try:
         content = read_input(MOST_BYTES + 1) if path == INPUT else read_most(path)
-        text = text_of(content, MOST_BYTES)
+        text = text_of(as_utf8(content), MOST_BYTES)
     except OSError as fault:
         yield FileDocument(AdoptedFile(printable(str(path)), 0, "no manifest", faults=[str(fault.strerror)]))
     except TemplateError as fault:
         yield from no_manifest(path, fault)
     else:
         yield from read_text(path, text)
+
+
+def as_utf8(content: bytes) -> bytes:
+    """Windows PowerShell writes the output of kubectl into a file as UTF-16."""
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16", errors="replace").encode() if is_wide else content
 
 
 def read_text(path: Path, text: str) -> Iterator[FileDocument]:

@@ -198,6 +198,14 @@ def test_name_that_is_no_utf8_is_told_in_json(tmp_path: Path) -> None:
     assert as_document([told], as_json=True)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_file_that_windows_wrote_is_read(tmp_path: Path, encoding: str) -> None:
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    (tmp_path / "in.yaml").write_text(mark + write_document(job()).replace("\n", "\r\n"), encoding=encoding)
+    (told,) = adopt_documents(list(read_file(tmp_path / "in.yaml")), tmp_path, check=True)
+    assert (told.what, told.faults) == ("Job load", ())
+
+
 SIGN = "x {{ .Values.x }}"
 OF_A_SECRET = {"name": "A", "valueFrom": {"secretKeyRef": {"name": SIGN}}}
 

@@ -152,6 +152,8 @@ SELECTORS: Final[Mapping[str, str]] = {
     "Service": "selector", "NetworkPolicy": "podSelector", "PodDisruptionBudget": "selector", "PodMonitor": "selector",
 }  # fmt: skip
 """Where a kind says which Pods it means."""
+OF_CLUSTER: Final = frozenset({"PriorityClass", "RuntimeClass"})
+"""Kinds of objects that Pods name, and that are in no namespace."""
 OF_JOBS: Final = re.compile(r"(batch\.kubernetes\.io/)?(controller-uid|job-name)")
 IN_OUR_NAMESPACE: Final = "kubectl apply it, in the namespace of the dispatcher's Jobs"
 
@@ -172,9 +174,10 @@ def word_of_neighbour(document: Json, what: str, pods: PodNames) -> tuple[Did, s
     made, place = MADE.get(kind, (kind, ()))
     name = (at(document, "spec", *place) if place else None) or name_of(document)
     if pods.has(made, space, name):
-        there = f", and not in {space}" if space else ""
+        there = IN_OUR_NAMESPACE + (f", and not in {space}" if space else "")
+        there = "kubectl apply it, for the whole cluster" if kind in OF_CLUSTER else there
         named = "is named by an adopted Pod" if made == kind else f"makes {made} {name}, which an adopted Pod names"
-        return Did.OPEN if space else Did.LEFT_OUT, f"{what} {named}: {IN_OUR_NAMESPACE}{there}"
+        return Did.OPEN if space else Did.LEFT_OUT, f"{what} {named}: {there}"
     for number, one in enumerate(objects(document.get("subjects"))):
         is_account = one.get("kind") == "ServiceAccount"
         if is_account and pods.has("ServiceAccount", one.get("namespace") or space, one.get("name")):

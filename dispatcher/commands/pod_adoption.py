@@ -333,6 +333,7 @@ OBJECTS_BY_FIELD: Final[Mapping[str, tuple[str, str]]] = {
     "configMapKeyRef": ("ConfigMap", "name"), "configMapRef": ("ConfigMap", "name"), "configMap": ("ConfigMap", "name"),
     "nodePublishSecretRef": ("Secret", "name"), "secretProviderClass": ("SecretProviderClass", ""),
     "resourceClaimName": ("ResourceClaim", ""), "resourceClaimTemplateName": ("ResourceClaimTemplate", ""),
+    "priorityClassName": ("PriorityClass", ""), "runtimeClassName": ("RuntimeClass", ""),
 }  # fmt: skip
 """Fields of a Pod by which it names an object: its kind, and where its name stands in the value."""
 
@@ -354,12 +355,11 @@ def named_in(part: object) -> Iterator[tuple[str, str]]:
         yield from named_in(value)
 
 
-CLOSED: Final = {"ServiceAccount": "serviceAccounts", "Secret": "secrets", "ConfigMap": "configMaps"}
-"""Kinds of which a Pod may name only what a list in the value `policy` of the chart has."""
-CLOSED_FIELDS: Final = {
-    "priorityClassName": "priorityClasses", "runtimeClassName": "runtimeClasses", "schedulerName": "schedulers",
+CLOSED: Final = {
+    "ServiceAccount": "serviceAccounts", "Secret": "secrets", "ConfigMap": "configMaps",
+    "PriorityClass": "priorityClasses", "RuntimeClass": "runtimeClasses",
 }  # fmt: skip
-"""Fields of a Pod with such a list."""
+"""Kinds of which a Pod may name only what a list in the value `policy` of the chart has."""
 USUAL: Final = frozenset({("serviceAccounts", "default"), ("schedulers", "default-scheduler")})
 """What these lists have anyway."""
 OPEN_VOLUMES: Final = frozenset({
@@ -405,7 +405,8 @@ def closed_parts(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
 def listed(pod: Json) -> Iterator[tuple[str, str]]:
     """What the policy of the chart closes: the list that opens it, and what is to be in that."""
     yield from ((CLOSED[kind], name) for kind, name in named_in(pod) if kind in CLOSED)
-    yield from ((which, str(pod[field])) for field, which in CLOSED_FIELDS.items() if pod.get(field))
+    if scheduler := pod.get("schedulerName"):
+        yield "schedulers", str(scheduler)
     for one in objects(pod.get("volumes")):
         yield from (("volumeKinds", kind) for kind in object_at(one).keys() - OPEN_VOLUMES if one[kind] is not None)
         if folder := object_at(one, "hostPath").get("path"):

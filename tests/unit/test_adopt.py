@@ -302,7 +302,7 @@ OF_A_POD = pod(
     container(envFrom=[{"secretRef": {"name": "s"}}, {"secretRef": {}}],
               args=["--broker=broker:9092", "nc -z db 5432", "/var/data/x", "http://store/a"],
               env=[{"name": "CACHE", "value": "cache"}, {"name": "U", "value": "x.data:80"}]), serviceAccountName="sa",
-    imagePullSecrets=[{"name": "pull"}],
+    imagePullSecrets=[{"name": "pull"}], priorityClassName="low", runtimeClassName="kata",
     volumes=[{"name": "c", "configMap": {"name": "c"}}, {"name": "d", "persistentVolumeClaim": {"claimName": "d"}},
              {"name": "e", "csi": {"driver": "x", "nodePublishSecretRef": {"name": "csi"},
                                    "volumeAttributes": {"secretProviderClass": "vault"}}}],
@@ -333,6 +333,9 @@ def beside(kind: str, name: str, spec: dict[str, Any] | None = None, **more: Any
           for name in ("broker", "store", "db", "cache")),
         (beside("Service", "data"), Did.LEFT_OUT, "leave it as it is"),
         ({"kind": "Service", "metadata": {"name": "db"}}, Did.LEFT_OUT, "elsewhere it is db.NAMESPACE"),
+        *(({"kind": kind, "metadata": {"name": name}}, Did.LEFT_OUT, "kubectl apply it, for the whole cluster")
+          for kind, name in (("PriorityClass", "low"), ("RuntimeClass", "kata"))),
+        ({"kind": "PriorityClass", "metadata": {"name": "x"}}, Did.LEFT_OUT, "leave it as it is"),
         (beside("IngressClass", "x"), Did.LEFT_OUT, "leave it as it is"),
         (beside("Secret", "s"), Did.OPEN, "in the namespace of the dispatcher's Jobs, and not in app"),
         ({"kind": "Secret", "metadata": {"name": "s"}}, Did.LEFT_OUT, "in the namespace of the dispatcher's Jobs"),

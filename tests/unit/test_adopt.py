@@ -171,6 +171,9 @@ SHELL = container(command=["/bin/bash", "-c"], args=["echo ${HOME} {{ .Values.x 
         (alone(pod(container(env=[{"name": "A", "value": "x$NAME"}]))), "spec.containers[0].env[0].value", "$NAME"),
         (job(pod(nodeSelector={"pool": "$POOL"})), "spec.template.spec.nodeSelector.pool", "$POOL"),
         (job(pod(serviceAccountName="#{Account.Name}#")), "spec.template.spec.serviceAccountName", "#{Account.Name}#"),
+        (alone(pod(container(args=["--lr=${trialParameters.rate}"]))), "spec.containers[0].args[0]",
+         "${trialParameters.rate}"),
+        (alone(pod(container(args=["$(tt.params.revision)"]))), "spec.containers[0].args[0]", "$(tt.params.revision)"),
         (alone(pod(container(args=["${DAY:-today}"]))), "spec.containers[0].args[0]", "${DAY:-today}"),
         *((job(pod(serviceAccountName=text)), "spec.template.spec.serviceAccountName", text)
           for text in ("<account>", "__ACCOUNT__", "%%ACCOUNT%%", "[MY_ACCOUNT]")),

@@ -363,9 +363,10 @@ def count_earlier_launches(row: TaskWithJobs) -> EarlierLaunches:
     seen = max(row.of_attempt, key=lambda job: job.launch, default=None)
     now = row.cluster.cluster_now
     if seen is None:
-        return EarlierLaunches(disrupted=row.last, disrupted_at=newest([now] * row.last))
+        return EarlierLaunches(disrupted=row.last, disrupted_at=(now,) * min(row.last, MAX_DISRUPTED))
     missing = row.last - seen.launch
-    times = newest([*seen.disrupted_at, *[now] * missing])
+    some = min(missing, MAX_DISRUPTED)  # a container may say that it is launch 32,767
+    times = newest([*seen.disrupted_at, *[now] * some])
     before = forgetting(EarlierLaunches(seen.unstarted, seen.disrupted + missing, seen.unplaced_before, times), now)
     was_refused = row.task.launch == seen.launch and row.task.job_uid != seen.uid
     was_rejected = seen.ended_by == EndedBy.NODE or any(pod.is_rejected for pod in row.pods)

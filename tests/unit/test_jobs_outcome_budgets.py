@@ -1,5 +1,6 @@
 """Launch numbers, counts of earlier launches, and budgets: docs/protocol.md, sections 5 and 6."""
 
+import tracemalloc
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -125,6 +126,18 @@ def test_launches_whose_job_is_missing_count_as_disrupted() -> None:
     times = (ago(3600), NOW, NOW, NOW)
     assert older.ended_at == times[0]
     assert next_launch(a_running_task(5), older) == Launch(6, 1, 4, Ask.THAT_JOB, disrupted_at=times)
+
+
+@pytest.mark.parametrize("jobs", [[], [a_failed_job()]], ids=["no Job", "the first Job"])
+def test_container_that_says_it_is_launch_32767_costs_no_cycle_more_than_others(jobs: list[Job]) -> None:
+    """Any container may say so of its own row, and each cycle judges a parked row."""
+    last = a_running_task(32767)
+    assert hold_of(last, *jobs).reason is HoldReason.DISRUPTED_TOO_OFTEN
+    tracemalloc.start()
+    hold_of(last, *jobs)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 50_000
 
 
 def test_missing_job_is_asked_for_and_a_seen_job_is_not() -> None:

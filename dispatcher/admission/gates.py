@@ -34,7 +34,7 @@ class Candidate(Struct, frozen=True):
     @property
     def group(self) -> LaunchGroup:
         image = self.offer.image if isinstance(self.offer, Offer) else ""
-        return LaunchGroup(self.task.queue, self.task.template, image)
+        return LaunchGroup(self.task.queue, self.task.template, image, self.task.submitted_by)
 
     @property
     def is_repeat(self) -> bool:
@@ -119,7 +119,8 @@ def template_failing(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | 
 def group_failing(group: LaunchGroup, snapshot: ClusterSnapshot) -> Hold | None:
     """The hold of a failing group. It gets one launch at a time, to show whether the image can start again."""
     if group in snapshot.failing_groups and group in snapshot.busy_groups:
-        return Hold(HoldReason.TEMPLATE_FAILING, "the last three launches of this image never started; one at a time")
+        words = "the last three launches of this image by its submitter never started; one at a time"
+        return Hold(HoldReason.TEMPLATE_FAILING, words)
     return None
 
 

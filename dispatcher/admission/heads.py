@@ -223,7 +223,7 @@ class Judge:
             return offer
         if offer is None:
             return NOT_JUDGED
-        group = LaunchGroup(row.queue, offer.template, offer.image)
+        group = LaunchGroup(row.queue, offer.template, offer.image, row.submitted_by)
         if hold := self._offers.refused(row) or group_failing(group, self.snapshot):
             return hold
         hold = self._lack(row, offer, chosen)

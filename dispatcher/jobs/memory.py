@@ -106,7 +106,7 @@ class UnobservedCreate(Struct, frozen=True):
 
     @property
     def group(self) -> LaunchGroup:
-        return LaunchGroup(self.queue, self.offer.template, self.offer.image)
+        return LaunchGroup(self.queue, self.offer.template, self.offer.image, self.submitted_by)
 
     @property
     def is_waiting(self) -> bool:

@@ -20,11 +20,15 @@ Json = Mapping[str, Any]
 
 
 class LaunchGroup(Struct, frozen=True):
-    """Launches that fail together: the same image under the same template for the same queue."""
+    """Launches that fail together: the same image under the same template for the same submitter in the same queue.
+
+    A row may be the cause, by its command or by too little memory. So it must not hold the rows of another submitter.
+    """
 
     queue: str
     template: str
     image: str
+    submitted_by: str
 
 
 class Phase(StrEnum):
@@ -139,7 +143,7 @@ class Job(Struct, frozen=True, kw_only=True):
     @property
     def group(self) -> LaunchGroup:
         """The group for which a failure of this launch counts."""
-        return LaunchGroup(self.queue, self.template, self.image)
+        return LaunchGroup(self.queue, self.template, self.image, self.submitted_by)
 
 
 class ObjectWrite(Struct, frozen=True):

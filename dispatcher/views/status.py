@@ -308,5 +308,6 @@ def what_slows(cycle: LastCycle) -> Iterator[str]:
         yield "one create at a time, until the API server accepts one"
     if snapshot.quota is not None:
         yield cause_of(snapshot.quota).message
-    for one in sorted(snapshot.failing_groups, key=lambda group: (group.queue, group.template, group.image)):
-        yield f"one launch at a time of image {one.image} (template {one.template}, queue {one.queue}): no Pod starts"
+    for one in sorted(snapshot.failing_groups, key=structs.astuple):
+        whose = f"template {one.template}, queue {one.queue}, submitter {one.submitted_by}"
+        yield f"one launch at a time of image {one.image} ({whose}): no Pod starts"

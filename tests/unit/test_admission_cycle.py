@@ -93,7 +93,7 @@ def test_strict_mode_holds_all_rows_after_one_pending_pod() -> None:
 
 
 def test_failing_image_gets_one_launch() -> None:
-    failing = frozenset({LaunchGroup("default", "default", "app:1")})
+    failing = frozenset({LaunchGroup("default", "default", "app:1", "team_a")})
     both = a_snapshot(a_queue(), a_queue("q"), failing_groups=failing)
     done = plan(a_candidate(1), a_candidate(2), a_candidate(3, queue="q"), snapshot=both)
     assert (launched(done), reasons(done)) == ([1, 3], {2: "TemplateFailing"})

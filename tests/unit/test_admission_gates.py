@@ -15,7 +15,7 @@ from dispatcher.model.verdicts import Admit, Hold, HoldReason, Stage
 from tests.rig.builders import FIRST_LAUNCH, NOW, a_queue, a_snapshot, a_task, ago, later
 
 OFFER = Offer("app:1", "small", "default")
-GROUP = LaunchGroup("default", "default", "app:1")
+GROUP = LaunchGroup("default", "default", "app:1", "team_a")
 STALE = Hold(HoldReason.DISPATCHER_NOT_READY, "StaleCache: jobs")
 LEADERLESS = Hold(HoldReason.DISPATCHER_NOT_READY, "NoLeader")
 FINISHING = Hold(HoldReason.FINISHING, "attempt 1 is not over yet")
@@ -97,6 +97,7 @@ def test_a_failing_image_is_tried_one_at_a_time() -> None:
     assert reason_of(a_candidate(), a_snapshot(busy_groups=frozenset({GROUP}))) is None
     assert reason_of(a_candidate(offer=Offer("app:2", "small", "default")), both) is None
     assert reason_of(a_candidate(a_task(queue="other")), both) is None
+    assert reason_of(a_candidate(a_task(submitted_by="team_b")), both) is None
 
 
 @pytest.mark.parametrize(
@@ -272,5 +273,5 @@ def test_a_repeated_create_of_a_paused_queue_waits() -> None:
 
 
 def test_candidate_without_an_offer_has_a_launch_group_without_image() -> None:
-    assert a_candidate(offer=Hold(HoldReason.POLICY_DENIED)).group == LaunchGroup("default", "default", "")
+    assert a_candidate(offer=Hold(HoldReason.POLICY_DENIED)).group == LaunchGroup("default", "default", "", "team_a")
     assert a_candidate().group == GROUP

@@ -28,7 +28,7 @@ from tests.rig.builders import NOW, a_queue, a_running_task, a_snapshot, a_task,
 from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
 from tests.unit.scanning import BAD, WANTED, KindJudge, Looking, Table, rows, scan
 
-ONE_GROUP = frozenset({LaunchGroup("default", "default", "app:1")})
+ONE_GROUP = frozenset({LaunchGroup("default", "default", "app:1", "team_a")})
 
 
 # Rows that are read
@@ -180,7 +180,7 @@ async def test_stuck_shape_hides_no_other_row(snapshot: ClusterSnapshot, ids: li
 
 async def test_broken_image_hides_no_other_row() -> None:
     """ARCHITECTURE, promise 5: a broken image delays no other row."""
-    group = frozenset({LaunchGroup("default", "default", "broken:1")})
+    group = frozenset({LaunchGroup("default", "default", "broken:1", "team_a")})
     table = Table([*rows(range(500), kind=b"broken"), *rows([900])])
     snapshot = a_snapshot(failing_groups=group, busy_groups=group)
     assert 900 in (await scan(table, KindJudge({b"broken": Offer("broken:1", "small", "default")}), snapshot)).ids

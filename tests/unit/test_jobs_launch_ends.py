@@ -216,7 +216,7 @@ def test_row_that_ends_well_has_no_error() -> None:
     assert error_of(a_task(), job, ends={job.uid: OOM}) == ""
 
 
-GROUP = LaunchGroup("default", "default", IMAGE)
+GROUP = LaunchGroup("default", "default", IMAGE, "team_a")
 
 
 def failing(*jobs: Job, pods: tuple[Pod, ...] = (), tasks: tuple[Task, ...] = (a_task(),)) -> frozenset[LaunchGroup]:
@@ -289,15 +289,17 @@ def test_launches_without_a_known_result_do_not_count() -> None:
     assert failing(broken(1, 3), broken(2, 2), *silent, broken(3, 1), tasks=ROWS) == {GROUP}
 
 
-def test_groups_of_other_images_queues_or_templates_are_counted_apart() -> None:
-    elsewhere = [broken(3, 1, image="other"), broken(4, 1, queue="other"), broken(5, 1, template="other")]
+def test_groups_of_other_images_queues_templates_or_submitters_are_counted_apart() -> None:
+    """The row of one team may be the cause. It must not hold those of another."""
+    names = ("image", "queue", "template", "submitted_by")
+    elsewhere = [broken(3 + at, 1, **{name: "other"}) for at, name in enumerate(names)]
     assert failing(broken(1, 3), broken(2, 2), *elsewhere, tasks=ROWS) == frozenset()
 
 
 def test_several_groups_may_fail_at_once() -> None:
     other = [broken(number, number, image="other") for number in (4, 5, 6)]
     mine = [broken(number, number) for number in (1, 2, 3)]
-    assert failing(*other, *mine, tasks=ROWS) == {GROUP, LaunchGroup("default", "default", "other")}
+    assert failing(*other, *mine, tasks=ROWS) == {GROUP, LaunchGroup("default", "default", "other", "team_a")}
 
 
 def test_launches_ended_by_the_start_deadline_do_not_count() -> None:

@@ -375,7 +375,7 @@ def test_missing_right_and_full_quota_pause_all_creates(meaning: CreateOutcome, 
     assert (memory.known(10).brakes.api, memory.known(10).brakes.quota) == (None, None)
 
 
-GROUP = LaunchGroup("q", "default", "app:1")
+GROUP = LaunchGroup("q", "default", "app:1", "team_a")
 OFFER = Offer("app:1", "small", "default")
 
 

@@ -141,10 +141,10 @@ def test_a_disruption_is_known_only_by_the_pod_failure_policy() -> None:
     assert not a_job(phase=Phase.FAILING, reason="PodFailurePolicy").was_disrupted, "its Pod is not gone yet"
 
 
-def test_launches_of_one_image_template_and_queue_share_a_group() -> None:
-    assert a_job(launch=1).group == a_job(2, 3, task_id=7).group == LaunchGroup("default", "default", IMAGE)
-    others = [a_job(queue="q").group, a_job(template="t").group, a_job(image="i").group]
-    assert len({*others, a_job().group}) == 4
+def test_launches_of_one_image_template_queue_and_submitter_share_a_group() -> None:
+    assert a_job(launch=1).group == a_job(2, 3, task_id=7).group == LaunchGroup("default", "default", IMAGE, "team_a")
+    others = [a_job(**{name: "other"}).group for name in ("queue", "template", "image", "submitted_by")]
+    assert len({*others, a_job().group}) == 5
 
 
 @pytest.mark.parametrize("noun", [a_task(), a_job(), a_pod(), a_snapshot()])

@@ -13,7 +13,7 @@ from tests.rig.builders import NOW, a_cluster, a_complete_job, a_job, a_picture,
 from tests.unit.rooms import needs, unplaced, view_of
 
 holders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", "z"])), max_size=20)
-GROUP = LaunchGroup("default", "default", "app:1")
+GROUP = LaunchGroup("default", "default", "app:1", "team_a")
 A_JOB = a_job(shape="small")
 POD = PodKind("default", "team_a", "small", None)
 
@@ -150,7 +150,7 @@ def test_repeated_create_adds_no_load() -> None:
 
 
 def test_launch_groups_are_put_into_the_snapshot() -> None:
-    other = LaunchGroup("default", "other", "app:1")
+    other = LaunchGroup("default", "other", "app:1", "team_a")
     after = a_snapshot().with_groups(frozenset({GROUP}), frozenset({other}))
     assert (after.failing_groups, after.busy_groups) == (frozenset({GROUP}), frozenset({other}))
 

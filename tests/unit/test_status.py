@@ -145,7 +145,7 @@ def test_status_tells_the_first_parked_rows_and_their_number() -> None:
 
 def test_status_tells_what_is_missing_and_what_slows() -> None:
     quota = Hold(HoldReason.QUOTA_EXCEEDED, "pods 3 of 3")
-    groups = frozenset({LaunchGroup("default", "build", "app:2"), LaunchGroup("default", "build", "app:1")})
+    groups = frozenset(LaunchGroup("default", "build", image, "team_a") for image in ("app:2", "app:1"))
     snapshot = a_snapshot(not_ready=NEVER, is_probing=True, quota=quota, failing_groups=groups)
     found = status(a_cycle(snapshot), unhealthy={"access": "create jobs"})
     assert found.unhealthy == {"access": "create jobs"}
@@ -154,8 +154,8 @@ def test_status_tells_what_is_missing_and_what_slows() -> None:
     assert found.slowed == [
         "one create at a time, until the API server accepts one",
         "a ResourceQuota is used up: pods 3 of 3",
-        "one launch at a time of image app:1 (template build, queue default): no Pod starts",
-        "one launch at a time of image app:2 (template build, queue default): no Pod starts",
+        "one launch at a time of image app:1 (template build, queue default, submitter team_a): no Pod starts",
+        "one launch at a time of image app:2 (template build, queue default, submitter team_a): no Pod starts",
     ]
     calm = status(a_cycle(a_snapshot()))
     assert (calm.not_ready, calm.slowed, calm.unhealthy, calm.parked) == (None, [], {}, 0)
@@ -169,7 +169,7 @@ def test_status_tells_what_is_missing_and_what_slows() -> None:
 
 def test_long_texts_and_long_lists_are_cut() -> None:
     """A submitter chooses images, and an operator notes. The ConfigMap has room for so much."""
-    groups = frozenset(LaunchGroup("default", "build", f"{n}-{'x' * 600}") for n in range(90))
+    groups = frozenset(LaunchGroup("default", "build", f"{n}-{'x' * 600}", "team_a") for n in range(90))
     cycle = a_cycle(a_snapshot(a_queue(), failing_groups=groups))
     found = status(cycle, QueueCount("default", note="n" * 5000), unhealthy={"database": "f" * 5000})
     assert (len(found.slowed), found.slowed[-1]) == (21, "and 70 more")

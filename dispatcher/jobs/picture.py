@@ -172,18 +172,17 @@ LAUNCHES: Final = 3
 def failing_groups(tasks: Mapping[int, Task], jobs: Sequence[Job], cluster: ObservedCluster) -> frozenset[LaunchGroup]:
     """Groups whose newest three launches with a known result all failed to start.
 
-    Few Jobs may have failed to start, so only their groups are examined.
+    Few Jobs may have failed to start, so only their groups are examined, all in one pass: each may have its own image.
     """
     stuck = {uid for uid, pods in cluster.pods.items() for pod in pods if pod.cannot_start}
     suspects = Counter(job.group for job in jobs if job.phase is Phase.FAILED or job.uid in stuck)
-    failing = set()
-    for group in (group for group, count in suspects.items() if count >= LAUNCHES):
-        known = [(job.created_at, started) for job in jobs if job.group == group
-                 if (started := has_started(tasks.get(job.task_id), job, cluster)) is not None]  # fmt: skip
-        newest = [started for _, started in sorted(known, key=itemgetter(0))][-LAUNCHES:]
-        if len(newest) == LAUNCHES and not any(newest):
-            failing.add(group)
-    return frozenset(failing)
+    known = {group: list[tuple[datetime, bool]]() for group, count in suspects.items() if count >= LAUNCHES}
+    for job in jobs if known else ():
+        own = known.get(job.group)
+        if own is not None and (started := has_started(tasks.get(job.task_id), job, cluster)) is not None:
+            own.append((job.created_at, started))
+    newest = {group: sorted(own, key=itemgetter(0))[-LAUNCHES:] for group, own in known.items()}
+    return frozenset(group for group, own in newest.items() if len(own) == LAUNCHES and not any(one for _, one in own))
 
 
 def busy_groups(jobs: Iterable[Job], failing: frozenset[LaunchGroup]) -> frozenset[LaunchGroup]:

@@ -1,6 +1,6 @@
 """How a launch ended, in words and in the row's error, and launches of a queue, template and image that never start."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -300,6 +300,23 @@ def test_several_groups_may_fail_at_once() -> None:
     other = [broken(number, number, image="other") for number in (4, 5, 6)]
     mine = [broken(number, number) for number in (1, 2, 3)]
     assert failing(*other, *mine, tasks=ROWS) == {GROUP, LaunchGroup("default", "default", "other", "team_a")}
+
+
+class CountedPasses(list[Job]):
+    """Jobs, with the number of passes over them."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[Job]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_each_of_many_rows_may_have_a_broken_image_of_its_own() -> None:
+    """A pass for each image would hold the cycles of all teams for seconds, with a thousand such rows."""
+    jobs = CountedPasses(broken(number, number, image=f"image-{number % 20}") for number in range(60))
+    found = failing_groups({number: a_task(id=number) for number in range(60)}, jobs, a_cluster())
+    assert (len(found), jobs.passes) == (20, 2)
 
 
 def test_launches_ended_by_the_start_deadline_do_not_count() -> None:

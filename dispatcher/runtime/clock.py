@@ -4,6 +4,7 @@
 suspend on Linux: a replica that wakes up after an hour would trust its lease and its caches.
 """
 
+import math
 import time
 from collections.abc import Callable
 
@@ -24,7 +25,8 @@ def worked() -> float:
 class Bucket:
     """The write rate: `rate` tokens a second, and a burst of twice the rate. A sweep uses only the upper half.
 
-    Creates come first, so they may use all tokens.
+    Creates come first, so they may use all tokens. Where finished Jobs pile up, a sweep takes its half without looking
+    at what is left, and creates pay for it.
     """
 
     def __init__(self, rate: float, now: float) -> None:
@@ -45,6 +47,10 @@ class Bucket:
     def spare(self, now: float) -> int:
         """Number of tokens above the half that is kept for creates."""
         return max(0, self.left(now) - int(self.burst / 2))
+
+    def half(self, seconds: float) -> int:
+        """Half of the tokens of so many seconds, at most of two."""
+        return math.ceil(self._rate * min(seconds, 2) / 2)
 
     def take(self, count: int) -> None:
         self._level -= count

@@ -20,6 +20,10 @@ from dispatcher.model.tasks import TERMINAL, Task
 
 MOST_TOMBSTONES: Final = 1000
 """The newest finished Jobs that may stay. Older ones are due at once."""
+MANY_FINISHED: Final = 2 * MOST_TOMBSTONES
+"""Finished Jobs beyond which half of the writes are for deletes. A long backlog of short rows could use all of them for
+creates: then nothing would be deleted for hours, and etcd would fill.
+"""
 CROWDED: Final = timedelta(seconds=20)
 """Time for which a failed Job stays while a ResourceQuota is full: two rounds of the janitor."""
 LARGE_BYTES: Final = 16 * 2**10
@@ -69,6 +73,11 @@ def kept_by_others(jobs: Iterable[Job], pods: Iterable[Pod]) -> Mapping[str, int
     of_jobs = (name for job in jobs for name in job.kept_by)
     of_pods = (name for pod in pods if pod.has_ended for name in pod.kept_by)
     return dict(Counter(chain(of_jobs, of_pods)).most_common(MOST_FINALIZERS))
+
+
+def are_many(jobs: Iterable[Job]) -> bool:
+    """Whether finished Jobs pile up."""
+    return sum(job.is_finished and not job.deleting for job in jobs) > MANY_FINISHED
 
 
 def plan_due(

@@ -20,7 +20,15 @@ from dispatcher.model.tasks import Task
 from dispatcher.runtime.clock import Bucket, Clock, elapsed
 from dispatcher.runtime.metrics import JOBS, KEPT_OBJECTS, SWEEP_DELETES, TAKEN_BACK
 from dispatcher.settings.definition import SweepSettings
-from dispatcher.sweep.plan import CONFIRM_EVERY, Absences, kept_by_others, plan_due, plan_sweep, plan_uncounted
+from dispatcher.sweep.plan import (
+    CONFIRM_EVERY,
+    Absences,
+    are_many,
+    kept_by_others,
+    plan_due,
+    plan_sweep,
+    plan_uncounted,
+)
 
 LOOKED_AT: Final = 1000
 """Jobs whose rows one sweep reads, at most."""
@@ -63,7 +71,7 @@ class SweepPorts(Struct, frozen=True):
 
 
 class Sweep:
-    """Runs sweeps. Deletes use only write tokens that creates leave over."""
+    """Runs sweeps. Deletes use only write tokens that creates leave over; half of all where finished Jobs pile up."""
 
     def __init__(self, ports: SweepPorts, settings: SweepSettings, bucket: Bucket) -> None:
         self._ports = ports
@@ -71,6 +79,7 @@ class Sweep:
         self._bucket = bucket
         self._absences = Absences(ports.apart)
         self._start = 0
+        self._spared_at = ports.clock()
 
     async def run_once(self) -> float:
         """Runs one sweep and returns the seconds until the next. A stale view or a missing lease stops all deletes."""
@@ -80,7 +89,7 @@ class Sweep:
             return EVERY_SECONDS
         is_crowded = is_full_of_objects(self._ports.quotas())
         due = self._take_turns(plan_due(view.jobs.values(), view.now, self._tombstone, is_crowded=is_crowded))
-        spare = min(BATCH, self._bucket.spare(self._ports.clock()))
+        spare = self._spare(view)
         if not due or not spare:
             return EVERY_SECONDS
         async with self._ports.rows() as rows:
@@ -91,6 +100,13 @@ class Sweep:
         ends = [end for end in ends if end.name not in unanswered][:spare]
         self._bucket.take(await self._ports.remove(ends))
         return EVERY_SECONDS
+
+    def _spare(self, view: ClusterView) -> int:
+        """Number of deletes that this sweep may send."""
+        now = self._ports.clock()
+        since, self._spared_at = now - self._spared_at, now
+        own = self._bucket.half(since) if are_many(view.jobs.values()) else 0
+        return max(own, min(BATCH, self._bucket.spare(now)))
 
     def _take_turns(self, due: Sequence[Job]) -> Sequence[Job]:
         """At most LOOKED_AT of the due Jobs, in turns. Jobs of parked rows stay due, and must not block the others."""

@@ -1,9 +1,20 @@
-"""An end that the API server refuses is told for a minute, because the object keeps its place."""
+"""An end that the API server refuses is told for a minute, because the object keeps its place. Creates leave deletes
+their half of the writes where finished Jobs pile up.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
+from dispatcher.model.cluster import ClusterView
 from dispatcher.model.jobs import ApiAnswer, ObjectWrite
-from dispatcher.sweep.sweep import REFUSED_SECONDS, Remover
+from dispatcher.model.tasks import Status, Task
+from dispatcher.runtime.clock import Bucket
+from dispatcher.settings.definition import SweepSettings
+from dispatcher.sweep.plan import MANY_FINISHED
+from dispatcher.sweep.sweep import REFUSED_SECONDS, Remover, Sweep, SweepPorts
+from tests.rig.builders import DATABASE_ID, NOW, a_complete_job, a_task
 
 
 class Answering:
@@ -37,3 +48,59 @@ async def test_refused_end_is_told_for_a_minute(answer: ApiAnswer, is_told: bool
     assert remover.fault == (words if is_told else "")
     now += REFUSED_SECONDS
     assert remover.fault == ""
+
+
+RATE, SECONDS = 20, 30
+
+
+class Over:
+    """A database in which each row has succeeded."""
+
+    now, database_id = NOW, DATABASE_ID
+
+    async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
+        return {id_: a_task(id=id_, status=Status.SUCCEEDED, launch=1) for id_ in ids}
+
+
+@asynccontextmanager
+async def rows() -> AsyncIterator[Over]:
+    yield Over()
+
+
+async def writes_beside_a_backlog(finished: int) -> tuple[float, float]:
+    """Creates and deletes a second, while rows wait for every token that is left."""
+    now, deleted = 0.0, list[ObjectWrite]()
+    jobs = [a_complete_job(task_id=number, uid=f"{number}") for number in range(1, finished + 1)]
+
+    async def remove(ends: Sequence[ObjectWrite]) -> int:
+        gone = {end.uid for end in ends}
+        deleted.extend(ends)
+        jobs[:] = [job for job in jobs if job.uid not in gone]
+        return len(ends)
+
+    bucket, created = Bucket(RATE, now), 0
+    ports = SweepPorts(
+        lambda: ClusterView(NOW, {job.name: job for job in jobs}, {}, {}), rows, lambda: True, frozenset, remove,
+        lambda: now,
+    )  # fmt: skip
+    sweep = Sweep(ports, SweepSettings(), bucket)
+    bucket.take(bucket.left(now))
+    for step in range(1, SECONDS * 10 + 1):
+        now = step / 10
+        created += (wanted := bucket.left(now))
+        bucket.take(wanted)
+        if step % 12 == 0:  # a sweep takes some time itself
+            await sweep.run_once()
+    return created / SECONDS, len(deleted) / SECONDS
+
+
+async def test_backlog_that_uses_every_write_leaves_deletes_their_half_where_jobs_pile_up() -> None:
+    creates, deletes = await writes_beside_a_backlog(MANY_FINISHED + RATE * SECONDS)
+    assert deletes >= 0.45 * RATE
+    assert creates >= 0.45 * RATE
+    assert creates + deletes <= RATE + 1
+
+
+async def test_few_finished_jobs_take_no_write_from_a_backlog() -> None:
+    creates, deletes = await writes_beside_a_backlog(100)
+    assert (round(creates), deletes) == (RATE, 0)

@@ -2,7 +2,8 @@
 
 `LaunchOrder`: fair between queues, then by priority (lower first), then by id. The queue with the least share of the
 cluster for its weight comes first (`Shares`). In a queue with `fair_submitters`, so does the submitter with the least
-share. Each admission changes the shares, so the order is decided anew after it (as in kueue's fair sharing).
+share. Each admission changes the shares, so the order is decided anew after it (as in kueue's fair sharing). Where the
+write rate is used up, a queue gets a launch a second in any case: rows that end at once have next to no share.
 
 `plan_cycle`: judges the candidates in their order, each after the admissions before it.
 
@@ -38,8 +39,9 @@ from dispatcher.admission.gates import (
     too_many_held,
 )
 from dispatcher.admission.snapshot import ClusterSnapshot, GrowingShares, Shares, asks_of
+from dispatcher.model.cluster import LONG_AGO
 from dispatcher.model.jobs import Job, ObjectWrite
-from dispatcher.model.launches import PodKind, Probe
+from dispatcher.model.launches import Launch, PodKind, Probe
 from dispatcher.model.resources import NOTHING, Amounts
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Admit, Hold, HoldReason, own_fault
@@ -100,23 +102,52 @@ class FairLine(Generic[T]):
         self._moved.clear()
 
 
+TURN: Final = timedelta(seconds=1)
+"""A queue has its turn after this time without a launch, where the write rate is used up."""
+
+
 class LaunchOrder:
     """Candidates in their order. `pop` gives the next one, after the decision about the one before."""
 
     def __init__(self, candidates: Iterable[Candidate], snapshot: ClusterSnapshot) -> None:
         """Builds the lines. While one create at a time is sent, the row with the latest failed create comes last."""
         rows = list(candidates)
+        self._turns = deque[Candidate]()
         self._line: RowLine[Candidate]
         if snapshot.is_probing:
             self._line = SortedLine(sorted(rows, key=retried_last))
         else:
             queues = split(sorted(rows, key=rank_of), lambda row: row.task.queue)
+            self._turns.extend(rows_in_turn(queues, snapshot))
+            first = {row.task.id for row in self._turns}
+            queues = {name: [row for row in own if row.task.id not in first] for name, own in queues.items()}
             lines = {name: line_of(name, own, snapshot.queue(name)) for name, own in queues.items()}
             self._line = between_queues(lines, snapshot.queue, rank_of)
 
     def pop(self, snapshot: ClusterSnapshot) -> Candidate | None:
         """The next candidate; None: no candidate is left."""
+        if self._turns:
+            return self._turns.popleft()
         return self._line.pop(snapshot.shares) if self._line.first(snapshot.shares) is not None else None
+
+
+def rows_in_turn(queues: Mapping[str, Sequence[Candidate]], snapshot: ClusterSnapshot) -> list[Candidate]:
+    """A row of each queue that has its turn, the queue first that has waited longest. `queues`: rows in their order.
+
+    With `fair_submitters` it is a row of the submitter that has waited longest.
+    """
+    if snapshot.launched_at is None:
+        return []
+    at, last, found = snapshot.launched_at, dict[str, datetime](), list[Candidate]()
+    for (queue, _), one in at.items():
+        last[queue] = max(one, last.get(queue, one))
+    for name in sorted(queues, key=lambda name: last.get(name, LONG_AGO)):
+        rows = [row for row in queues[name] if isinstance(row.jobs.verdict, Launch)]
+        if snapshot.queue(name).fair_submitters:
+            rows.sort(key=lambda row, name=name: at.get((name, row.task.submitted_by), LONG_AGO))
+        if abs(snapshot.now - last.get(name, LONG_AGO)) >= TURN:
+            found += rows[:1]
+    return found
 
 
 def between_queues(

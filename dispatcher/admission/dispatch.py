@@ -391,6 +391,7 @@ class Dispatch(Generic[P]):
             stuck=plan_stuck(picture.probes() if room is None else (), self.demands.current),
             in_line=self._scan.in_line,
             stuck_shapes=self.demands.current.waited_lately(view.now) if room is None else frozenset(),
+            launched_at=self.last.launched_at if self.last is not None and self.last.lacks_writes else None,
         )
 
     def _not_ready(self, view: ClusterView, frame: Frame) -> Hold | None:
@@ -466,7 +467,9 @@ def last_cycle(decision: Decision, picture: Picture, before: LastCycle | None, *
     held = decision.held + Counter((task.queue, reason) for task in launched if task.is_waiting)
     since = held_since(held, plan.after, before.since if before else {})
     ids = frozenset(task.id for task in launched)
-    return LastCycle(plan.after, picture, told, ids, held, since, leads, found.whole).after(before)
+    launched_at = {(task.queue, task.submitted_by): plan.after.now for task in launched} if leads else {}
+    cycle = LastCycle(plan.after, picture, told, ids, held, since, leads, found.whole, launched_at=launched_at)
+    return cycle.after(before)
 
 
 def report(decision: Decision, now: datetime, rejecting: int) -> None:

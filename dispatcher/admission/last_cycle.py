@@ -70,6 +70,7 @@ class LastCycle(Struct, frozen=True):
     leads: whether this replica launched them.
     whole: queues of which every due row was judged.
     capped_at: when MAX_JOBS was used up last; None: never.
+    launched_at: when this replica launched a row of each (queue, submitter) last.
     """
 
     snapshot: ClusterSnapshot
@@ -81,6 +82,7 @@ class LastCycle(Struct, frozen=True):
     leads: bool
     whole: Set[str] = frozenset()
     capped_at: datetime | None = None
+    launched_at: Mapping[tuple[str, str], datetime] = {}
 
     @property
     def tasks_refused(self) -> str:
@@ -93,10 +95,16 @@ class LastCycle(Struct, frozen=True):
         """Whether MAX_JOBS is used up, or was within SCARCE: some Jobs end at any time."""
         return self.capped_at is not None and abs(self.at - self.capped_at) <= SCARCE
 
+    @property
+    def lacks_writes(self) -> bool:
+        """Whether the write rate was used up."""
+        return any(reason is HoldReason.RATE_LIMITED for _, reason in self.held)
+
     def after(self, before: "LastCycle | None") -> "LastCycle":
         """The cycle, with the values that it takes over from the cycle before it."""
-        known = before.capped_at if before is not None else None
-        return msgspec.structs.replace(self, capped_at=self.at if over_job_cap(self.snapshot) else known)
+        known, launched_at = (before.capped_at, before.launched_at) if before is not None else (None, {})
+        capped_at = self.at if over_job_cap(self.snapshot) else known
+        return msgspec.structs.replace(self, capped_at=capped_at, launched_at={**launched_at, **self.launched_at})
 
     @property
     def at(self) -> datetime:

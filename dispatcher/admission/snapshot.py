@@ -219,6 +219,8 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     stuck: where room is not judged, the Pods that kube-scheduler finds no node for. They give way like demand.
     in_line: the rows that wait for room.
     stuck_shapes: their shapes, and those that waited lately. A further Pod would only wait.
+    launched_at: when a row of each (queue, submitter) was launched last, where the write rate is used up; None: it is
+    not.
     """
 
     now: datetime
@@ -243,6 +245,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     stuck: DemandPods = DemandPods()
     stuck_shapes: frozenset[str] = frozenset()
     in_line: InLine = InLine()
+    launched_at: Mapping[tuple[str, str], datetime] | None = None
 
     def queue(self, name: str) -> Queue:
         return self.queues.get(name, NO_QUEUE)

@@ -1,5 +1,8 @@
 """A cycle: the order of candidates, shares, quotas, the first Pods of a shape, and one judgement of each candidate."""
 
+from collections import Counter
+from datetime import datetime
+
 import pytest
 
 from dispatcher.admission.cycle import LaunchOrder, Plan, plan_cycle
@@ -21,6 +24,7 @@ from dispatcher.model.cluster import JOBS, Quota
 from dispatcher.model.jobs import LaunchGroup, ObjectWrite
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind, UncountedPods
 from dispatcher.model.needs import PodNeeds
+from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.rig.builders import FIRST_LAUNCH, NOW, a_job, a_picture, a_queue, a_snapshot, a_task, an_indexed_row, later
 from tests.unit.rooms import a_node, amounts_of, needs, unplaced, view_of
@@ -382,6 +386,47 @@ def test_places_count_for_a_minute_after_max_jobs_was_used_up() -> None:
         cycle = LastCycle(snapshot, a_picture(), {}, frozenset(), {}, {}, leads=True).after(cycle)
         found.append(cycle.lacks_places)
     assert found == [False, True, True, True, False]
+
+
+def launches_of_each(queue: Queue, seconds: float) -> Counter[tuple[str, str]]:
+    """Launches while all have a backlog. A cycle of a tenth of a second has one write.
+
+    Rows of the queue `short` end at once, so it has no share.
+    """
+    rows = [a_candidate(n, queue="short") for n in range(1, 9)]
+    rows += [a_candidate(n, queue="long", submitted_by=who) for n, who in ((11, "b"), (12, "c"))]
+    shares = plan_shares({jobs_of("b", None, "long"): 9, jobs_of("c", None, "long"): 1}, {})
+    at, found = dict[tuple[str, str], datetime](), Counter[tuple[str, str]]()
+    for step in range(round(seconds * 10)):
+        now = later(step / 10)
+        snapshot = a_snapshot(
+            queue, a_queue("short"), now=now, shares=shares, launched_at=at, allowance=Allowance(1, 9)
+        )
+        (one,) = [(row.task.queue, row.task.submitted_by) for row in plan_cycle(snapshot, rows).launches]
+        at = {**at, one: now}
+        found[one] += 1
+    return found
+
+
+def test_queue_of_rows_that_end_at_once_leaves_others_a_launch_a_second_where_writes_are_used_up() -> None:
+    found = launches_of_each(a_queue("long"), 9.95)
+    assert found == {("short", "team_a"): 90, ("long", "b"): 10}
+    fair = launches_of_each(a_queue("long", fair_submitters=True), 9.95)
+    assert fair == {("short", "team_a"): 90, ("long", "b"): 5, ("long", "c"): 5}
+
+
+def test_turns_count_only_while_the_write_rate_is_used_up() -> None:
+    before: LastCycle | None = None
+    found = []
+    for seconds, reason in ((0, HoldReason.RATE_LIMITED), (1, HoldReason.NO_ROOM_NOW)):
+        launched_at = {("q", f"team {seconds}"): later(seconds)}
+        cycle = LastCycle(
+            a_snapshot(now=later(seconds)), a_picture(), {}, frozenset(), {("q", reason): 3}, {}, leads=True,
+            launched_at=launched_at,
+        ).after(before)  # fmt: skip
+        found.append((cycle.lacks_writes, len(cycle.launched_at)))
+        before = cycle
+    assert found == [(True, 1), (False, 2)]
 
 
 def test_demand_counts_in_no_share() -> None:

@@ -1,7 +1,9 @@
 """The decision of the last cycle, for those who ask afterwards why a row waits."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Final, Protocol
 
 import msgspec
@@ -49,6 +51,7 @@ class RowReason(Struct, frozen=True):
 
     attempt: the attempt that was judged.
     has_started: whether the row has started, and waits to run again.
+    submitted_by: whose row it is.
     """
 
     queue: str
@@ -56,6 +59,7 @@ class RowReason(Struct, frozen=True):
     hold: Hold
     since: datetime
     has_started: bool = False
+    submitted_by: str = ""
 
 
 class LastCycle(Struct, frozen=True):
@@ -146,9 +150,23 @@ def tell(
 ) -> dict[int, RowReason]:
     """The holds of a cycle by task. A reason that the last cycle had, too, keeps its time."""
     return {
-        row.id: told_again(before.get(row.id), RowReason(row.queue, row.attempt, hold, now, has_started(row)))
+        row.id: told_again(
+            before.get(row.id), RowReason(row.queue, row.attempt, hold, now, has_started(row), row.submitted_by)
+        )
         for row, hold in holds
     }
+
+
+def in_turns(told: Mapping[int, RowReason], rank: Callable[[RowReason], int]) -> list[tuple[int, RowReason]]:
+    """The rows by their rank, in turns of their submitters, each one's by id: where not all rows are shown, many rows
+    of one team must not hide those of others.
+    """
+    taken, places = Counter[tuple[int, str]](), list[tuple[int, int, int]]()
+    for id_, one in sorted(told.items(), key=itemgetter(0)):
+        key = rank(one), one.submitted_by
+        places.append((key[0], taken[key], id_))
+        taken[key] += 1
+    return [(id_, told[id_]) for _, _, id_ in sorted(places)]
 
 
 def has_started(row: Task | IndexedRow) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.admission.last_cycle import LastCycle, QueueReason, RowReason
+from dispatcher.admission.last_cycle import LastCycle, QueueReason, RowReason, in_turns
 from dispatcher.jobs.observed import launch_end
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, Notice
@@ -75,8 +75,8 @@ def what_matters(status: InstallationStatus) -> Any:
 
 
 def reasons_of(cycle: LastCycle, most: int = MOST_ROWS) -> PublishedReasons:
-    """The holds of a cycle: parked rows first, then launched ones, then the others by id."""
-    ordered = sorted(cycle.told.items(), key=lambda one: (rank(one[1].hold.reason), one[0]))
+    """The holds of a cycle: parked rows first, then launched ones, then the others; each in turns of submitters."""
+    ordered = in_turns(cycle.told, lambda one: rank(one.hold.reason))
     places: dict[str, int] = {}
     rows: list[Row] = []
     for id_, told in ordered[:most]:

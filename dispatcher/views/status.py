@@ -9,12 +9,13 @@ behind them wait for what holds their whole queue, or for their turn.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
 from dispatcher.admission.gates import holds_of_queue
-from dispatcher.admission.last_cycle import LastCycle, QueueReason, RowReason
+from dispatcher.admission.last_cycle import LastCycle, QueueReason, RowReason, in_turns
 from dispatcher.admission.room_view import told
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.caches import CacheTotal
@@ -248,7 +249,7 @@ def build_status(
         max_jobs=snapshot.max_jobs,
         queues=[queue_status(count, cycle, by_queue[count.queue], started[count.queue]) for count in queues],
         parked=sum(number for (_, reason), number in reasons.items() if reason in PARKED),
-        parked_rows=list(parked_rows(cycle.told))[:MOST_PARKED],
+        parked_rows=list(islice(parked_rows(cycle.told), MOST_PARKED)),
         demand=demand_of(cycle),
     )
 
@@ -291,14 +292,13 @@ def more(number: int) -> list[str]:
 
 
 def parked_rows(told: Mapping[int, RowReason]) -> Iterator[ParkedRow]:
-    """The parked rows among the judged rows, by id."""
-    for id_, one in sorted(told.items()):
-        if one.hold.reason in PARKED:
-            cause = cause_of(one.hold)
-            yield ParkedRow(
-                task=id_, queue=one.queue, attempt=one.attempt, reason=cause.reason, message=cause.message,
-                since=one.since,
-            )  # fmt: skip
+    """The parked rows among the judged rows, in turns of submitters."""
+    parked = {id_: one for id_, one in told.items() if one.hold.reason in PARKED}
+    for id_, one in in_turns(parked, lambda _: 0):
+        cause = cause_of(one.hold)
+        yield ParkedRow(
+            task=id_, queue=one.queue, attempt=one.attempt, reason=cause.reason, message=cause.message, since=one.since
+        )
 
 
 def what_slows(cycle: LastCycle) -> Iterator[str]:

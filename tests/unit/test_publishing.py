@@ -34,7 +34,7 @@ from dispatcher.views.published import (
     status_json,
     what_matters,
 )
-from dispatcher.views.status import InstallationIdentity, InstallationStatus
+from dispatcher.views.status import InstallationIdentity, InstallationStatus, parked_rows
 from dispatcher.views.surfaces import StatusPublisher
 from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago, later
 from tests.unit.explaining import a_cycle, a_status, told
@@ -216,6 +216,13 @@ def test_reasons_of_many_rows_are_cut_to_their_number_and_size() -> None:
     assert REASONS_BYTES * 0.8 < len(written) <= REASONS_BYTES
     assert len(found.rows) + found.left_out == 3000
     assert max(map(len, found.messages)) == 300
+
+
+def test_parked_rows_of_one_submitter_leave_no_parked_row_of_another_out() -> None:
+    theirs = msgspec.structs.replace(told("Poison"), submitted_by="team_b")
+    cycle = a_cycle({**{n: told("Poison") for n in range(3000)}, 9999: theirs})
+    assert [row[0] for row in reasons_of(cycle).rows[:3]] == [0, 9999, 1]
+    assert [row.task for row in parked_rows(cycle.told)][:3] == [0, 9999, 1]
 
 
 def test_reasons_without_room_for_a_row_say_how_many_there_are() -> None:

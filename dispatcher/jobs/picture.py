@@ -185,9 +185,9 @@ def failing_groups(tasks: Mapping[int, Task], jobs: Sequence[Job], cluster: Obse
     return frozenset(group for group, own in newest.items() if len(own) == LAUNCHES and not any(one for _, one in own))
 
 
-def busy_groups(jobs: Iterable[Job], failing: frozenset[LaunchGroup]) -> frozenset[LaunchGroup]:
-    """The failing groups that have an unfinished Job."""
-    return frozenset(job.group for job in jobs if not job.is_finished and job.group in failing) if failing else failing
+def starting_groups(jobs: Iterable[Job], cluster: ObservedCluster) -> frozenset[LaunchGroup]:
+    """The groups with a launch under way that has not started. One that runs, maybe for hours, shows nothing new."""
+    return frozenset(job.group for job in jobs if not (job.is_finished or has_started(None, job, cluster)))
 
 
 def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool | None:
@@ -375,7 +375,8 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]:
         """(failing, busy): the launch groups that fail, and the groups that have a launch under way."""
         failing = failing_groups(tasks, self.all_jobs, self.cluster)
-        return failing, busy_groups(self.all_jobs, failing) | {unseen.group for unseen in self.creates.unseen.values()}
+        busy = failing & starting_groups(self.all_jobs, self.cluster) if failing else failing
+        return failing, busy | {unseen.group for unseen in self.creates.unseen.values()}
 
     def offer(self, kind: Kind) -> Offer | Hold:
         return self.offers.offer(kind)

@@ -319,6 +319,15 @@ def test_each_of_many_rows_may_have_a_broken_image_of_its_own() -> None:
     assert (len(found), jobs.passes) == (20, 2)
 
 
+@pytest.mark.parametrize(("phase", "busy"), [("Pending", {GROUP}), ("Running", set())])
+def test_run_of_before_lets_the_next_launch_show_whether_the_image_starts(phase: str, busy: set[LaunchGroup]) -> None:
+    """It may go on for hours. Of launches that have not started, one shows enough."""
+    under_way = a_job(1, 1, task_id=8, uid="under way", created_at=ago(900))
+    jobs = [under_way, broken(1, 3), broken(2, 2), broken(3, 1)]
+    picture = a_picture(jobs, a_cluster([a_pod(under_way, phase=phase)]))
+    assert picture.launch_groups({task.id: task for task in ROWS}) == ({GROUP}, busy)
+
+
 def test_launches_ended_by_the_start_deadline_do_not_count() -> None:
     """Only image and configuration make a group fail. The start deadline ended these launches; their Pods are gone."""
     late = [

@@ -35,14 +35,16 @@ from dispatcher.admission.cycle import (
 )
 from dispatcher.admission.demand import Demands
 from dispatcher.admission.gates import Candidate, wants_place
-from dispatcher.admission.heads import CycleOffers, Index, KnownRow, known_rows, learn_kinds
+from dispatcher.admission.heads import CycleOffers, Index, known_rows, learn_kinds
 from dispatcher.admission.last_cycle import (
     AskedPicture,
     LastCycle,
     QueueReason,
+    RestingRow,
     candidate_of,
     held_since,
     is_running,
+    still_resting,
     tell,
 )
 from dispatcher.admission.launch_inputs import Histories, NodesNow, PlacementPlanner, make_orders
@@ -90,13 +92,6 @@ class RowSnapshot(Index, Histories, Protocol):
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
     async def still_waiting(self, ids: Sequence[int]) -> dict[int, int]: ...
     async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]: ...
-
-
-class RestingRow(KnownRow, Protocol):
-    """A row that need not be read."""
-
-    @property
-    def priority(self) -> int | None: ...
 
 
 class Picture(CycleOffers, AskedPicture, Protocol):
@@ -193,7 +188,7 @@ class Decision(Struct, frozen=True, dict=True):
     candidates: the rows that were judged.
     plan: launches, holds and deletes.
     found: the result of the scan.
-    resting: waiting rows with a Job under way that were not judged, with their queues.
+    resting: rows with a Job that were not judged, and wait or are parked: queue, reason, and whether they wait.
     orders: one order for each launch; empty on a replica that does not lead.
     due: seconds until the next row with a `run_at` is due.
     shares: what each queue has in flight, as a share of the cluster.
@@ -202,7 +197,7 @@ class Decision(Struct, frozen=True, dict=True):
     candidates: Sequence[Candidate]
     plan: Plan
     found: ScanResult
-    resting: Mapping[int, str]
+    resting: Mapping[int, tuple[str, HoldReason, bool]]
     orders: Sequence[LaunchSpec]
     due: float
     shares: Mapping[str, float] = {}
@@ -216,12 +211,13 @@ class Decision(Struct, frozen=True, dict=True):
         """Number of held waiting rows by queue and reason."""
         holds = [(self.rows[id_], hold.reason) for id_, hold in self.plan.holds.items()]
         held = self.found.held + Counter((task.queue, reason) for task, reason in holds if task.is_waiting)
-        return held + Counter((queue, HoldReason.LAUNCHED) for queue in self.resting.values())
+        return held + Counter((queue, reason) for queue, reason, waits in self.resting.values() if waits)
 
     @cached_property
     def parked(self) -> Mapping[HoldReason, int]:
         """Number of parked rows by reason."""
         reasons = [hold.reason for hold in self.plan.holds.values()] + [one for _, one in self.found.held.elements()]
+        reasons += [reason for _, reason, _ in self.resting.values()]
         return Counter(reason for reason in reasons if reason in PARKED)
 
     @property
@@ -315,7 +311,7 @@ class Dispatch(Generic[P]):
             candidates,
             plan,
             found,
-            resting=await still_waiting(rows, resting, {*tasks, *rows.frame.held}),
+            resting=await still_resting(rows, resting, tasks.keys(), self.last),
             orders=await self._orders(rows, plan, requests, snapshot.room),
             due=seconds_until(rows.frame.next_due, rows.now),
             shares={name: snapshot.shares.of_queue(name) for name in snapshot.queues},
@@ -428,12 +424,6 @@ class Dispatch(Generic[P]):
         self._empty = 0 if decision.comes_again else self._empty + 1
         longest = self._settings.poll_seconds if self._ports.is_listening() else DEAF_SECONDS
         return max(0.001, min(TAIL_SECONDS if self._empty < TAIL_LOOKS else longest, longest, decision.due))
-
-
-async def still_waiting(rows: RowSnapshot, resting: Mapping[int, RestingRow], read: Set[int]) -> dict[int, str]:
-    """The queues of the resting rows that wait, by id. A row that was not read may have ended, or wait again."""
-    attempts = await rows.still_waiting([id_ for id_, row in resting.items() if row.is_waiting and id_ not in read])
-    return {id_: resting[id_].queue for id_, attempt in attempts.items() if attempt == resting[id_].attempt}
 
 
 def seconds_until(due: datetime | None, now: datetime) -> float:

@@ -10,12 +10,12 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.gates import Candidate, every_hold, holds_of_queue, over_job_cap
-from dispatcher.admission.heads import NOT_JUDGED, KnownOffers
+from dispatcher.admission.heads import NOT_JUDGED, KnownOffers, KnownRow
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import JobsVerdict, Offer
-from dispatcher.model.tasks import IndexedRow, Status, Task
+from dispatcher.model.tasks import Frame, IndexedRow, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
 
 QueueReason = tuple[str, HoldReason]
@@ -126,6 +126,39 @@ def candidate_of(task: Task, picture: AskedPicture) -> Candidate:
     if isinstance(offer, Offer) and offer.template != task.template:  # an administrator has changed the row
         offer = Hold(HoldReason.POLICY_DENIED, "its kind is that of other rows: kind does not fit the other columns")
     return Candidate(task, offer, picture.judge_row(task), picture.tried_at(task.id))
+
+
+class RestingRow(KnownRow, Protocol):
+    """A row that need not be read. `is_parked`: it waits for a person."""
+
+    @property
+    def priority(self) -> int | None: ...
+    @property
+    def is_parked(self) -> bool: ...
+
+
+class StillWaiting(Protocol):
+    """What tells of rows that were not read: the frame has those that a container holds or held."""
+
+    frame: Frame
+
+    async def still_waiting(self, ids: Sequence[int]) -> dict[int, int]: ...
+
+
+async def still_resting(
+    rows: StillWaiting, resting: Mapping[int, RestingRow], read: Set[int], last: LastCycle | None
+) -> dict[int, tuple[str, HoldReason, bool]]:
+    """The resting rows that still wait or are parked, each with its queue, its reason, and whether it waits.
+
+    A row that was not read may have ended, or wait again. read: the rows that were read.
+    """
+    held, told = set(rows.frame.held).difference(read), last.told if last is not None else {}
+    asked = [id_ for id_, row in resting.items() if row.is_waiting and id_ not in held and id_ not in read]
+    found = {id_ for id_, attempt in (await rows.still_waiting(asked)).items() if attempt == resting[id_].attempt}
+    found |= {id_ for id_, row in resting.items() if row.is_parked and not row.is_waiting and id_ in held}
+    parked = {id_: told[id_].hold.reason for id_ in found if resting[id_].is_parked and id_ in told}
+    still = {id_: row for id_, row in resting.items() if id_ in found}
+    return {id_: (row.queue, parked.get(id_, HoldReason.LAUNCHED), row.is_waiting) for id_, row in still.items()}
 
 
 UNHEARD: Final = timedelta(seconds=60)

@@ -114,6 +114,10 @@ class UnobservedCreate(Struct, frozen=True):
         return True
 
     @property
+    def is_parked(self) -> bool:
+        return False
+
+    @property
     def priority(self) -> int | None:
         """None: not known. Only rows with a waiting Pod need it, and this Job is not seen."""
         return None

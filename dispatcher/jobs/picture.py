@@ -212,11 +212,9 @@ def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool |
 class ReadPause(Struct, frozen=True):
     """The rest of one row.
 
-    attempt: attempt of the row.
-    queue: queue of the row.
-    submitted_by: submitter of the row.
-    priority: priority of the row.
+    attempt, queue, submitted_by, priority: those of the row.
     is_waiting: whether the row was `waiting` when it was judged.
+    is_parked: whether it waits for a person, because its Job has ended without a report.
     version: resourceVersion of its Job. Another version ends the rest.
     until: end of the rest, in seconds of this process's clock.
     """
@@ -228,18 +226,19 @@ class ReadPause(Struct, frozen=True):
     is_waiting: bool
     version: str
     until: float
+    is_parked: bool = False
 
 
 def may_rest(found: JobsVerdict, job: Job, pods: Iterable[Pod]) -> bool:
-    """Whether the row's only Job is under way, with no object to delete and no Pod to watch.
-
-    Or the Job is over, and the janitor will end the row by the exit code of its Pod.
+    """Whether the row's only Job is under way, with no object to delete and no Pod to watch. Or the Job is over, and
+    the janitor will end the row by the exit code of its Pod, or a person has to act.
     """
-    verdict = found.verdict
-    if found.ends or not isinstance(verdict, Hold) or verdict.reason is not HoldReason.LAUNCHED:
+    verdict, of_launch = found.verdict, {HoldReason.LAUNCHED, HoldReason.EXITED_WITHOUT_REPORT}
+    if found.ends or not isinstance(verdict, Hold) or verdict.reason not in of_launch:
         return False
     has_exited = any(pod.had_run and pod.exit is not None and not pod.exit.was_told for pod in pods)
-    waits = job.phase is Phase.ACTIVE or (job.is_finished and has_exited and verdict.detail == Stage.EXIT_CODE)
+    is_over = found.is_parked or (has_exited and verdict.detail == Stage.EXIT_CODE)
+    waits = job.phase is Phase.ACTIVE or (job.is_finished and is_over)
     return waits and not job.deleting and not any(is_news(pod) for pod in pods)
 
 
@@ -248,9 +247,9 @@ def is_news(pod: Pod) -> bool:
     return pod.deleting or pod.cannot_start or pod.waiting_reason == CRASHES
 
 
-def plan_rest(task: Task, job: Job, until: float) -> ReadPause:
-    version = job.resource_version
-    return ReadPause(task.attempt, task.queue, task.submitted_by, task.priority, task.is_waiting, version, until)
+def plan_rest(task: Task, job: Job, until: float, *, is_parked: bool = False) -> ReadPause:
+    row = task.attempt, task.queue, task.submitted_by, task.priority, task.is_waiting
+    return ReadPause(*row, job.resource_version, until, is_parked)
 
 
 def rest_seconds(task: Task, pods: Iterable[Pod], longest: float, left: float) -> float:
@@ -449,7 +448,8 @@ def plan_rest_of(picture: JobsPicture, task: Task, jobs: Sequence[Job], found: J
         return None
     since = max([bound_at(pod) for pod in pods if pod.node_name], default=now)
     left = cluster.rules.start_deadline_seconds - (now - since).total_seconds()
-    return plan_rest(task, jobs[0], picture.at + rest_seconds(task, pods, cluster.rules.rest_seconds, left))
+    until = picture.at + rest_seconds(task, pods, cluster.rules.rest_seconds, left)
+    return plan_rest(task, jobs[0], until, is_parked=found.is_parked)
 
 
 def is_settled(job: Job, task: Task) -> bool:

@@ -25,7 +25,7 @@ from dispatcher.model.jobs import Job, ObjectWrite
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.resources import Amounts
 from dispatcher.model.tasks import Request, Task
-from dispatcher.model.verdicts import Hold
+from dispatcher.model.verdicts import PARKED, Hold
 
 
 class Offer(Struct, frozen=True):
@@ -179,6 +179,11 @@ class JobsVerdict(Struct, frozen=True):
     verdict: Launch | Hold | None
     ends: tuple[ObjectWrite, ...] = ()
     seen: tuple[str, ...] = ()
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the Jobs of the row hold it until a person acts."""
+        return isinstance(self.verdict, Hold) and self.verdict.reason in PARKED
 
 
 DOMAIN: Final = "dispatcher.internal"

@@ -14,7 +14,7 @@ from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Launcher, Submitter
 from dispatcher.model.cluster import ClusterView
-from dispatcher.model.jobs import ApiAnswer, Job, ObjectWrite
+from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, ObjectWrite
 from dispatcher.model.tasks import Frame, IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.runtime.clock import Bucket, elapsed
@@ -25,6 +25,7 @@ from tests.rig.builders import (
     IMAGE,
     NOW,
     SITE,
+    a_complete_job,
     a_job,
     a_kind,
     a_queue,
@@ -62,16 +63,20 @@ class Table:
     now = NOW
     database_id = DATABASE_ID
 
-    def __init__(self, row: Task, queue: Queue, index: Sequence[IndexedRow]) -> None:
-        self._row, self._index = row, index
-        self.frame = Frame([queue], [], None)
+    def __init__(self, row: Task, queue: Queue, index: Sequence[IndexedRow], read: list[int]) -> None:
+        self._row, self._index, self._read = row, index, read
+        self.frame = Frame([queue], [row.id] if row.status is Status.PROCESSING else [], None)
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
+        self._read += ids
+        return await self._rows(ids)
+
+    async def _rows(self, ids: Sequence[int]) -> dict[int, Task]:
         over = a_task(id=41, status=Status.SUCCEEDED, finished_at=ago(600))
         return {task.id: task for task in (self._row, over) if task.id in ids}
 
     async def still_waiting(self, ids: Sequence[int]) -> dict[int, int]:
-        return {id_: row.attempt for id_, row in (await self.tasks(ids)).items() if row.status is Status.WAITING}
+        return {id_: row.attempt for id_, row in (await self._rows(ids)).items() if row.status is Status.WAITING}
 
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
         return {id_: a_request(task_id=id_) for id_ in ids}
@@ -80,7 +85,7 @@ class Table:
         return {}
 
     async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
-        return await self.tasks(ids), await self.requests(ids)
+        return await self._rows(ids), await self.requests(ids)
 
     async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
         return [*self._index]
@@ -105,7 +110,7 @@ class Place:
         self, term: int, moment: str = "", then: int = 0, stale: str = "", made: Job | None = None,
         jobs: Sequence[Job] = (LEFT_OVER,), row: Task | None = None, queue: Queue = OPEN,
     ) -> None:  # fmt: skip
-        self._queue, self.index = queue, [an_indexed_row(42)]
+        self._queue, self.index, self.read = queue, [an_indexed_row(42)], list[int]()
         answers = [ApiAnswer(201, job=made)] if made else [LOST]
         self.lead, self.cluster, self.removed = Lead(term), Cluster(answers), list[str]()
         self._moment, self._then, self._stale = moment, then, stale
@@ -123,7 +128,7 @@ class Place:
     @asynccontextmanager
     async def rows(self, held_at_most: int) -> AsyncIterator[Table]:
         self._pass("rows")
-        yield Table(self.row, self._queue, self.index)
+        yield Table(self.row, self._queue, self.index, self.read)
 
     async def remove(self, ends: Sequence[ObjectWrite]) -> int:
         self.removed.extend(end.uid for end in ends)
@@ -245,6 +250,21 @@ async def test_row_whose_run_was_lost_is_told_a_reason() -> None:
     place = Place(term=1, jobs=[a_job()], row=a_running_task(heartbeat_at=ago(61)))
     await place.run_cycle()
     assert (list(place.cycle.told), place.cycle.told[42].has_started) == ([42], True)
+
+
+@pytest.mark.parametrize("row", [a_task(), a_running_task()], ids=["waits", "has started"])
+async def test_parked_row_is_told_and_counted_but_not_read_in_each_cycle(row: Task) -> None:
+    """Ten thousand of them would make each cycle half a second longer, for an hour."""
+    place = Place(term=1, jobs=[a_complete_job(ended_at=ago(300), ended_by=EndedBy.ITSELF)], row=row)
+    await place.run_cycle()
+    first = place.cycle
+    assert (first.told[42].hold.reason, place.read) == (HoldReason.EXITED_WITHOUT_REPORT, [42])
+    await place.run_cycle()
+    assert (place.cycle.told, place.cycle.held, place.read) == (first.told, first.held, [42])
+    place.row = msgspec.structs.replace(row, attempt=2, status=Status.WAITING, launch=0)
+    place.index = [an_indexed_row(42, attempt=2)]
+    await place.run_cycle()
+    assert place.cycle.launched == {42}, "a person tries it again"
 
 
 async def test_parked_row_of_a_queue_at_its_cap_keeps_its_reason() -> None:

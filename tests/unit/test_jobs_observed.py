@@ -289,6 +289,14 @@ def test_row_that_the_janitor_will_end_rests_until_then(phase: Phase) -> None:
     assert not may_rest(verdict, job, [a_pod(had_run=True)]), "its Pod may show later that it was told to stop"
 
 
+def test_row_that_waits_for_a_person_after_an_exit_without_a_report_rests() -> None:
+    parked = JobsVerdict(Hold(HoldReason.EXITED_WITHOUT_REPORT))
+    assert may_rest(parked, a_job(phase=Phase.COMPLETE), [])
+    assert not may_rest(parked, a_job(phase=Phase.COMPLETE, deleting=True), [])
+    never_started = JobsVerdict(Hold(HoldReason.LAUNCHES_EXHAUSTED))
+    assert not may_rest(never_started, a_job(phase=Phase.FAILED), []), "whether its group fails is found by it"
+
+
 def test_rests_end_within_half_a_minute_and_not_all_at_once() -> None:
     rests = {rest_seconds(a_task(id=id_), [a_pod(phase="Running")], Rules().rest_seconds, 0) for id_ in range(64)}
     assert len(rests) == 16

@@ -10,6 +10,7 @@ known, but launches and deletes nothing.
 
 import asyncio
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
@@ -174,6 +175,10 @@ BATCH: Final = 100
 """Launches of one cycle, at most. Deletes have the same bound."""
 SPARE: Final = 200
 """Further rows that `_held_at_most` allows."""
+WITHOUT_JOB: Final = 2000
+"""Rows that a container holds or held without a Job, that one cycle reads at most, in turns. A team may have any number
+of them: it starts its rows with their keys, which it has from earlier launches.
+"""
 TAIL_SECONDS: Final = 0.05
 """Seconds between cycles while they find work. The notify for further rows may be delayed."""
 TAIL_LOOKS: Final = 4
@@ -192,6 +197,7 @@ class Decision(Struct, frozen=True, dict=True):
     orders: one order for each launch; empty on a replica that does not lead.
     due: seconds until the next row with a `run_at` is due.
     shares: what each queue has in flight, as a share of the cluster.
+    unread: rows without a Job that a container holds or held, and that another cycle reads.
     """
 
     candidates: Sequence[Candidate]
@@ -201,6 +207,7 @@ class Decision(Struct, frozen=True, dict=True):
     orders: Sequence[LaunchSpec]
     due: float
     shares: Mapping[str, float] = {}
+    unread: Set[int] = frozenset()
 
     @cached_property
     def rows(self) -> Mapping[int, Task]:
@@ -252,7 +259,8 @@ class Dispatch(Generic[P]):
         self._memory = RoomMemory(self.demands, Claims(is_enforced=ports.claims is not None))
         self._paused_since: Mapping[str, datetime] = {}
         self._empty = 0
-        self._without_job = 0
+        self._without_job = self._read_to = 0
+        self._unread: Set[int] = frozenset()
         self._numbers = count(1)
 
     async def run_once(self) -> float:
@@ -312,6 +320,7 @@ class Dispatch(Generic[P]):
             plan,
             found,
             resting=await still_resting(rows, resting, tasks.keys(), self.last),
+            unread=self._unread,
             orders=await self._orders(rows, plan, requests, snapshot.room),
             due=seconds_until(rows.frame.next_due, rows.now),
             shares={name: snapshot.shares.of_queue(name) for name in snapshot.queues},
@@ -326,10 +335,13 @@ class Dispatch(Generic[P]):
         self, rows: RowSnapshot, known: Set[int], resting: Set[int], unseen: int
     ) -> dict[int, Task]:
         """The rows that have Jobs, and those that a container holds or held without one. `unseen`: awaited creates."""
-        without_job = set(rows.frame.held) - known - resting
+        without_job = sorted(set(rows.frame.held) - known - resting)
         # Parked rows stay in this number from cycle to cycle, and must not hide other rows.
         self._without_job = len(without_job) + unseen
-        return await rows.tasks(sorted(known | without_job))
+        begin = bisect_right(without_job, self._read_to)
+        read = [*without_job[begin:], *without_job[:begin]][:WITHOUT_JOB]
+        self._read_to, self._unread = read[-1] if read else 0, set(without_job).difference(read)
+        return await rows.tasks(sorted(known.union(read)))
 
     def _taken_back(
         self,
@@ -448,7 +460,7 @@ def last_cycle(decision: Decision, picture: Picture, before: LastCycle | None, *
     rows = decision.rows
     holds = ((rows[id_], hold) for id_, hold in plan.holds.items() if not is_running(rows[id_], hold, plan.after.now))
     last = before.told if before else {}
-    told = {id_: last[id_] for id_ in decision.resting if id_ in last}
+    told = {id_: last[id_] for id_ in (*decision.resting, *decision.unread) if id_ in last}
     told |= {id_: one for id_, one in last.items() if one.queue in found.unread and one.hold.reason in PARKED}
     told |= tell([*found.told, *holds], last, plan.after.now)
     launched = [candidate.task for candidate in plan.launches]

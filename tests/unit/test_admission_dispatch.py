@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from dispatcher.admission.dispatch import Dispatch, DispatchPorts
+from dispatcher.admission.dispatch import WITHOUT_JOB, Dispatch, DispatchPorts
 from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.memory import Memory
@@ -63,9 +63,11 @@ class Table:
     now = NOW
     database_id = DATABASE_ID
 
-    def __init__(self, row: Task, queue: Queue, index: Sequence[IndexedRow], read: list[int]) -> None:
-        self._row, self._index, self._read = row, index, read
-        self.frame = Frame([queue], [row.id] if row.status is Status.PROCESSING else [], None)
+    def __init__(
+        self, row: Task, queue: Queue, index: Sequence[IndexedRow], read: list[int], held: Sequence[int]
+    ) -> None:  # fmt: skip
+        self._row, self._index, self._read, self._held = row, index, read, set(held)
+        self.frame = Frame([queue], [row.id] if row.status is Status.PROCESSING else list(held), None)
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
         self._read += ids
@@ -73,7 +75,8 @@ class Table:
 
     async def _rows(self, ids: Sequence[int]) -> dict[int, Task]:
         over = a_task(id=41, status=Status.SUCCEEDED, finished_at=ago(600))
-        return {task.id: task for task in (self._row, over) if task.id in ids}
+        held = [a_running_task(id=id_) for id_ in ids if id_ in self._held]
+        return {task.id: task for task in (self._row, over, *held) if task.id in ids}
 
     async def still_waiting(self, ids: Sequence[int]) -> dict[int, int]:
         return {id_: row.attempt for id_, row in (await self._rows(ids)).items() if row.status is Status.WAITING}
@@ -108,9 +111,10 @@ class Place:
 
     def __init__(
         self, term: int, moment: str = "", then: int = 0, stale: str = "", made: Job | None = None,
-        jobs: Sequence[Job] = (LEFT_OVER,), row: Task | None = None, queue: Queue = OPEN,
+        jobs: Sequence[Job] = (LEFT_OVER,), row: Task | None = None, queue: Queue = OPEN, held: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self._queue, self.index, self.read = queue, [an_indexed_row(42)], list[int]()
+        self._held = held
         answers = [ApiAnswer(201, job=made)] if made else [LOST]
         self.lead, self.cluster, self.removed = Lead(term), Cluster(answers), list[str]()
         self._moment, self._then, self._stale = moment, then, stale
@@ -128,7 +132,7 @@ class Place:
     @asynccontextmanager
     async def rows(self, held_at_most: int) -> AsyncIterator[Table]:
         self._pass("rows")
-        yield Table(self.row, self._queue, self.index, self.read)
+        yield Table(self.row, self._queue, self.index, self.read, self._held)
 
     async def remove(self, ends: Sequence[ObjectWrite]) -> int:
         self.removed.extend(end.uid for end in ends)
@@ -265,6 +269,19 @@ async def test_parked_row_is_told_and_counted_but_not_read_in_each_cycle(row: Ta
     place.index = [an_indexed_row(42, attempt=2)]
     await place.run_cycle()
     assert place.cycle.launched == {42}, "a person tries it again"
+
+
+async def test_rows_that_a_container_holds_without_a_job_are_read_in_turns() -> None:
+    """A team starts its rows by keys of earlier launches, as many as it likes."""
+    held = range(100, 5100)
+    place, reads = Place(term=0, jobs=[], held=held), list[set[int]]()
+    for _ in range(3):
+        place.read.clear()
+        await place.run_cycle()
+        reads.append(set(place.read))
+    assert [len(read) for read in reads] == [WITHOUT_JOB] * 3
+    assert set().union(*reads) == set(held)
+    assert len(place.cycle.told) > 2 * WITHOUT_JOB, "what was said of the others last"
 
 
 async def test_parked_row_of_a_queue_at_its_cap_keeps_its_reason() -> None:

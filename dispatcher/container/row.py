@@ -93,14 +93,42 @@ NOTHING: Final = Progress()
 def open_written(path: Path) -> int:
     """A descriptor of a file that CMD wrote. A pipe is not waited for.
 
-    CMD may have another user than root. Then root follows no link, which may lead to what that user cannot read. It
-    opens such a file as its owner. So it does where it lacks CAP_DAC_OVERRIDE, and the umask of CMD is 077.
+    CMD may have another user than root, who exchanges what stands there at any moment. So root judges what it has
+    opened. It follows no link but its own, and reads no second name of a private file of its own. A link of another
+    user it opens as that user, and so a file where it lacks CAP_DAC_OVERRIDE, and the umask of CMD is 077.
     """
-    flags, written = os.O_RDONLY | os.O_NONBLOCK, path.lstat()
-    if os.geteuid() != 0 or written.st_uid == 0:
+    flags = os.O_RDONLY | os.O_NONBLOCK
+    if os.geteuid() != 0:
         return os.open(path, flags)
-    with contextlib.suppress(OSError):
-        return os.open(path, flags | os.O_NOFOLLOW)
+    entry = os.open(path, os.O_PATH | os.O_NOFOLLOW)  # this very file or link, whatever takes its place
+    try:
+        written = os.fstat(entry)
+        if written.st_uid == 0 and stat.S_ISLNK(written.st_mode):
+            return os.open(path.parent / os.readlink("", dir_fd=entry), flags)
+    finally:
+        os.close(entry)
+    try:
+        return not_borrowed(os.open(path, flags | os.O_NOFOLLOW))
+    except OSError:
+        if written.st_uid == 0:
+            raise
+        return open_as_owner(path, flags, written)
+
+
+def not_borrowed(file: int) -> int:
+    """The same descriptor. Raises PermissionError for a file that root alone can read, and that has another name.
+
+    Where fs.protected_hardlinks is 0, every user can give it one.
+    """
+    told = os.fstat(file)
+    if told.st_uid == 0 and told.st_nlink > 1 and not told.st_mode & stat.S_IROTH:
+        os.close(file)
+        raise PermissionError("it is a second name of a file that root alone can read")
+    return file
+
+
+def open_as_owner(path: Path, flags: int, written: os.stat_result) -> int:
+    """A descriptor of what the owner of `written` can read at this path."""
     with contextlib.ExitStack() as undo:
         groups, group = os.getgroups(), os.getegid()
         os.setgroups([])

@@ -4,11 +4,14 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from dispatcher.container.row import NOTHING, Progress, read_progress
 from dispatcher.jobs.env import CONTRACT
 from tests.rig.execing import DONE, FOR_EVER, PYTHON, TERMINATED, WRONG, Wrapper, sh, started
 from tests.rig.trying import TRY, run_try, says, tried, try_json
@@ -76,6 +79,47 @@ async def test_link_of_another_user_leads_only_to_what_that_user_can_read(tmp_pa
     own = 'umask 077; cd "${TASK_RESULT_FILE%/*}"; echo 17 >own; ln -s own "$TASK_RESULT_FILE"'
     ended = await run_try("--", *AS_NOBODY, "sh", "-c", own)
     assert (ended.status, "with the result 17" in ended.said) == (DONE, True), ended
+
+
+EXCHANGES = """
+import ctypes, os, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+one, other = (name.encode() for name in sys.argv[1:])
+exchanged = ctypes.CDLL(None).renameat2
+while exchanged(-100, one, -100, other, 2) == 0: pass
+"""
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="root alone reads what another user cannot")
+def test_file_that_another_user_exchanges_is_read_by_no_right_of_root() -> None:
+    """In an emptyDir every user may rename a file of root: it is open to all, and not sticky."""
+    with TemporaryDirectory() as place:
+        progress, link, secret = (Path(place, name) for name in ("progress", "link", "secret"))
+        Path(place).chmod(0o777)
+        progress.write_text("0.1 of root")
+        secret.write_text("0.5 hush")
+        secret.chmod(0o400)
+        link.symlink_to(secret)
+        os.lchown(link, 65534, 65534)
+        exchanging = subprocess.Popen([*PYTHON, EXCHANGES, progress, link])
+        try:
+            seen = [read_progress(progress)]
+            while len(seen) < 1000 and exchanging.poll() is None:
+                seen += [told] if (told := read_progress(progress)) != seen[-1] else []
+        finally:
+            exchanging.kill()
+            exchanging.wait()
+    assert (len(seen), {told.note for told in seen}) == (1000, {None, "of root"})
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="root alone reads what another user cannot")
+def test_second_name_of_a_private_file_of_root_is_not_read(tmp_path: Path) -> None:
+    """Where fs.protected_hardlinks is 0, another user can make it."""
+    (tmp_path / "of root").write_text("0.1 of root")
+    (tmp_path / "progress").hardlink_to(tmp_path / "of root")
+    assert read_progress(tmp_path / "progress") == Progress(0.1, "of root")
+    (tmp_path / "of root").chmod(0o600)
+    assert read_progress(tmp_path / "progress") == NOTHING
 
 
 async def test_command_that_cannot_be_signalled_is_named_once_and_not_said_to_be_stopped() -> None:

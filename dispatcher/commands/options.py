@@ -89,7 +89,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
             self, factory: Any, host: Any = None, port: Any = None, **how: Any
         ) -> Any:
             found = await self.getaddrinfo(host, port, type=socket.SOCK_STREAM) if host is not None else ()
-            if len(found) < 2:  # nothing to choose from
+            if not found:  # its caller has a socket
                 return await super().create_connection(factory, host, port, **how)
             taken = await start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, interleave=1, loop=self)
             named = {"server_hostname": how.pop("server_hostname", None) or host} if how.get("ssl") else {}

@@ -75,6 +75,10 @@ FAULTS: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.Interface
 """All exceptions of the driver, except the one for an unreadable URL."""
 OF_LOGIN_OR_OUTAGE: Final = frozenset({"28", "3D", "53", "57"})
 """Classes of SQLSTATEs with which a server refuses a session, whatever its settings are."""
+LOOKUP_SECONDS: Final = 20
+"""The longest time for the lookup of a name, in seconds."""
+NO_NAME: Final = re.compile(r"/|[\d.]+$|.*:")
+"""A folder of a socket, or an address."""
 DEFAULT_PORT: Final = 5432
 LARGEST_PORT: Final = 2**16
 FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
@@ -172,7 +176,7 @@ async def connected(
             way.dsn,
             host=way.host,
             port=way.port,
-            timeout=way.seconds,
+            timeout=way.seconds + await lookup_seconds(way.host, way.port or DEFAULT_PORT),
             command_timeout=answer_seconds,
             statement_cache_size=cached_statements,
             server_settings=dict(settings),
@@ -197,6 +201,20 @@ async def connected(
             f"{named[1] if named else fault} is known neither to libpq nor to the server. Take it out"
         ) from None
     return connection
+
+
+async def lookup_seconds(host: str | None, port: int) -> float:
+    """How long the name server takes for the host. A dead one costs each lookup 5 s, and psql does not count them."""
+    if host is None or NO_NAME.match(host):
+        return 0
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        async with asyncio.timeout(LOOKUP_SECONDS):
+            await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except TimeoutError as fault:
+        raise TimeoutError(f"no name server has told the address within {LOOKUP_SECONDS} s") from fault
+    return loop.time() - began
 
 
 def lack_of_the_account(fault: Exception) -> str | None:

@@ -255,6 +255,33 @@ def test_name_with_a_dead_address_first_is_reached(make: type[Any], silent_addre
         assert runner.run(reached())
 
 
+def test_lookup_of_a_name_takes_no_time_of_the_host() -> None:
+    """Where the first name server is dead, each lookup takes 5 s: the whole time of a host."""
+
+    class SlowNames(dial.Loop):
+        passed = 0.0
+
+        def time(self) -> float:
+            return super().time() + self.passed
+
+        async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
+            self.passed += CONNECT_SECONDS
+            return await super().getaddrinfo("127.0.0.1", port, **how)
+
+    async def fault_of(url: str) -> Exception:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        async with server:
+            try:
+                await dial.ask_once(url.format(server.sockets[0].getsockname()[1]), "", NewestServer(), "", ())
+            except Exception as fault:  # noqa: BLE001  # it is what is asked for
+                return fault
+        raise AssertionError("the server closes each connection")
+
+    with asyncio.Runner(loop_factory=SlowNames) as runner:
+        fault = runner.run(fault_of("postgresql://u@db.example:{}/d?sslmode=disable"))
+    assert not isinstance(fault, TimeoutError), fault
+
+
 def test_name_is_looked_up_by_the_loop_of_containers() -> None:
     with asyncio.Runner(loop_factory=dial.Loop) as runner:
         found = runner.run(runner.get_loop().getaddrinfo("127.0.0.1", 5432, type=socket.SOCK_STREAM))

@@ -12,6 +12,7 @@ import os
 import random
 import re
 import socket
+import ssl
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -81,6 +82,11 @@ NO_NAME: Final = re.compile(r"/|[\d.]+$|.*:")
 """A folder of a socket, or an address."""
 DEFAULT_PORT: Final = 5432
 LARGEST_PORT: Final = 2**16
+BUNDLES: Final = (
+    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
+)  # fmt: skip
+"""Where images have the certificates of public authorities: Debian and distroless, Red Hat, SUSE, newer Fedora, Alpine."""
 FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
@@ -276,6 +282,8 @@ def routes_of(url: str | None, env: Mapping[str, str]) -> list[HostRoute]:
     seconds = seconds_of(given.pop("connect_timeout", ""))
     if given.pop("load_balance_hosts", "") == "random":
         random.shuffle(found)
+    if given.get("sslrootcert") == "system" and (bundle := bundle_of(ssl.get_default_verify_paths(), BUNDLES)):
+        given |= {"sslrootcert": bundle, "sslmode": "verify-full"}
     if has_public_roots := given.get("sslrootcert") == "system":  # it means sslmode=verify-full
         given = {name: value for name, value in given.items() if name not in {"sslrootcert", "sslmode"}}
     for name in FILES if given.get("sslmode") != "disable" else ():
@@ -295,6 +303,18 @@ def parameters_in(query: str) -> dict[str, str]:
     """The parameters, as libpq reads them: a plus sign is a plus sign."""
     pairs = (pair.partition("=") for pair in query.split("&") if pair)
     return {unquote(name): unquote(value) for name, _, value in pairs if value}
+
+
+def bundle_of(openssl: ssl.DefaultVerifyPaths, bundles: Sequence[str]) -> str | None:
+    """The image's file of public authorities. None: OpenSSL finds its own.
+
+    An init container brings the OpenSSL of Debian into images of others. It looks in the places of Debian alone.
+    """
+    if openssl.cafile or openssl.capath:
+        return None
+    if found := next((one for one in bundles if Path(one).is_file()), None):
+        return found
+    raise UnreadableUrl("sslrootcert=system, but this image has no certificates of public authorities: name a file")
 
 
 def own_roots(env: Mapping[str, str]) -> Path:

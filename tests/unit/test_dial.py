@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,17 @@ def test_hosts_may_be_tried_in_any_order() -> None:
 def test_certificates_of_the_machine_may_be_named() -> None:
     (way,) = ways_of("postgresql://a/db?sslrootcert=system&sslmode=verify-full", {})
     assert (way.dsn, way.has_public_roots) == ("postgresql:///db", True)
+
+
+def test_certificates_of_an_image_are_found_where_openssl_does_not_look(tmp_path: Path) -> None:
+    """The Python that an init container brings has Debian's places, and the image is another one's."""
+    places = ssl.DefaultVerifyPaths(None, None, "", "/usr/lib/ssl/cert.pem", "", "/usr/lib/ssl/certs")
+    absent, bundle = str(tmp_path / "absent.pem"), tmp_path / "cert.pem"
+    with pytest.raises(UnreadableUrl, match="this image has no certificates of public authorities: name a file"):
+        dial.bundle_of(places, [absent])
+    bundle.write_text("-----BEGIN CERTIFICATE-----")
+    assert dial.bundle_of(places, [absent, str(bundle)]) == str(bundle)
+    assert dial.bundle_of(places._replace(capath="/usr/lib/ssl/certs"), [str(bundle)]) is None
 
 
 def test_psycopg_gives_a_host_as_much_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,9 +196,14 @@ class TaskWithJobs(Struct, frozen=True, dict=True):
 
     @property
     def exit_code(self) -> int | None:
-        """The status of the task's container if it ended by itself; None: it did not, or nobody knows."""
+        """The status of the task's container if it ended by itself; None: it did not, it never began, or nobody knows.
+
+        A node that is under load, or whose disk is full, fails to start a container, and gives it the status 128.
+        """
         ends = [pod.exit for pod in self.pods if pod.exit is not None and not pod.exit.was_told]
-        return ends[0].exit_code if ends else 0 if self.is_noted_as_exited else None
+        if ends and ends[0].cause not in NEVER_BEGAN:
+            return ends[0].exit_code
+        return 0 if self.is_noted_as_exited else None
 
     @property
     def has_succeeded(self) -> bool | None:

@@ -54,6 +54,7 @@ def judged_with_exit_code(job: Job, *, had_run: bool = True, task: Task | None =
 
 
 BY_CODE: dict[str, Any] = {"report": "exit-code"}
+NEVER_BEGAN = PodEnd(container="task", exit_code=128, cause="StartError")
 SIDECAR_KILLED = PodEnd(container="proxy", exit_code=137)
 
 
@@ -74,12 +75,14 @@ SIDECAR_KILLED = PodEnd(container="proxy", exit_code=137)
         (a_job(**BY_CODE), a_pod(phase="Running", had_run=True), None),
         (a_complete_job(**BY_CODE), an_exited_pod(was_told=True), None),
         (a_failed_job(**BY_CODE), an_exited_pod(None, 143, was_told=True), None),
+        (a_failed_job(**BY_CODE), an_exited_pod(None, 128, had_run=False, exit=NEVER_BEGAN), None),
         (a_complete_job(), an_exited_pod(), None),
     ],
     ids=["0", "3", "nobody knows the code", "0 beside a sidecar that runs", "3 beside a sidecar that runs",
          "0, then its sidecar was killed", "0, then its Pod was evicted", "3, then its Pod was evicted",
          "told to stop at its run limit", "its Pod is being disrupted", "runs",
-         "0 after it was told to stop", "143 after it was told to stop", "another report"],
+         "0 after it was told to stop", "143 after it was told to stop",
+         "its node could not start it", "another report"],
 )  # fmt: skip
 def test_exit_code_of_the_tasks_container_is_the_outcome(job: Job, pod: Pod, succeeded: bool | None) -> None:
     assert TaskWithJobs(a_task(), [job], a_cluster([pod])).has_succeeded is succeeded

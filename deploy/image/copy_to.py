@@ -12,12 +12,18 @@ OWN = Path(__file__)
 
 
 def copy(source: Path, target: Path) -> None:
+    """Copies contents and modes alone: SELinux forbids a container to set labels of files, as shutil.copytree does."""
     for path in source.iterdir():
-        if path.is_dir():
-            shutil.rmtree(target / path.name, ignore_errors=True)
-            shutil.copytree(path, target / path.name, symlinks=True)
-        elif path.name != OWN.name:
-            shutil.copy2(path, target)
+        copied = target / path.name
+        if path.is_symlink():
+            copied.unlink(missing_ok=True)
+            copied.symlink_to(path.readlink())
+        elif path.is_dir():
+            shutil.rmtree(copied, ignore_errors=True)
+            copied.mkdir()
+            copy(path, copied)
+        elif path != OWN:
+            shutil.copy(path, copied)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.image import make_image
+from deploy.image import copy_to, make_image
 from dispatcher.cli import commands
 from tests.house.tree import ROOT
 
@@ -98,6 +98,25 @@ def test_container_without_python_or_libraries_runs_exec(small: Path, tmp_path: 
         [*map(str, enter), "exec", "--", "/bin/true"], capture_output=True, text=True, check=False, env={}
     )
     assert (done.returncode, "TASK_ID" in done.stderr) == (2, True), done.stderr
+
+
+def test_copy_has_contents_links_and_modes_and_no_label(tmp_path: Path) -> None:
+    """A label is an extended attribute. SELinux lets no container set one."""
+    image, target = tmp_path / "image", tmp_path / "volume"
+    (image / "bin").mkdir(parents=True)
+    target.mkdir()
+    program = image / "bin" / "program"
+    program.write_text("1")
+    program.chmod(0o555)
+    (image / "bin" / "link").symlink_to("program")
+    for path in (program, program.parent):
+        os.setxattr(path, "user.label", b"of the image")
+    for _ in "once", "again over the first copy":
+        copy_to.copy(image, target)
+    copied = target / "bin" / "program"
+    assert (copied.read_text(), copied.stat().st_mode & 0o777) == ("1", 0o555)
+    assert (copied.parent / "link").readlink() == Path("program")
+    assert [os.listxattr(path) for path in (copied, copied.parent)] == [[], []]
 
 
 def test_copy_into_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ needs only the standard library.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Final, NamedTuple
 
 PINNED: Final = {
@@ -62,6 +63,23 @@ def variables_of_libpq(env: Mapping[str, str]) -> str:
     """The end of a message: what libpq may read beside a URL. An image has it for a database of its own."""
     set_here = sorted(name for name in env if name.startswith("PG"))
     return f". Or one of these variables is wrong: {', '.join(set_here)}" if set_here else ""
+
+
+BUNDLES: Final = (
+    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
+)  # fmt: skip
+"""Where images have the certificates of public authorities: Debian, distroless, Red Hat, SUSE, newer Fedora, Alpine."""
+
+
+def bundle_of(env: Mapping[str, str], bundles: Sequence[str] = BUNDLES) -> str | None:
+    """The image's file of public authorities, for an OpenSSL that was built elsewhere and looks in other places.
+
+    None: it has none, or variables tell OpenSSL where to look.
+    """
+    if env.get("SSL_CERT_FILE") or env.get("SSL_CERT_DIR"):
+        return None
+    return next((one for one in bundles if Path(one).is_file()), None)
 
 
 class OldPrimary(Exception):

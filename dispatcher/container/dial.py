@@ -23,7 +23,16 @@ import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
 from dispatcher.container.asking import NEXT_ADDRESS_SECONDS, in_thread
-from dispatcher.container.contract import PINNED, SERVER, URL_FORM, NewestServer, OldPrimary, host_seconds
+from dispatcher.container.contract import (
+    BUNDLES,
+    PINNED,
+    SERVER,
+    URL_FORM,
+    NewestServer,
+    OldPrimary,
+    bundle_of,
+    host_seconds,
+)
 
 CALL_SECONDS: Final = 10
 """The longest time for the answer to a call of a container, in seconds."""
@@ -82,11 +91,6 @@ NO_NAME: Final = re.compile(r"/|[\d.]+$|.*:")
 """A folder of a socket, or an address."""
 DEFAULT_PORT: Final = 5432
 LARGEST_PORT: Final = 2**16
-BUNDLES: Final = (
-    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
-)  # fmt: skip
-"""Where images have the certificates of public authorities: Debian and distroless, Red Hat, SUSE, newer Fedora, Alpine."""
 FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
@@ -282,7 +286,7 @@ def routes_of(url: str | None, env: Mapping[str, str]) -> list[HostRoute]:
     seconds = seconds_of(given.pop("connect_timeout", ""))
     if given.pop("load_balance_hosts", "") == "random":
         random.shuffle(found)
-    if given.get("sslrootcert") == "system" and (bundle := bundle_of(ssl.get_default_verify_paths(), BUNDLES)):
+    if given.get("sslrootcert") == "system" and (bundle := roots_of(ssl.get_default_verify_paths())):
         given |= {"sslrootcert": bundle, "sslmode": "verify-full"}
     if has_public_roots := given.get("sslrootcert") == "system":  # it means sslmode=verify-full
         given = {name: value for name, value in given.items() if name not in {"sslrootcert", "sslmode"}}
@@ -305,14 +309,14 @@ def parameters_in(query: str) -> dict[str, str]:
     return {unquote(name): unquote(value) for name, _, value in pairs if value}
 
 
-def bundle_of(openssl: ssl.DefaultVerifyPaths, bundles: Sequence[str]) -> str | None:
+def roots_of(openssl: ssl.DefaultVerifyPaths, bundles: Sequence[str] = BUNDLES) -> str | None:
     """The image's file of public authorities. None: OpenSSL finds its own.
 
     An init container brings the OpenSSL of Debian into images of others. It looks in the places of Debian alone.
     """
     if openssl.cafile or openssl.capath:
         return None
-    if found := next((one for one in bundles if Path(one).is_file()), None):
+    if found := bundle_of({}, bundles):
         return found
     raise UnreadableUrl("sslrootcert=system, but this image has no certificates of public authorities: name a file")
 

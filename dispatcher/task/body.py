@@ -1,5 +1,6 @@
 """What a body reports: progress, note, result, and its end. Pure; all texts are texts that Postgres stores."""
 
+import contextlib
 import json
 import re
 import traceback
@@ -93,11 +94,9 @@ def as_note(words: object) -> str:
 
 def as_progress(done: float) -> float:
     """The progress. Raises ValueError unless it is a number from 0 to 1."""
-    try:
+    with contextlib.suppress(TypeError):
         if 0 <= done <= 1:
             return round(float(done), 6)
-    except TypeError:
-        pass
     raise ValueError(f"progress is {done!r:.40}: a number from 0 to 1")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dispatcher.container.contract import (
     LOGIN_REFUSED,
@@ -19,6 +19,7 @@ from dispatcher.container.contract import (
     NewestServer,
     OldPrimary,
     WrongEnvironment,
+    bundle_of,
     host_seconds,
     variables_of_libpq,
 )
@@ -67,6 +68,8 @@ def cut(connection: socket.socket) -> None:
 def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
     with contextlib.suppress(psycopg.ProgrammingError):  # its message may contain the password
         given = conninfo_to_dict(url)
+        if given.get("sslrootcert") == "system" and (bundle := bundle_of(os.environ)):  # psycopg[binary] finds no file
+            url = make_conninfo(url, sslrootcert=bundle, sslmode="verify-full")
         options = str(given.get("options", ""))
         if "@" in str(given.get("host", "")) or re.search(r"[^\d,]", str(given.get("port", ""))):
             raise psycopg.ProgrammingError  # these are parts of a password

@@ -11,10 +11,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from dispatcher.commands.options import loop_factory
 from dispatcher.container import dial
-from dispatcher.container.contract import CONNECT_SECONDS, LONGEST_CONNECT_SECONDS, NewestServer
+from dispatcher.container.contract import CONNECT_SECONDS, LONGEST_CONNECT_SECONDS, NewestServer, bundle_of
 from dispatcher.container.dial import (
     ASKS_NOTHING,
     FROM_ENV,
@@ -121,10 +122,24 @@ def test_certificates_of_an_image_are_found_where_openssl_does_not_look(tmp_path
     places = ssl.DefaultVerifyPaths(None, None, "", "/usr/lib/ssl/cert.pem", "", "/usr/lib/ssl/certs")
     absent, bundle = str(tmp_path / "absent.pem"), tmp_path / "cert.pem"
     with pytest.raises(UnreadableUrl, match="this image has no certificates of public authorities: name a file"):
-        dial.bundle_of(places, [absent])
+        dial.roots_of(places, [absent])
     bundle.write_text("-----BEGIN CERTIFICATE-----")
-    assert dial.bundle_of(places, [absent, str(bundle)]) == str(bundle)
-    assert dial.bundle_of(places._replace(capath="/usr/lib/ssl/certs"), [str(bundle)]) is None
+    assert dial.roots_of(places, [absent, str(bundle)]) == str(bundle)
+    assert dial.roots_of(places._replace(capath="/usr/lib/ssl/certs"), [str(bundle)]) is None
+
+
+def test_psycopg_gets_the_certificates_of_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The OpenSSL of psycopg[binary] looks where no image has any."""
+    urls: list[str] = []
+    monkeypatch.setattr(psycopg, "connect", lambda url, **_: urls.append(url))
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    by_psycopg.connect("postgresql://u@a/db?sslrootcert=system")
+    monkeypatch.setenv("SSL_CERT_FILE", "own.pem")
+    by_psycopg.connect("postgresql://u@a/db?sslrootcert=system")
+    given = [conninfo_to_dict(url) for url in urls]
+    assert [one["sslrootcert"] for one in given] == [bundle_of({}), "system"]
+    assert given[0]["sslmode"] == "verify-full"
 
 
 def test_psycopg_gives_a_host_as_much_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,8 @@ def number(text: str) -> int:
 
 
 NUMBERS: Final = ("TASK_ID", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_TIMEOUT_SECONDS")
+ID_DIGITS: Final = 19
+"""Digits of the largest id."""
 TEXTS: Final = ("TASK_DATABASE_URL", "TASK_START_KEY", "JOB_UID", "POD_NAME")
 TAKEN: Final = "TASK_TAKEN_BY"
 """Holds the pid of the process whose body runs, so that its child processes do not take the task again."""
@@ -191,7 +193,7 @@ class LaunchContract(NamedTuple):
 def read_contract(env: Mapping[str, str]) -> LaunchContract:
     """The launch. WrongEnvironment names all faults at once, and no value."""
     env = {**env, "TASK_DATABASE_URL": env.get("TASK_DATABASE_URL", "").strip()}  # `echo` made a Secret with a newline
-    numbers = [int(text) if (text := env.get(name, "")[:18]).isdecimal() else 0 for name in NUMBERS]
+    numbers = [int(text) if (text := env.get(name, "")[:ID_DIGITS]).isdecimal() else 0 for name in NUMBERS]
     faults = [f"{name} is not a number above 0" for name, one in zip(NUMBERS, numbers, strict=True) if not one]
     faults += [f"{name} is not set" for name in TEXTS if not env.get(name)]
     faults += [

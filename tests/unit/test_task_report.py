@@ -12,6 +12,7 @@ import pytest
 
 from dispatcher.container.contract import LAST_STATUS, LaunchContract, WrongEnvironment, read_contract
 from dispatcher.container.row import FILE_BYTES, Codes, Progress, parse_progress, read_progress
+from dispatcher.model.tasks import LARGEST_ID
 from dispatcher.task import run as here
 from dispatcher.task.body import (
     DatabaseFault,
@@ -216,6 +217,10 @@ def test_contract_has_the_parameters_of_task_start_in_their_order() -> None:
     contract = read_contract(GOOD)
     assert contract.me == (42, KEY, 1, 2, "job", "node", "pod")
     assert (contract.database_url, contract.limit_seconds) == (GOOD["TASK_DATABASE_URL"], 3600)
+
+
+def test_largest_id_of_a_row_is_read_whole() -> None:
+    assert read_contract(GOOD | {"TASK_ID": str(LARGEST_ID)}).me[0] == LARGEST_ID
 
 
 def test_node_may_be_unknown_and_the_url_short() -> None:

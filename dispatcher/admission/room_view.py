@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from dispatcher.model.cluster import Node, PriorityClass
 from dispatcher.model.needs import (
+    KUBE_SCHEDULERS,
     OF_THE_MOMENT,
     PodNeeds,
     Taint,
@@ -31,7 +32,6 @@ from dispatcher.model.needs import (
 from dispatcher.model.reservations import Reservation
 from dispatcher.model.resources import Amounts, less, written
 
-KUBE_SCHEDULER: Final = frozenset({"", "default-scheduler"})
 EVERY_POD: Final = -(2**31)
 """The threshold of a Pod that preempts none: priorities are 32-bit numbers."""
 LEAST_NODES: Final = 100
@@ -153,7 +153,7 @@ class RoomView(Struct, frozen=True):
 
     def threshold(self, needs: PodNeeds) -> int | None:
         """The lowest priority of Pods that our Pod may not preempt. Returns None for a Pod that is not judged."""
-        if needs.is_gated or needs.scheduler not in KUBE_SCHEDULER | self.schedulers:
+        if needs.is_gated or needs.scheduler not in KUBE_SCHEDULERS | self.schedulers:
             return None
         if not needs.priority_class:
             one = next((one for one in self.classes.values() if one.is_default), NO_CLASS)

@@ -16,7 +16,6 @@ import msgspec
 
 from dispatcher.kube.job_api import jobs_path, pods_path
 from dispatcher.kube.objects import (
-    DEFAULT_SCHEDULER,
     own_pod_reader,
     pod_reader,
     read_bound_pod,
@@ -30,7 +29,7 @@ from dispatcher.kube.wire import Meta, Wire, full_name, in_namespace
 from dispatcher.model.cluster import LONG_AGO, BoundPod, ClusterView, Node, Pod, PriorityClass, Quota, Scope
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import job_selector
-from dispatcher.model.needs import PodNeeds
+from dispatcher.model.needs import KUBE_SCHEDULERS, PodNeeds
 from dispatcher.model.reservations import Reservation
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import JOBS_ENDED
@@ -239,7 +238,7 @@ def pods_of_all(namespace: str, installation: str, scheduler: str | None = None)
 
     scheduler: the scheduler of our Pods; None: the cluster's default.
     """
-    read = pod_reader(namespace, installation, scheduler or DEFAULT_SCHEDULER, elapsed)
+    read = pod_reader(namespace, installation, {scheduler} if scheduler else KUBE_SCHEDULERS, elapsed)
     return Resource("pods", "/api/v1/pods", read, key=full_name)
 
 

@@ -4,7 +4,7 @@
 an object.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from sys import intern
 from typing import Any, Final
@@ -50,7 +50,7 @@ from dispatcher.model import launches as ids
 from dispatcher.model.cluster import ENDED, LONG_AGO, NO_LABELS, BoundPod, Node, Pod, PriorityClass
 from dispatcher.model.jobs import Job, LaunchCache, Phase
 from dispatcher.model.launches import IDENTITY, identity_in
-from dispatcher.model.needs import CORDON, PodNeeds, Taint
+from dispatcher.model.needs import CORDON, KUBE_SCHEDULERS, PodNeeds, Taint
 from dispatcher.model.reservations import QUEUE_OF_KUEUE, keys_of
 from dispatcher.model.resources import NOTHING, amounts
 from dispatcher.model.tasks import LARGEST_ID
@@ -130,7 +130,6 @@ def field_owner(meta: JobMeta, *path: str) -> str:
 
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 NUMBERS: Final = (ids.LABEL_TASK_ID, ids.LABEL_ATTEMPT, ids.LABEL_LAUNCH)
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 WHOLE_SECONDS: Final = 60
 """Seconds between two complete decodes of Pods of one shape. A complete decode doubles the cost."""
 MUCH_TEXT: Final = 8 * 1024
@@ -408,19 +407,22 @@ def read_bound_pod(raw: bytes | msgspec.Raw) -> BoundPod | None:
 
 
 def pod_reader(
-    namespace: str, installation: str, scheduler: str = DEFAULT_SCHEDULER, clock: Callable[[], float] | None = None
+    namespace: str,
+    installation: str,
+    schedulers: Set[str] = KUBE_SCHEDULERS,
+    clock: Callable[[], float] | None = None,
 ) -> Callable[[bytes | msgspec.Raw], BoundPod | None]:
     """A reader of Pods of all namespaces: those that use room, and those of the installation, whatever their phase.
 
-    A Pod that preempts others uses room of its nominated node, but only for Pods of the same `scheduler`. With a
-    `clock`, the needs of each shape of ours are read, too.
+    A Pod that preempts others uses room of its nominated node, but only for Pods of the same scheduler, one of
+    `schedulers`. With a `clock`, the needs of each shape of ours are read, too.
     """
     lately = ReadLately(clock) if clock is not None else None
 
     def read(raw: bytes | msgspec.Raw) -> BoundPod | None:
         wire = msgspec.json.decode(raw, type=WirePod)
         is_ours = wire.metadata.namespace == namespace and is_own(wire, installation)
-        is_nominated = wire.status.nominated_node_name and wire.spec.scheduler_name == scheduler
+        is_nominated = wire.status.nominated_node_name and wire.spec.scheduler_name in schedulers
         uses_room = (wire.spec.node_name or is_nominated) and wire.status.phase not in ENDED
         if not is_ours:
             return bound_pod_of(wire) if uses_room else None

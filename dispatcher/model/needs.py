@@ -18,6 +18,10 @@ REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
 """Effects of taints that keep a Pod from a node. `PreferNoSchedule` only makes it less likely."""
 OF_EACH_NODE: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 """Resources that every node has."""
+KUBE_SCHEDULERS: Final = frozenset(
+    {"", "default-scheduler", "gke.io/default-scheduler", "gke.io/optimize-utilization-scheduler"}
+)
+"""Names by which a Pod goes to the cluster's own kube-scheduler. GKE writes names of its profiles into Pods."""
 WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 

@@ -105,10 +105,10 @@ def test_pod_of_which_nothing_can_be_said_passes(facts: dict[str, Any]) -> None:
     assert (left.taken, left.waiting) == ({}, room([]).waiting)
 
 
-def test_own_scheduler_is_judged_like_the_default_one() -> None:
-    view = view_of([a_node()], (), (), "ours")
-    assert node_for(Room(view), needs("5", scheduler="ours")) == NO_NODE
-    assert node_for(Room(view), needs("5", scheduler="default-scheduler")) == NO_NODE
+@pytest.mark.parametrize("name", ["ours", "default-scheduler", "gke.io/optimize-utilization-scheduler"])
+def test_own_scheduler_is_judged_like_the_default_one(name: str) -> None:
+    """GKE writes a name of its own into each Pod, on Autopilot and where its profile optimize-utilization is on."""
+    assert node_for(Room(view_of([a_node()], (), (), "ours")), needs("5", scheduler=name)) == NO_NODE
 
 
 # Nodes that a Pod may have

@@ -264,6 +264,18 @@ def test_reader_of_all_pods_keeps_ours_and_those_that_use_room(
     assert pod.own == (read_pod(raw) if is_own else None)
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "uses_room"),
+    [("default-scheduler", True), ("gke.io/optimize-utilization-scheduler", True), ("volcano", False)],
+)
+def test_pod_that_preempts_others_uses_room_of_its_node_where_kube_scheduler_chose_it(
+    scheduler: str, uses_room: bool
+) -> None:
+    status = {"phase": "Pending", "nominatedNodeName": "a"}
+    raw = msgspec.json.encode({"metadata": {"name": "p"}, "spec": {"schedulerName": scheduler}, "status": status})
+    assert (pod_reader("jobs", "prod")(raw) is not None) is uses_room
+
+
 def test_cpu_behind_a_thousand_other_names_is_counted() -> None:
     """Names are sorted where they are written."""
     names = {f"a.b/{number:04}": "1" for number in range(3000)} | {"cpu": "60"}

@@ -127,7 +127,8 @@ def is_selected(needs: PodNeeds, name: str, labels: Mapping[str, str]) -> bool:
 
 def fits_wherever(one: PodNeeds, other: PodNeeds) -> bool:
     """Whether the first Pod may have every node that the other Pod may have, if both are small enough."""
-    if one.scheduler != other.scheduler or one.is_gated or other.is_gated:
+    schedulers = {one.scheduler, other.scheduler}
+    if (len(schedulers) > 1 and not schedulers <= KUBE_SCHEDULERS) or one.is_gated or other.is_gated:
         return False
     if (one.terms is not None and one.terms != other.terms) or not all(pair in other.selector for pair in one.selector):
         return False

@@ -59,6 +59,7 @@ AT_NODES = (Toleration("node.kubernetes.io/not-ready", "Exists", effect="NoExecu
         (needs("4"), needs("4", more=GPU), False),
         (needs("4", more=GPU), needs("4"), True),
         (needs("4"), needs("4", scheduler="volcano"), False),
+        (needs("4", scheduler="default-scheduler"), needs("4"), True),  # the same: of the other one no Pod was seen yet
     ],
 )
 def test_pod_waits_only_if_no_queue_with_less_waits_for_such_a_place(

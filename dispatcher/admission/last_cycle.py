@@ -15,6 +15,7 @@ from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import JobsVerdict, Offer
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Frame, IndexedRow, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
 
@@ -26,12 +27,13 @@ not flap.
 
 
 class SeenPods(Protocol):
-    """The Pods of the picture, by the UID of their Job, and the API server's clock."""
+    """The Pods of the picture, by the UID of their Job, what they need of a node, and the API server's clock."""
 
     @property
     def pods(self) -> Mapping[str, Sequence[Pod]]: ...
     @property
     def cluster_now(self) -> datetime: ...
+    def needs_of(self, job: Job) -> PodNeeds | None: ...
 
 
 class AskedPicture(KnownOffers, Protocol):

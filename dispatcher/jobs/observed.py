@@ -92,6 +92,10 @@ class ObservedCluster(Struct, frozen=True):
         since = (job.deleting_since for job in jobs if self.may_go(job))
         return min((one + GRACE for one in since if one is not None), default=NEVER)
 
+    def needs_of(self, job: Job) -> PodNeeds | None:
+        """What the Pod of a Job needs: as the API server made the newest one of its shape, else as its Job says."""
+        return self.made.get(job.shape, job.needs)
+
     def has_lasted(self, key: str, duration: timedelta) -> bool:
         """Whether the state `key` was first seen at least `duration` ago. A new state has lasted no time."""
         return self.cluster_now - self.first_seen.get(key, self.cluster_now) >= duration

@@ -121,15 +121,13 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
 
 def count_to_come(jobs: Iterable[Job], cluster: ObservedCluster, creates: Iterable[UnobservedCreate]) -> UncountedPods:
     """The Jobs without a Pod, and the unseen creates."""
-    without_pod = Counter(
-        PodKind(job.queue, job.submitted_by, job.shape, job.needs)
+    without_pod = Counts(
+        (job.queue, job.submitted_by, job.shape, job.needs)
         for job in jobs
         if job.phase is Phase.ACTIVE and job.uid not in cluster.pods and not (job.suspended or job.deleting)
     )
-    return UncountedPods(
-        without_pod,
-        Counter(PodKind(one.queue, one.submitted_by, one.offer.shape, one.offer.needs) for one in creates),
-    )
+    unseen = Counts((one.queue, one.submitted_by, one.offer.shape, one.offer.needs) for one in creates)
+    return UncountedPods(by_kind(without_pod, cluster.made), by_kind(unseen, cluster.made))
 
 
 def find_probes(jobs: Iterable[Job], cluster: ObservedCluster) -> Iterator[Probe]:
@@ -145,10 +143,11 @@ def find_probes(jobs: Iterable[Job], cluster: ObservedCluster) -> Iterator[Probe
 def find_runs(jobs: Iterable[Job], cluster: ObservedCluster) -> Iterator[PodRun]:
     """Our Pods on nodes."""
     for job in jobs:
-        for pod in cluster.pods.get(job.uid, ()) if not job.is_finished and job.needs is not None else ():
-            if pod.node_name and job.needs is not None:
+        needs = cluster.needs_of(job)
+        for pod in cluster.pods.get(job.uid, ()) if not job.is_finished and needs is not None else ():
+            if pod.node_name and needs is not None:
                 ends_at = bound_at(pod) + timedelta(seconds=job.limit_seconds)
-                yield PodRun(pod.node_name, dict(job.needs.asks), ends_at)
+                yield PodRun(pod.node_name, dict(needs.asks), ends_at)
 
 
 def waits_for_node(pod: Pod) -> bool:

@@ -146,7 +146,7 @@ def nodes_for(task: Task, cycle: LastCycle) -> Sequence[NodeGroup]:
     if room is None or needs is None:
         return ()
     jobs = chain.from_iterable(picture.jobs.values())
-    limits = limits_by_node(jobs, picture.cluster.pods, needs.priority_class, cycle.at)
+    limits = limits_by_node(jobs, picture.cluster, needs.priority_class, cycle.at)
     return group_nodes(needs, room, task.id, limits)
 
 

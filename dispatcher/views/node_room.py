@@ -12,10 +12,10 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from dispatcher.admission.last_cycle import LastCycle
+from dispatcher.admission.last_cycle import LastCycle, SeenPods
 from dispatcher.admission.room import Room
 from dispatcher.admission.room_view import EVERY_POD
-from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.cluster import Node
 from dispatcher.model.jobs import Job
 from dispatcher.model.needs import CORDON_KEY, REFUSING
 from dispatcher.model.reservations import Reservation
@@ -174,7 +174,7 @@ def nodes_page(
 ) -> NodesPage:
     """The page. `names`: the result of `names_of`."""
     shown = names[: wanted.limit]
-    ours = ours_on(frozenset(shown), chain.from_iterable(cycle.picture.jobs.values()), cycle.picture.cluster.pods)
+    ours = ours_on(frozenset(shown), chain.from_iterable(cycle.picture.jobs.values()), cycle.picture.cluster)
     held = reserved_on(frozenset(shown), room.view.reservations or ())
     return NodesPage(
         as_of=cycle.at,
@@ -191,14 +191,14 @@ def nodes_page(
     )
 
 
-def ours_on(nodes: Set[str], jobs: Iterable[Job], pods: Mapping[str, Sequence[Pod]]) -> dict[str, Amounts]:
-    """Requests of our Pods on these nodes. `pods`: by uid of the Job."""
+def ours_on(nodes: Set[str], jobs: Iterable[Job], cluster: SeenPods) -> dict[str, Amounts]:
+    """Requests of our Pods on these nodes."""
     found: dict[str, Amounts] = defaultdict(dict)
     for job in jobs:
-        for pod in pods.get(job.uid, ()):
+        for pod in cluster.pods.get(job.uid, ()):
             node = pod.node_name or pod.nominated_node
-            if node in nodes and not pod.has_ended and job.needs is not None:
-                found[node] = added(found[node], dict(job.needs.asks))
+            if node in nodes and not pod.has_ended and (needs := cluster.needs_of(job)) is not None:
+                found[node] = added(found[node], dict(needs.asks))
     return found
 
 

@@ -16,9 +16,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from dispatcher.admission.last_cycle import SeenPods
 from dispatcher.admission.room import Room, pods_left
 from dispatcher.admission.room_view import EVERY_POD, free_for
-from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.cluster import Node
 from dispatcher.model.jobs import Job
 from dispatcher.model.needs import CORDON_KEY, OF_THE_MOMENT, PodNeeds, Taint, is_selected, untolerated
 from dispatcher.model.resources import NOTHING, Amounts, added, less, milli_of, written
@@ -32,15 +33,15 @@ class PodLimit(Struct, frozen=True):
 
 
 def limits_by_node(
-    jobs: Iterable[Job], pods: Mapping[str, Sequence[Pod]], priority_class: str, now: datetime
+    jobs: Iterable[Job], cluster: SeenPods, priority_class: str, now: datetime
 ) -> Mapping[str, Sequence[PodLimit]]:
-    """The running Pods of this PriorityClass by node, the first to end first. `pods`: by uid of the Job."""
+    """The running Pods of this PriorityClass by node, the first to end first."""
     found: dict[str, list[PodLimit]] = defaultdict(list)
     for job in jobs:
-        is_alike = job.needs is not None and job.needs.priority_class == priority_class
-        if job.limit_seconds and job.needs is not None and is_alike and not job.is_finished:
-            asks, limit = dict(job.needs.asks), timedelta(seconds=job.limit_seconds)
-            for pod in pods.get(job.uid, ()):
+        needs = cluster.needs_of(job)
+        if job.limit_seconds and needs is not None and needs.priority_class == priority_class and not job.is_finished:
+            asks, limit = dict(needs.asks), timedelta(seconds=job.limit_seconds)
+            for pod in cluster.pods.get(job.uid, ()):
                 if pod.node_name and not pod.has_ended:
                     began = pod.scheduled_at or pod.created_at
                     found[pod.node_name].append(PodLimit(max(now, began + limit), asks))

@@ -356,9 +356,9 @@ def test_pods_that_run_with_a_limit_are_counted_by_node_in_the_order_of_their_en
         a_job(uid="urgent", limit_seconds=60, needs=replace(needs("1"), priority_class="urgent")),
         a_job(uid="over", limit_seconds=60, needs=needs("1"), phase=Phase.COMPLETE),
     ]
-    pods = {job.uid: [a_pod(job_uid=job.uid, node_name="n1", scheduled_at=ago(10), phase="Running")] for job in jobs}
-    pods["slow"] += [a_pod(phase="Failed", node_name="n2"), a_pod(node_name="")]
-    found = limits_by_node(jobs, pods, "", NOW)
+    pods = [a_pod(job_uid=job.uid, node_name="n1", scheduled_at=ago(10), phase="Running") for job in jobs]
+    pods += [a_pod(job_uid="slow", phase="Failed", node_name="n2"), a_pod(job_uid="slow", node_name="")]
+    found = limits_by_node(jobs, a_cluster(pods), "", NOW)
     assert list(found) == ["n1"]
     assert [(one.ends_at, one.asks["cpu"]) for one in found["n1"]] == [
         (NOW, 1000),

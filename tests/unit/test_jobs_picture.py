@@ -24,6 +24,8 @@ from dispatcher.model.launches import Launch, LaunchSpec, Offer, PodKind, PodRun
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Kind
 from dispatcher.model.verdicts import BY_POLICY, Hold, HoldReason
+from dispatcher.views.node_room import ours_on
+from dispatcher.views.nodes import limits_by_node
 from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task, ago, an_order, later
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
@@ -238,6 +240,21 @@ def test_runs_are_our_pods_on_nodes_until_their_run_limit() -> None:
     jobs = [job, a_job(launch=2, uid="over", phase=Phase.FAILED, needs=needs), a_job(launch=3, uid="unknown")]
     pods = [placed, a_pod(jobs[1]), a_pod(jobs[2]), a_pod(job, node_name="", name="waits")]
     assert list(a_picture(jobs, a_cluster(pods)).runs()) == [PodRun("n1", {"cpu": 1000}, later(40))]
+
+
+def test_pod_uses_what_admission_made_of_it_wherever_it_counts() -> None:
+    """A LimitRange, a sidecar of a mesh or Autopilot adds to the requests of the template."""
+    bare, made = PodNeeds((("pods", 1000),)), PodNeeds((("cpu", 1000), ("pods", 1000)))
+    running, waits = (a_job(task_id=n, uid=str(n), shape="small", needs=bare, limit_seconds=60) for n in (1, 2))
+    cluster = a_cluster([a_pod(running, node_name="n1", scheduled_at=ago(20))], made={"small": made})
+    offer = Offer("app:1", "small", "default", bare)
+    creates = KnownCreates({3: UnobservedCreate("new", 3, 1, "default", "team_a", offer, 0)})
+    picture = a_picture([running, waits], cluster, creates=creates)
+    kind = PodKind("default", "team_a", "small", made)
+    assert (picture.to_come().pods, picture.to_come().jobs) == ({kind: 1}, {kind: 1})
+    assert [run.asks for run in picture.runs()] == [{"cpu": 1000, "pods": 1000}]
+    assert ours_on({"n1"}, [running, waits], cluster) == {"n1": {"cpu": 1000, "pods": 1000}}
+    assert [one.asks["cpu"] for one in limits_by_node([running], cluster, "", NOW)["n1"]] == [1000]
 
 
 FULL = ApiAnswer(403, message="exceeded quota")

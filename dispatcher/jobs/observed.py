@@ -296,6 +296,8 @@ def stage(job: Job, pods: Sequence[Pod], now: datetime, refusal: PodRefusal | No
         if job.is_finished:
             return Stage.ENDING
         return Stage.STARTING if is_young else f"{Stage.STARTING}: its Job has no Pod yet"
+    if pods[0].has_ended:
+        return Stage.ENDING if job.is_finished else f"{Stage.ENDING}: its Pod has ended, and its Job has not"
     return stage_of_pod(pods[0])
 
 

@@ -271,7 +271,11 @@ STAGES: Final[Mapping[Stage, Detail]] = MappingProxyType(
             "nothing: it takes seconds; if it lasts, see whether a janitor runs",
             Turn.NOBODY,
         ),
-        Stage.ENDING: Detail("its Job has ended, and is being deleted", *NOT_YET),
+        Stage.ENDING: Detail(
+            "its container has ended, and its Job ends",
+            "nothing: it takes seconds; if it lasts, the Job controller is away, or a policy refuses its Pod updates",
+            Turn.NOBODY,
+        ),
     }
 )
 """The advice for each stage of `Launched`."""

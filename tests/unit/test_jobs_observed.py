@@ -82,7 +82,9 @@ def test_pods_are_the_pods_of_the_newest_job() -> None:
             "ImagePull: ErrImagePull: not found",
         ),
         (a_job(), [a_pod(phase="Running")], "Running"),
-        (a_job(phase=Phase.FAILING), [a_pod(phase="Failed")], "Running"),
+        (a_job(phase=Phase.FAILING), [a_pod(phase="Failed")], "Ending: its Pod has ended, and its Job has not"),
+        (a_job(), [a_pod(phase="Succeeded")], "Ending: its Pod has ended, and its Job has not"),
+        (a_failed_job(deleting=True), [a_pod(phase="Failed")], "Ending"),
     ],
 )
 def test_stage_of_a_launch_is_one_word_and_what_the_cluster_says(job: Job, pods: list[Pod], code: str) -> None:

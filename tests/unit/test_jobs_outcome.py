@@ -282,7 +282,7 @@ def test_suspended_job_tells_why_in_the_words_of_who_suspends_it() -> None:
         ({}, [LOST_NODE], "Running; node node-1 is not ready"),
         ({"deleting": True}, [a_node()], "Running; its Pod is being deleted, and its node has not ended it yet"),
         ({}, [a_node()], "Running"),
-        ({"phase": "Failed"}, [LOST_NODE], "Running"),
+        ({"phase": "Failed"}, [LOST_NODE], "Ending: its Pod has ended, and its Job has not"),
     ],
     ids=["the Pod tolerates the taint for ever", "its process cannot be killed", "it runs", "it has ended"],
 )

@@ -40,7 +40,9 @@ QUEUE_SHARE: Final = Gauge(
 )
 JOBS: Final = Gauge("dispatcher_jobs", "Jobs of this installation", ["queue", "state"])
 KEPT_OBJECTS: Final = Gauge(
-    "dispatcher_kept_objects", "Deleted Jobs, and ended Pods of them, that a finalizer of others keeps", ["finalizer"]
+    "dispatcher_kept_objects",
+    "Deleted Jobs, and ended Pods of them, that a finalizer of others keeps, or one of Kubernetes for ten minutes",
+    ["finalizer"],
 )
 JOB_CREATES: Final = Counter(
     "dispatcher_job_creates_total", "Creates of Jobs, by the meaning of the answer", ["outcome"]

@@ -8,7 +8,7 @@ would fill etcd. So a Job of a living attempt goes, too, long after its end, if 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final
@@ -36,6 +36,10 @@ UNCOUNTED_CROWDED: Final = timedelta(minutes=5)
 """The same while a ResourceQuota is full: Jobs that count for nothing must not keep the place of others."""
 MOST_FINALIZERS: Final = 10
 """Finalizers that are counted apart, at most."""
+OF_KUBERNETES: Final = "foregroundDeletion"
+"""Kubernetes' own finalizer on a Job that we delete."""
+KEPT_LONG: Final = timedelta(minutes=10)
+"""Time after which a Job that Kubernetes alone keeps is counted: its controllers cannot finish the deletion."""
 CONFIRM_EVERY: Final = timedelta(seconds=10)
 """Time between two such looks."""
 
@@ -68,11 +72,17 @@ class Absences:
         self._seen = {uid: seen for uid, seen in self._seen.items() if uid in wanted}
 
 
-def kept_by_others(jobs: Iterable[Job], pods: Iterable[Pod]) -> Mapping[str, int]:
-    """How many Jobs and ended Pods each finalizer of others keeps although they are being deleted."""
+def kept_by_finalizers(jobs: Collection[Job], pods: Collection[Pod], now: datetime) -> Mapping[str, int]:
+    """How many Jobs and ended Pods each finalizer keeps although they are being deleted. `now`: the API server's clock.
+
+    Kubernetes takes its own finalizers away when the containers have ended, within seconds.
+    """
     of_jobs = (name for job in jobs for name in job.kept_by)
     of_pods = (name for pod in pods if pod.has_ended for name in pod.kept_by)
-    return dict(Counter(chain(of_jobs, of_pods)).most_common(MOST_FINALIZERS))
+    alive = {pod.job_uid for pod in pods if not pod.has_ended}
+    late = [job for job in jobs if job.deleting_since is not None and now - job.deleting_since >= KEPT_LONG]
+    own = (OF_KUBERNETES for job in late if not job.kept_by and job.uid not in alive)
+    return dict(Counter(chain(of_jobs, of_pods, own)).most_common(MOST_FINALIZERS))
 
 
 def are_many(jobs: Iterable[Job]) -> bool:

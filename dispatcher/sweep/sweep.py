@@ -24,7 +24,7 @@ from dispatcher.sweep.plan import (
     CONFIRM_EVERY,
     Absences,
     are_many,
-    kept_by_others,
+    kept_by_finalizers,
     plan_due,
     plan_sweep,
     plan_uncounted,
@@ -122,7 +122,7 @@ def report(view: ClusterView) -> None:
     for (queue, phase), count in Counter((job.queue, job.phase) for job in view.jobs.values()).items():
         JOBS.labels(queue, phase).set(count)
     KEPT_OBJECTS.clear()
-    for finalizer, count in kept_by_others(view.jobs.values(), view.pods.values()).items():
+    for finalizer, count in kept_by_finalizers(view.jobs.values(), view.pods.values(), view.now).items():
         KEPT_OBJECTS.labels(finalizer).set(count)
 
 

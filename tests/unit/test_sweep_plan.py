@@ -14,7 +14,7 @@ from dispatcher.sweep.plan import (
     MOST_FINALIZERS,
     MOST_TOMBSTONES,
     Absences,
-    kept_by_others,
+    kept_by_finalizers,
     plan_due,
     plan_sweep,
     plan_uncounted,
@@ -295,12 +295,20 @@ def test_finalizers_of_others_are_counted_once_the_containers_have_ended() -> No
         a_pod(jobs[0], phase="Succeeded", deleting=True, kept_by=("b.example/x", "m.example/y")),
         a_pod(jobs[1], phase="Running", deleting=True, kept_by=("m.example/y",)),
     ]
-    assert kept_by_others(jobs, pods) == {"b.example/x": 2, "m.example/y": 1}
+    assert kept_by_finalizers(jobs, pods, NOW) == {"b.example/x": 2, "m.example/y": 1}
+
+
+def test_job_that_kubernetes_itself_keeps_is_counted_after_ten_minutes() -> None:
+    """A policy that refuses what the Job controller writes, or a collector that is away, says nothing by itself."""
+    late = [a_failed_job(launch, deleting_since=ago(600)) for launch in (1, 2, 3)]
+    runs = a_pod(late[1], phase="Running", deleting=True)
+    jobs = [*late, a_failed_job(4, deleting_since=ago(599)), a_failed_job(5, ended_at=ago(9000))]
+    assert kept_by_finalizers(jobs, [runs, a_pod(late[2], phase="Failed")], NOW) == {"foregroundDeletion": 2}
 
 
 def test_only_the_most_frequent_finalizers_are_told() -> None:
     jobs = [a_job(kept_by=(f"f{n}",)) for n in range(MOST_FINALIZERS + 5)] + [a_job(kept_by=("often",))] * 2
-    found = kept_by_others(jobs, [])
+    found = kept_by_finalizers(jobs, [], NOW)
     assert (len(found), found["often"]) == (MOST_FINALIZERS, 2)
 
 

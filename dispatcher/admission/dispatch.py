@@ -144,7 +144,7 @@ class DispatchPorts(Struct, frozen=True):
     not_allowed: rights that our account lacks; empty: none.
     is_listening: whether the database notifies us of new rows.
     lead: the lease.
-    remove: deletes objects; returns the number of writes.
+    remove: deletes at most so many of the objects; returns the number of writes.
     planner: placement of launches.
     room: nodes and their free amounts now; None: room is not judged.
     quotas: the ResourceQuotas of the namespace of Jobs; none if they are not known.
@@ -159,7 +159,7 @@ class DispatchPorts(Struct, frozen=True):
     not_allowed: Callable[[], str]
     is_listening: Callable[[], bool]
     lead: LeaderLease
-    remove: Callable[[Sequence[ObjectWrite]], Awaitable[int]]
+    remove: Callable[[Sequence[ObjectWrite], int], Awaitable[int]]
     planner: PlacementPlanner
     room: Callable[[], RoomView | None] = lambda: None
     quotas: Callable[[], tuple[Quota, ...]] = tuple
@@ -292,13 +292,13 @@ class Dispatch(Generic[P]):
         judged = [(candidate.task, candidate.jobs) for candidate in decision.candidates]
         async with asyncio.TaskGroup() as acts:
             if deletes and decision.plan.ends:
-                acts.create_task(self._remove(decision.plan.ends[:BATCH]))
+                acts.create_task(self._remove(decision.plan.ends))
             if deletes and self._ports.claims:
                 acts.create_task(self._ports.claims.keep(self._memory.claims.current))
             self._bucket.take(await self._jobs.launch(picture, judged, decision.orders if leads else []))
 
     async def _remove(self, ends: Sequence[ObjectWrite]) -> None:
-        self._bucket.take(await self._ports.remove(ends))
+        self._bucket.take(await self._ports.remove(ends, BATCH))
 
     async def _decide(self, view: ClusterView, room: RoomView | None, rows: RowSnapshot, picture: P) -> Decision:
         probes, resting, in_flight = list(picture.probes()), picture.resting(), picture.in_flight()

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
+from math import inf
 from typing import Final, Protocol
 
 import structlog
@@ -54,7 +55,7 @@ class SweepPorts(Struct, frozen=True):
     rows: opens a snapshot of the database.
     may_write: whether this replica leads.
     unanswered: names of creates without an answer.
-    remove: sends deletes and returns their number.
+    remove: sends at most so many of the deletes, and returns their number.
     clock: monotonic seconds.
     quotas: the ResourceQuotas of the namespace of Jobs, as far as they are known.
     apart: time between two looks that found no row, and count.
@@ -64,7 +65,7 @@ class SweepPorts(Struct, frozen=True):
     rows: Callable[[], AbstractAsyncContextManager[SweepRows]]
     may_write: Callable[[], bool]
     unanswered: Callable[[], frozenset[str]]
-    remove: Callable[[Sequence[ObjectWrite]], Awaitable[int]]
+    remove: Callable[[Sequence[ObjectWrite], int], Awaitable[int]]
     clock: Clock = elapsed
     quotas: Callable[[], Sequence[Quota]] = tuple
     apart: timedelta = CONFIRM_EVERY
@@ -97,8 +98,8 @@ class Sweep:
             ends = plan_sweep(due, tasks, rows.database_id, rows.now, self._absences)
             ends += plan_uncounted(due, tasks, rows.database_id, view, is_crowded=is_crowded)
         unanswered = self._ports.unanswered()
-        ends = [end for end in ends if end.name not in unanswered][:spare]
-        self._bucket.take(await self._ports.remove(ends))
+        ends = [end for end in ends if end.name not in unanswered]
+        self._bucket.take(await self._ports.remove(ends, spare))
         return EVERY_SECONDS
 
     def _spare(self, view: ClusterView) -> int:
@@ -165,16 +166,21 @@ class Remover:
         words, at = self._refusal
         return words if words and self._clock() - at < REFUSED_SECONDS else ""
 
-    async def remove(self, ends: Sequence[ObjectWrite]) -> int:
-        """Ends each object unless it was tried within AGAIN_SECONDS. Returns the number of tries."""
+    async def remove(self, ends: Sequence[ObjectWrite], most: int) -> int:
+        """Ends at most so many of the objects that were not tried within AGAIN_SECONDS. Returns the number of tries.
+
+        Those that were tried longest ago, or never, come first: objects that a policy keeps must not hide others.
+        """
         now = self._clock()
-        self._sent = {uid: at for uid, at in self._sent.items() if now - at < AGAIN_SECONDS}
-        wanted = {end.uid: end for end in ends if end.uid not in self._sent}
-        self._sent |= dict.fromkeys(wanted, now)
+        self._sent = {uid: at for uid, at in self._sent.items() if now - at < REFUSED_SECONDS}
+        tried = {end.uid: self._sent.get(end.uid, -inf) for end in ends}
+        wanted = {end.uid: end for end in ends if now - tried[end.uid] >= AGAIN_SECONDS}
+        chosen = sorted(wanted.values(), key=lambda end: tried[end.uid])[:most]
+        self._sent |= {end.uid: now for end in chosen}
         async with asyncio.TaskGroup() as group:
-            for end in wanted.values():
+            for end in chosen:
                 group.create_task(self._remove(end))
-        return len(wanted)
+        return len(chosen)
 
     async def _remove(self, end: ObjectWrite) -> None:
         async with self._places:

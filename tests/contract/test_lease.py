@@ -188,7 +188,7 @@ async def test_writes_outside_the_term_are_not_sent_and_no_fault(account: Accoun
         clock.move(60 * is_over)
         assert read_create(await api.create(account.manifest())) is CreateOutcome.NOT_SENT
         assert read_end(await api.end(end)) == "not-sent"
-        assert await remover.remove([end]) == (not is_over)  # it waits the second time, as after any delete
+        assert await remover.remove([end], 1) == (not is_over)  # it waits the second time, as after any delete
         assert (await api.get(made.name)).status == 200
         assert len(await api.list_task(made.task_id)) == 1
         await lease.run_once()

@@ -191,10 +191,10 @@ class Replica:
             if self.is_idle():
                 break
 
-    async def _remove(self, ends: Sequence[ObjectWrite]) -> int:
+    async def _remove(self, ends: Sequence[ObjectWrite], most: int) -> int:
         """Deletes that a cycle decided. A sweep uses its own view."""
         assert not (ends and self.seen and self.seen.stale), "I6: removed by a view that is too old"
-        return await self._remover.remove(ends)
+        return await self._remover.remove(ends, most)
 
     def _cycle_view(self) -> ClusterView:
         self.seen = self.view.picture()

@@ -134,9 +134,9 @@ class Place:
         self._pass("rows")
         yield Table(self.row, self._queue, self.index, self.read, self._held)
 
-    async def remove(self, ends: Sequence[ObjectWrite]) -> int:
-        self.removed.extend(end.uid for end in ends)
-        return len(ends)
+    async def remove(self, ends: Sequence[ObjectWrite], most: int) -> int:
+        self.removed.extend(end.uid for end in ends[:most])
+        return len(ends[:most])
 
     @property
     def is_calm(self) -> bool:

@@ -1,5 +1,5 @@
-"""An end that the API server refuses is told for a minute, because the object keeps its place. Creates leave deletes
-their half of the writes where finished Jobs pile up.
+"""An end that the API server refuses is told for a minute, as the object keeps its place. It hides no other object.
+Creates leave deletes their half of the writes where finished Jobs pile up.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -43,11 +43,31 @@ class Answering:
 async def test_refused_end_is_told_for_a_minute(answer: ApiAnswer, is_told: bool) -> None:
     now = 100.0
     remover = Remover(Answering(answer), lambda: None, lambda: now)
-    await remover.remove([ObjectWrite("jobs", "dispatcher-42-acb5fbef-1", "uid", "its row is over")])
+    await remover.remove([ObjectWrite("jobs", "dispatcher-42-acb5fbef-1", "uid", "its row is over")], 1)
     words = f"jobs dispatcher-42-acb5fbef-1 (its row is over): {answer.status} nobody deletes Jobs"
     assert remover.fault == (words if is_told else "")
     now += REFUSED_SECONDS
     assert remover.fault == ""
+
+
+async def test_objects_that_a_policy_keeps_hide_no_other_one() -> None:
+    """A policy that refuses the deletes of one template would keep all finished Jobs behind its own."""
+    now, tried = [100.0], list[str]()
+
+    class Refusing:
+        async def end(self, end: ObjectWrite) -> ApiAnswer:
+            tried.append(end.uid)
+            return ApiAnswer(403, "Forbidden", "nobody deletes Jobs")
+
+    remover = Remover(Refusing(), lambda: None, lambda: now[0])
+    ends = [ObjectWrite("jobs", f"job-{uid}", uid, "its row is over") for uid in "abcde"]
+    for _ in range(3):
+        await remover.remove(ends, 2)
+        now[0] += 1
+    assert tried == ["a", "b", "c", "d", "e"]
+    now[0] += 10
+    await remover.remove([*ends, ObjectWrite("jobs", "job-f", "f", "its row is over")], 2)
+    assert tried[5:] == ["f", "a"]
 
 
 RATE, SECONDS = 20, 30
@@ -72,7 +92,8 @@ async def writes_beside_a_backlog(finished: int) -> tuple[float, float]:
     now, deleted = 0.0, list[ObjectWrite]()
     jobs = [a_complete_job(task_id=number, uid=f"{number}") for number in range(1, finished + 1)]
 
-    async def remove(ends: Sequence[ObjectWrite]) -> int:
+    async def remove(ends: Sequence[ObjectWrite], most: int) -> int:
+        ends = ends[:most]
         gone = {end.uid for end in ends}
         deleted.extend(ends)
         jobs[:] = [job for job in jobs if job.uid not in gone]

@@ -104,6 +104,8 @@ class FairLine(Generic[T]):
 
 TURN: Final = timedelta(seconds=1)
 """A queue has its turn after this time without a launch, where the write rate is used up."""
+TURNS: Final = 10
+"""Queues that have a turn within TURN, at most. Of more queues each waits longer, so that weights order the rest."""
 
 
 class LaunchOrder:
@@ -132,22 +134,25 @@ class LaunchOrder:
 
 
 def rows_in_turn(queues: Mapping[str, Sequence[Candidate]], snapshot: ClusterSnapshot) -> list[Candidate]:
-    """A row of each queue that has its turn, the queue first that has waited longest. `queues`: rows in their order.
-
-    With `fair_submitters` it is a row of the submitter that has waited longest.
-    """
+    """A row of each queue that has its turn, the queue first that has waited longest. `queues`: rows in their order."""
     if snapshot.launched_at is None:
         return []
-    at, last, found = snapshot.launched_at, dict[str, datetime](), list[Candidate]()
+    at, last, turn = snapshot.launched_at, dict[str, datetime](), TURN * max(1, len(queues) / TURNS)
     for (queue, _), one in at.items():
         last[queue] = max(one, last.get(queue, one))
-    for name in sorted(queues, key=lambda name: last.get(name, LONG_AGO)):
-        rows = [row for row in queues[name] if isinstance(row.jobs.verdict, Launch)]
-        if snapshot.queue(name).fair_submitters:
-            rows.sort(key=lambda row, name=name: at.get((name, row.task.submitted_by), LONG_AGO))
-        if abs(snapshot.now - last.get(name, LONG_AGO)) >= TURN:
-            found += rows[:1]
-    return found
+    due = [name for name in queues if abs(snapshot.now - last.get(name, LONG_AGO)) >= turn]
+    found = (
+        row_in_turn(queues[name], snapshot.queue(name), at) for name in sorted(due, key=lambda q: last.get(q, LONG_AGO))
+    )
+    return [row for row in found if row is not None]
+
+
+def row_in_turn(rows: Sequence[Candidate], queue: Queue, at: Mapping[tuple[str, str], datetime]) -> Candidate | None:
+    """The first row that may be launched; with `fair_submitters`, of the submitter that has waited longest."""
+    able = [row for row in rows if isinstance(row.jobs.verdict, Launch)]
+    if queue.fair_submitters:
+        able.sort(key=lambda row: at.get((row.task.queue, row.task.submitted_by), LONG_AGO))
+    return next(iter(able), None)
 
 
 def between_queues(

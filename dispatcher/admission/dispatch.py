@@ -340,8 +340,8 @@ class Dispatch(Generic[P]):
         self._without_job = len(without_job) + unseen
         begin = bisect_right(without_job, self._read_to)
         read = [*without_job[begin:], *without_job[:begin]][:WITHOUT_JOB]
-        self._read_to, self._unread = read[-1] if read else 0, set(without_job).difference(read)
-        return await rows.tasks(sorted(known.union(read)))
+        self._read_to, self._unread = read[-1] if read else 0, set(without_job) - set(read)
+        return await rows.tasks(sorted(known | set(read)))
 
     def _taken_back(
         self,

@@ -421,7 +421,7 @@ def listed(pod: Json) -> Iterator[tuple[str, str]]:
 
 def never_open(part: object, path: Path) -> Iterator[tuple[Path, str]]:
     for key, value in entries(part):
-        if key in NEVER_OPEN and NEVER_OPEN[key](value):
+        if isinstance(key, str) and key in NEVER_OPEN and NEVER_OPEN[key](value):
             yield (*path, key), "the policy of the chart lets no Job have it"
         yield from never_open(value, (*path, key))
 

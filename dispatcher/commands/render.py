@@ -95,8 +95,9 @@ def preview_template(name: str, settings: Settings) -> Manifest:
 
 def least_spec(template: Template | str | None) -> dict[str, str]:
     """The spec that a row of the template needs: an image by its first glob, if it has none itself."""
-    needs_image = isinstance(template, Template) and template.needs_image
-    return {"image": WILDCARDS.sub(lambda one: one[1] or "x", template.images[0])} if needs_image else {}
+    if not isinstance(template, Template) or not template.needs_image:
+        return {}
+    return {"image": WILDCARDS.sub(lambda one: one[1] or "x", template.images[0])}
 
 
 WILDCARDS: Final = re.compile(r"\[([^!])[^\]]*\]|[*?]")

@@ -243,7 +243,7 @@ def goes_on(job: Json) -> bool:
     return not is_over and not job["spec"].get("suspend") and "deletionTimestamp" not in job["metadata"]
 
 
-def made(found: dict[str, Any]) -> datetime:
+def made(found: Json) -> datetime:
     return datetime.fromisoformat(found["metadata"]["creationTimestamp"])
 
 

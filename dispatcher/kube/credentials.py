@@ -251,7 +251,7 @@ def reaches_directly(host: str, left_out: Sequence[str]) -> bool:
         address = ip_address(host)
     except ValueError:
         return host == "localhost" or any(one and f".{host}".endswith(f".{one}") for one in names) or "*" in names
-    networks = filter(None, (network_of(one) for one in names))
+    networks = [network for one in names if (network := network_of(one)) is not None]
     return address.is_loopback or "*" in names or any(address in network for network in networks)
 
 

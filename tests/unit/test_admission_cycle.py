@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from dispatcher.admission.cycle import LaunchOrder, Plan, plan_cycle
+from dispatcher.admission.cycle import LaunchOrder, Plan, plan_cycle, rows_in_turn
 from dispatcher.admission.demand import FIRST, PATIENCE, FirstPods, Patience
 from dispatcher.admission.gates import Candidate, judge
 from dispatcher.admission.heads import shared_hold
@@ -413,6 +413,13 @@ def test_queue_of_rows_that_end_at_once_leaves_others_a_launch_a_second_where_wr
     assert found == {("short", "team_a"): 90, ("long", "b"): 10}
     fair = launches_of_each(a_queue("long", fair_submitters=True), 9.95)
     assert fair == {("short", "team_a"): 90, ("long", "b"): 5, ("long", "c"): 5}
+
+
+@pytest.mark.parametrize(("seconds", "turns"), [(2, 0), (4, 40)])
+def test_turns_of_many_queues_leave_most_writes_to_their_weights(seconds: float, turns: int) -> None:
+    names = [f"q-{number}" for number in range(40)]
+    snapshot = a_snapshot(now=later(seconds), launched_at={(name, "team_a"): NOW for name in names})
+    assert len(rows_in_turn({name: [a_candidate(1, queue=name)] for name in names}, snapshot)) == turns
 
 
 def test_turns_count_only_while_the_write_rate_is_used_up() -> None:

@@ -119,7 +119,7 @@ def test_certificates_of_the_machine_may_be_named() -> None:
 
 def test_certificates_of_an_image_are_found_where_openssl_does_not_look(tmp_path: Path) -> None:
     """The Python that an init container brings has Debian's places, and the image is another one's."""
-    places = ssl.DefaultVerifyPaths(None, None, "", "/usr/lib/ssl/cert.pem", "", "/usr/lib/ssl/certs")
+    places = ssl.DefaultVerifyPaths("", "", "", "/usr/lib/ssl/cert.pem", "", "/usr/lib/ssl/certs")
     absent, bundle = str(tmp_path / "absent.pem"), tmp_path / "cert.pem"
     with pytest.raises(UnreadableUrl, match="this image has no certificates of public authorities: name a file"):
         dial.roots_of(places, [absent])

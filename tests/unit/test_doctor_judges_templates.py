@@ -284,7 +284,7 @@ def test_objects_without_which_a_pod_does_not_run_are_found() -> None:
         *a_volume("persistentVolumeClaim", claimName="data"), *a_volume("emptyDir"),
     ]  # fmt: skip
     first = {"name": "first", "envFrom": [{"configMapRef": {"name": "whole"}}, {"secretRef": {"name": "no"}}]}
-    names = {"serviceAccountName": "loader", "priorityClassName": "high", "runtimeClassName": "gvisor"}
+    names: dict[str, Any] = {"serviceAccountName": "loader", "priorityClassName": "high", "runtimeClassName": "gvisor"}
     assert named_objects(a_pod(container={"env": env}, volumes=volumes, initContainers=[first], **names)) == [
         ("ConfigMap", "by-env"), ("ConfigMap", "files"), ("ConfigMap", "projected"), ("ConfigMap", "whole"),
         ("PersistentVolumeClaim", "data"), ("PriorityClass", "high"), ("RuntimeClass", "gvisor"),

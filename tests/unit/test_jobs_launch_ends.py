@@ -325,7 +325,7 @@ def test_run_of_before_lets_the_next_launch_show_whether_the_image_starts(phase:
     under_way = a_job(1, 1, task_id=8, uid="under way", created_at=ago(900))
     jobs = [under_way, broken(1, 3), broken(2, 2), broken(3, 1)]
     picture = a_picture(jobs, a_cluster([a_pod(under_way, phase=phase)]))
-    assert picture.launch_groups({task.id: task for task in ROWS}) == ({GROUP}, busy)
+    assert picture.launch_groups({task.id: task for task in ROWS}) == (frozenset({GROUP}), frozenset(busy))
 
 
 def test_launches_ended_by_the_start_deadline_do_not_count() -> None:

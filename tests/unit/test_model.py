@@ -143,7 +143,7 @@ def test_a_disruption_is_known_only_by_the_pod_failure_policy() -> None:
 
 def test_launches_of_one_image_template_queue_and_submitter_share_a_group() -> None:
     assert a_job(launch=1).group == a_job(2, 3, task_id=7).group == LaunchGroup("default", "default", IMAGE, "team_a")
-    others = [a_job(**{name: "other"}).group for name in ("queue", "template", "image", "submitted_by")]
+    others = [a_job(queue="q").group, a_job(template="t").group, a_job(image="i").group, a_job(submitted_by="b").group]
     assert len({*others, a_job().group}) == 5
 
 

@@ -12,6 +12,8 @@ airflow #36998):
 * A watch ends after at most five minutes, and after 90 s of silence.
 * Every interruption is followed by a pause and a new list: 410 as a status or as an event in the stream, a refusal, a
   broken line, an event out of order. An accepted stream alone proves nothing.
+* An API server that only asks for a pause (429) gets it, and then the same question: a page of a list is asked for
+  again, and a watch goes on from its version. To begin anew would cost a large cluster a thousand pages.
 * Pauses are jittered and double until a watch lives, so that a refusing server is never called in a hot loop.
 * A list every ten minutes shows, as a metric, whether the watch missed a change.
 
@@ -129,6 +131,12 @@ class Store(Generic[T]):
 
 PAGE: Final = 100
 """Objects of one page of a list."""
+BUSY: Final = 429
+"""The API server asks for a pause. It has answered nothing, and forgets nothing."""
+TRIES: Final = 10
+"""Times that one page is asked for while the server asks for pauses, as client-go does."""
+LONGEST_WISH_SECONDS: Final = 30
+"""The longest Retry-After of a page that is obeyed, in seconds."""
 Item = TypeVar("Item")
 
 
@@ -178,7 +186,7 @@ async def list_all(client: KubeClient, resource: Resource[Item], params: Mapping
     while True:
         asked = {**resource.which, **begin, "limit": str(limit)}
         try:
-            reply = await client.request("GET", resource.path, params=asked)
+            reply = await ask_patiently(client, resource.path, asked)
         except AnswerTooLarge:
             if limit == 1:
                 raise
@@ -189,6 +197,16 @@ async def list_all(client: KubeClient, resource: Resource[Item], params: Mapping
             return ObjectList(found, page.metadata.resource_version)
         begin = {"continue": page.metadata.continue_}
         await asyncio.sleep(0)  # lets other coroutines run between pages
+
+
+async def ask_patiently(client: KubeClient, path: str, params: Mapping[str, str]) -> Reply:
+    """The answer to a GET, after the pauses that the API server asks for."""
+    for left in reversed(range(TRIES)):
+        reply = await client.request("GET", path, params=params)
+        if reply.status != BUSY or not left or not 0 < reply.retry_after <= LONGEST_WISH_SECONDS:
+            break
+        await asyncio.sleep(reply.retry_after * random.uniform(1, 1.3))  # noqa: S311  # spreads clients, keeps no secret
+    return reply
 
 
 def read_page(resource: Resource[Item], reply: Reply, found: list[Item]) -> ListPage:
@@ -293,6 +311,7 @@ class Reflector(Generic[T]):
                 if status == 404 and self.resource.is_optional:
                     await self._wait_for_kind()
                 else:
+                    self.fault = str(fault)
                     await self._pause(fault)
 
     async def _list(self, cause: str) -> None:
@@ -329,14 +348,21 @@ class Reflector(Generic[T]):
         """Watches from the last list on. Returns the cause of the next list."""
         relist_at = elapsed() + self._pace.relist * self._chance.uniform(1, 1.2)
         while (left := relist_at - elapsed()) > 0:
-            began, moved = elapsed(), False
+            began, moved, busy = elapsed(), False, None
             try:
                 with suppress(WatchSilent):
                     moved = await self._watch(min(left, self._pace.watch * self._chance.uniform(1, 1.2)))
+            except ClusterRefused as refused:
+                if refused.status != BUSY:
+                    raise
+                busy = refused
             finally:
                 lived = elapsed() - began
                 if lived >= SHORTEST_SECONDS:
                     self._pauses = 0
+            if busy is not None:
+                await self._pause(busy)
+                continue
             if lived < SHORTEST_SECONDS:
                 raise ClusterAway(f"watch {self.resource.name}: ended at once")
             if not moved and elapsed() < relist_at:
@@ -399,7 +425,6 @@ class Reflector(Generic[T]):
 
     async def _pause(self, fault: ClusterError) -> None:
         """Sleeps at random for a quarter of a limit up to the whole limit. The limit doubles with each fault."""
-        self.fault = str(fault)
         limit = doubled(self._pace.first_pause, self._pauses, self._pace.longest_pause)
         self._pauses += 1
         log.warning("watch interrupted", resource=self.resource.name, fault=str(fault), again_in=round(limit, 1))

@@ -96,6 +96,25 @@ class TestWithoutFaults:
             await settled(api, reflector)
         assert ["continue" in asked.query for asked in api.requests("list")] == [False, True, False, True]
 
+    async def test_busy_server_is_asked_for_the_same_page_again(self, api: ScriptedApi) -> None:
+        """Of a thousand pages one may well meet a busy moment. To begin anew each time would never come to an end."""
+        for number in range(4, 2 * PAGE + 10):
+            await api.put(f"job-{number}-0123abcd-1")
+        api.lists.extend([as_usual, TOO_MANY])
+        async with reflecting_script(api) as reflector:
+            await settled(api, reflector)
+        first, second, again, third = [asked.query.get("continue") for asked in api.requests("list")]
+        assert first is None
+        assert second == again != third
+
+    async def test_watch_of_a_busy_server_goes_on_from_its_version(self, api: ScriptedApi) -> None:
+        api.watches.append(TOO_MANY)
+        async with reflecting_script(api) as reflector:
+            await wait_for(lambda: len(api.requests("watch")) > 1, "the next watch")
+            await api.put("job-4-0123abcd-1")
+            await settled(api, reflector)
+        assert len(api.requests("list")) == 1
+
     async def test_changes_arrive_and_bookmarks_move_the_version(self, api: ScriptedApi) -> None:
         async with reflecting_script(api) as reflector:
             await settled(api, reflector)

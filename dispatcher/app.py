@@ -30,7 +30,7 @@ from dispatcher.kube.capacity import Mirror, QuotaMirror, RoomMirror, pods_of_al
 from dispatcher.kube.client import Access, KubeClient
 from dispatcher.kube.config_maps import node_caches
 from dispatcher.kube.credentials import log_in
-from dispatcher.kube.events import PodRefusals
+from dispatcher.kube.events import PodRefusals, read_in_turn
 from dispatcher.kube.job_api import JobApi, ScaleAnswers, Suspensions
 from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.kube.reflector import Reflectors
@@ -360,7 +360,7 @@ class App:
         if self.lease.is_trusted():
             await self.launcher.follow()
             asked = (self.pod_refusals.run_once, self.scale_answers.run_once, self.suspensions.run_once)
-            return min([await ask() for ask in asked])
+            return await read_in_turn(asked)
         self.pod_refusals.forget()
         self.suspensions.forget()
         return ACCESS_AGAIN_SECONDS

@@ -22,6 +22,7 @@ from dispatcher.model.cluster import ClusterView, Pod, PodRefusal
 from dispatcher.model.errors import NOT_READY_YET, ClusterError, ClusterRefused
 from dispatcher.model.jobs import Job, Notice, Notices
 from dispatcher.model.rights import NODE_EVENTS
+from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import EVENTS, REFUSED_PODS
 
 VERSIONS: Final = {"Job": "batch/v1", "Pod": "v1", "NodeReservation": "dispatcher.internal/v1alpha1", "Node": "v1"}
@@ -123,6 +124,12 @@ MOST_ASKED: Final = 20
 """Jobs, or Pods, about which one round asks, at most. The others follow in later rounds."""
 POD_APPEARS_IN: Final = timedelta(seconds=15)
 """A Job without a Pod is asked about after this time."""
+READ_SECONDS: Final = 1
+"""Seconds after which a round begins no further read. The API server keeps no Events in memory: for those of one object
+it reads all Events of the namespace, which takes seconds where thousands of Pods ran within the hour.
+"""
+REST: Final = 4
+"""The pause after these reads is at least so many times as long as they took. So they take a fifth of the time."""
 LONGEST_MESSAGE: Final = 500
 """Characters of a message that are kept, at most."""
 OF_QUOTAS: Final = ("exceeded quota: ", "status unknown for quota: ")
@@ -138,25 +145,33 @@ N = TypeVar("N", Job, Pod)
 class Turns:
     """Chooses the objects about which one round asks. They take turns by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._last = ""
 
-    def next(self, waiting: Iterable[N]) -> list[N]:
-        """At most MOST_ASKED objects, first those behind the last one of the round before."""
-        found = sorted(waiting, key=lambda one: (one.name <= self._last, one.name))[:MOST_ASKED]
-        self._last = found[-1].name if found else ""
-        return found
+    def next(self, waiting: Iterable[N]) -> Iterator[N]:
+        """At most MOST_ASKED objects, first those behind the last one of the round before; one at least, and others
+        until READ_SECONDS are over.
+        """
+        until = self._clock() + READ_SECONDS
+        for one in sorted(waiting, key=lambda one: (one.name <= self._last, one.name))[:MOST_ASKED]:
+            self._last = one.name
+            yield one
+            if self._clock() >= until:
+                return
 
 
 class PodRefusals:
     """The refusals of Pods, by UID of the Job. `known` never changes; a round with news replaces it."""
 
-    def __init__(self, client: KubeClient, namespace: str, view: Callable[[], ClusterView]) -> None:
+    def __init__(
+        self, client: KubeClient, namespace: str, view: Callable[[], ClusterView], clock: Clock = elapsed
+    ) -> None:
         self.known: Mapping[str, PodRefusal] = {}
         self._client = client
         self._events = in_namespace("/api/v1", namespace, "events")
         self._view = view
-        self._turns = Turns()
+        self._turns = Turns(clock)
 
     async def run_once(self) -> float:
         """Reads the Events of Jobs without a Pod. Raises ClusterError if they cannot be read."""
@@ -196,6 +211,13 @@ async def events_about(client: KubeClient, path: str, selector: str) -> list[Wir
         log.warning("events are too large to be read", about=selector, fault=str(fault))
         return []
     return reply.read(f"list events of {selector}", EventList).readable()
+
+
+async def read_in_turn(rounds: Iterable[Callable[[], Awaitable[float]]], clock: Clock = elapsed) -> float:
+    """Runs rounds that read Events, one after the other. Returns the pause before the next ones."""
+    began = clock()
+    usual = min([await one() for one in rounds])
+    return max(usual, REST * (clock() - began))
 
 
 def refusal_of(events: Sequence[WireEvent]) -> PodRefusal | None:

@@ -28,7 +28,7 @@ from dispatcher.model.errors import ClusterAway, ClusterRefused
 from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, Manifest, ObjectWrite
 from dispatcher.model.launches import ENDED_BY, UNPLACED, job_selector
 from dispatcher.model.reservations import changes_of
-from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.clock import Clock, elapsed
 
 WRITE_SECONDS: Final = 10
 """Our own limit of a write, in seconds."""
@@ -206,12 +206,14 @@ LONGEST_WORDS: Final = 300
 class ScaleAnswers:
     """The newest answer on each Pod, by its UID. `known` never changes; a round with news replaces it."""
 
-    def __init__(self, client: KubeClient, namespace: str, asking: Callable[[], Sequence[Pod]]) -> None:
+    def __init__(
+        self, client: KubeClient, namespace: str, asking: Callable[[], Sequence[Pod]], clock: Clock = elapsed
+    ) -> None:
         self.known: Mapping[str, ScaleAnswer] = {}
         self._client = client
         self._events = in_namespace("/api/v1", namespace, "events")
         self._asking = asking
-        self._turns = Turns()
+        self._turns = Turns(clock)
 
     async def run_once(self) -> float:
         """Reads the Events of some Pods that wait. Raises ClusterError if they cannot be read."""
@@ -284,20 +286,21 @@ class WorkloadList(Wire, frozen=True):
 class Suspensions:
     """Why Jobs are suspended, in the words of others, by UID. `known` never changes; a round with news replaces it."""
 
-    def __init__(self, client: KubeClient, namespace: str, view: Callable[[], ClusterView]) -> None:
+    def __init__(
+        self, client: KubeClient, namespace: str, view: Callable[[], ClusterView], clock: Clock = elapsed
+    ) -> None:
         self.known: Mapping[str, str] = {}
         self._client = client
         self._namespace = namespace
         self._view = view
-        self._turns = Turns()
+        self._turns = Turns(clock)
 
     async def run_once(self) -> float:
         """Asks about some suspended Jobs. Raises ClusterError if the answers cannot be read."""
         suspended = {job.uid: job for job in suspended_jobs(self._view())}
         found = {uid: words for uid, words in self.known.items() if uid in suspended}
-        asked = self._turns.next(suspended.values())
-        workloads = await self._workloads() if asked else ""
-        for job in asked:
+        workloads = await self._workloads() if suspended else ""
+        for job in self._turns.next(suspended.values()):
             words = await self._said_by_kueue(job, workloads) if workloads else ""
             if words := words or await self._said_by_events(job):
                 found[job.uid] = words

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
-from dispatcher.kube.events import PodRefusals
+from dispatcher.kube.events import PodRefusals, read_in_turn
 from dispatcher.kube.job_api import KUEUE, LONGEST_WORDS, Suspensions, suspended_jobs
 from dispatcher.kube.objects import read_job, read_pod
 from dispatcher.model.cluster import ClusterView
@@ -134,6 +134,27 @@ async def test_large_events_of_one_job_hide_no_refused_pod_of_another() -> None:
     refusals = PodRefusals(Flooded(events, "job-1-1"), "jobs", lambda: ClusterView(NOW, jobs, {}, {}))
     await refusals.run_once()
     assert refusals.known.keys() == {"job-2-1"}
+
+
+async def test_slow_reads_of_events_take_a_fifth_of_the_time_and_reach_every_job_in_turns() -> None:
+    """The API server reads all Events of the namespace for those of one Job, and others need it, too."""
+    jobs = {job.name: job for job in (a_job(n, uid=str(n), suspended=True, created_at=ago(60)) for n in range(1, 6))}
+    now = [0.0]
+
+    class Slow(Server):
+        async def request(
+            self, method: str, path: str, body: bytes | None = None, params: Mapping[str, str] | None = None,
+            seconds: float = 0,
+        ) -> Reply:  # fmt: skip
+            now[0] += 0.9 if path == EVENTS else 0
+            return await super().request(method, path, body, params, seconds)
+
+    server = Slow({EVENTS: {"items": []}})
+    suspensions = Suspensions(server, "jobs", lambda: ClusterView(NOW, jobs, {}, {}), lambda: now[0])
+    pauses = [await read_in_turn([suspensions.run_once], lambda: now[0]) for _ in range(3)]
+    asked = [about for path, about in server.asked if path == EVENTS]
+    assert asked == [f"involvedObject.uid={n}" for n in (1, 2, 3, 4, 5, 1)]
+    assert pauses == pytest.approx([4 * 1.8] * 3)
 
 
 async def test_server_that_fails_is_a_fault_and_not_an_answer() -> None:

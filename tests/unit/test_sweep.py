@@ -70,7 +70,7 @@ async def test_objects_that_a_policy_keeps_hide_no_other_one() -> None:
     assert tried[5:] == ["f", "a"]
 
 
-RATE, SECONDS = 20, 30
+RATE, SECONDS = 20, 12
 
 
 class Over:

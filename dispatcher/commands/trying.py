@@ -32,6 +32,7 @@ from dispatcher.commands.options import read_env, read_payload, span
 from dispatcher.container.asking import say
 from dispatcher.container.contract import RESULT_BYTES, WORDS_BYTES, described, plain_note
 from dispatcher.container.exec import GRACE_SECONDS, TERMINATED, LaunchRun, Work
+from dispatcher.container.isolated import as_given
 from dispatcher.container.row import NOTHING, Codes, ExecReport, NotStorable, Progress, WrongOption, read_options
 from dispatcher.jobs.env import check_env_names
 from dispatcher.model.errors import DispatcherError, doubled
@@ -63,7 +64,7 @@ def env_of_cmd(env: Mapping[str, str], attempt: int, limit_seconds: int) -> dict
         "POD_NAMESPACE": "default",
         "JOB_UID": RUN_UID,
     }
-    return {**os.environ, **env, **contract}
+    return {**as_given(os.environ), **env, **contract}
 
 
 RUN: Final = "00000000-0000-0000-0000-000000000001"

@@ -16,6 +16,7 @@ MARK = "DISPATCHER_ISOLATED"
 """The first process sets this variable, so that there is no third process."""
 OF_THE_WRAPPER = ("TASK_", "DISPATCHER_", "LD_")
 """Prefixes of names that are closed to rows. The interpreter of an image may need LD_LIBRARY_PATH."""
+LOCALE = "LC_CTYPE"
 NAMES = frozenset({"NODE_NAME", "POD_NAME", "JOB_UID", "LANG"})
 
 
@@ -31,7 +32,21 @@ def start_isolated() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # a SIGTERM during the start is delivered after it
     options = [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]  # noqa: SLF001  # documented so
     command = [sys.executable, "-I", *options, "-m", "dispatcher", *sys.argv[1:]]
-    os.execve(sys.executable, command, set_aside(os.environ) | {MARK: "1"})  # noqa: S606  # no shell: the same program
+    os.execve(sys.executable, command, set_aside(as_given(os.environ)) | {MARK: "1"})  # noqa: S606  # no shell: the same program
+
+
+def as_given(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment that this process got. In the locale C, its interpreter has set LC_CTYPE to C.UTF-8 for itself.
+
+    With that, grep in CMD would take Latin-1 for binary, and an image that lacks C.UTF-8 would complain.
+    """
+    try:
+        with open("/proc/self/environ", "rb") as file:  # noqa: PTH123  # pathlib would be loaded for it alone
+            given = dict(os.fsdecode(one).partition("=")[::2] for one in file.read().split(b"\0"))
+    except OSError:
+        return dict(environ)
+    kept = {name: value for name, value in environ.items() if name != LOCALE}
+    return kept | ({LOCALE: given[LOCALE]} if LOCALE in given else {})
 
 
 def is_kept(name: str) -> bool:

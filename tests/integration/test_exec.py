@@ -244,9 +244,10 @@ async def test_connection_uses_only_its_url(database: Database) -> None:
 async def test_command_gets_its_environment_unchanged(database: Database) -> None:
     row = await insert_row(database)
     odd = {"PATH": "/usr/bin:/bin:/odd", "NODE_OPTIONS": "a b\n'c' \\ ü", "HTTP_PROXY": "", "AWS_X": "x" * 100_000}
-    script = 'printf "%s|%s|%s|%s" "$PATH" "$NODE_OPTIONS" "${HTTP_PROXY-unset}" "${#AWS_X}"; env | grep -c KEPT; true'
+    script = """printf "%s|%s|%s|%s" "$PATH" "$NODE_OPTIONS" "${HTTP_PROXY-unset}" "${#AWS_X}"
+    env | grep -c KEPT; echo "${LC_CTYPE-unset}" """
     ended = await execute(row, *sh(script), **odd)
-    assert ended.out.decode() == f"{odd['PATH']}|{odd['NODE_OPTIONS']}||1000000\n", ended
+    assert ended.out.decode() == f"{odd['PATH']}|{odd['NODE_OPTIONS']}||1000000\nunset\n", ended
 
 
 @pytest.mark.parametrize("kind", REFUSALS)

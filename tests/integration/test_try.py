@@ -145,6 +145,8 @@ async def test_command_has_the_variables_of_a_container() -> None:
     assert "TASK_DATABASE_URL" not in env
     assert (env["TASK_ATTEMPT"], env["TASK_TIMEOUT_SECONDS"], env["TASK_CACHE_DIR"]) == ("4", "77", "")
     assert (env["MODE"], env["OWN"], env["TASK_ID"], env["TASK_QUEUE"]) == ("a=b", "kept", "1", "default")
+    shows = 'echo "${LC_CTYPE-unset}"'
+    assert [(await run_try("--", *sh(shows), LC_CTYPE=one)).out for one in (None, "C")] == [b"unset\n", b"C\n"]
 
 
 async def test_pause_grows_with_the_attempt() -> None:

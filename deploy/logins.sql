@@ -1,6 +1,7 @@
 -- Creates the group roles and a login for each program, and prints the logins as Secrets:
---   psql -f deploy/logins.sql -v host=db.example 'postgresql://postgres@db.example/work' | kubectl apply -f -
--- Each login has a random password. Nothing is changed if something is in the way: the script says what, and what to type.
+--   psql -Xf deploy/logins.sql -v host=db.example 'postgresql://postgres@db.example/work' | kubectl apply -f -
+-- -X keeps what ~/.psqlrc prints, such as times, out of them. Each login has a random password. Nothing is changed if
+-- something is in the way: the script says what, and what to type.
 -- With -v rotate=1 it changes the passwords of the logins that it made. Programs read their Secret at each connect, but tasks
 -- that run cannot report any more. "Change passwords" in docs/install.md says what to do first.
 --

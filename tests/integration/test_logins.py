@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shlex
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import asyncpg
@@ -13,7 +16,7 @@ import pytest_asyncio
 
 from dispatcher.container.dial import ways_of
 from tests.integration.installing import in_database, made_logins, own_server, psql, run, script, tried, urls
-from tests.rig.pages import INSTALL, find_block
+from tests.rig.pages import INSTALL, find_block, lines_for_a_cluster
 from tests.rig.postgres import connect
 from tests.rig.postgres_process import Postmaster
 
@@ -78,6 +81,16 @@ async def test_logins_carry_the_name_of_the_database_or_a_prefix(server: Postmas
     }  # fmt: skip
     named = urls(await made_logins(server.admin_url, "prefix=Prod "))
     assert await logs_in(named[TASK]) == "Prod task"
+
+
+async def test_psqlrc_of_an_administrator_adds_nothing_to_the_secrets(server: Postmaster, tmp_path: Path) -> None:
+    """kubectl gets the output, and the logins are made by then."""
+    (settings := tmp_path / "psqlrc").write_text("\\timing on\n\\x on\n", encoding="utf-8")
+    lines = [line for line in lines_for_a_cluster() if "deploy/logins.sql" in line and "| kubectl" in line]
+    assert len(lines) > 1
+    for line in lines:
+        *command, _ = shlex.split(line.partition(" | ")[0])
+        assert len(json.loads(await run(*command, work(server), PSQLRC=str(settings)))["items"]) == 4
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,9 @@ async def take_lock(connection: asyncpg.Connection) -> None:
 
 
 def named_holders(holders: Sequence[asyncpg.Record]) -> str:
-    return ", ".join(f"{row['login']} ({row['what']}, since {row['since']})" for row in holders)
+    """The holders. A plain login is not told since when another one holds the lock."""
+    told = ((row["login"], ", since ".join(str(one) for one in (row["what"], row["since"]) if one)) for row in holders)
+    return ", ".join(f"{login} ({what})" for login, what in told)
 
 
 async def is_taken(connection: asyncpg.Connection) -> bool:

@@ -1,7 +1,7 @@
 -- What the doctor asks of the catalog, in a read-only session.
 
 -- name: server
--- What every login may ask of the server: itself, versions, encoding, limits and use of connections, the queue of notifications. A client session of any login counts.
+-- What every login may ask of the server: itself, versions, encoding, limits and use of connections, the queue of notifications. A client session of any login counts. Of which type those of other logins are, a plain login is not told: they have a database and a login.
 SELECT current_database()::text AS database, session_user::text AS login,
        current_setting('server_version_num')::int AS version, current_setting('search_path') AS search_path,
        getdatabaseencoding()::text AS encoding,
@@ -18,13 +18,15 @@ SELECT current_database()::text AS database, session_user::text AS login,
        pg_notification_queue_usage() AS queue_usage, clock_timestamp() AS now,
        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
            - coalesce(current_setting('reserved_connections', true)::int, 0) AS most_of_server,
-       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::int AS used_of_server,
+       used_of_server,
        (SELECT datconnlimit FROM pg_database WHERE datname = current_database()) AS most_of_database,
-       (SELECT count(*) FROM pg_stat_activity
-         WHERE backend_type = 'client backend' AND datname = current_database())::int AS used_of_database,
+       used_of_database,
        (SELECT rolconnlimit FROM pg_roles WHERE rolname = session_user) AS most_of_login,
-       (SELECT count(*) FROM pg_stat_activity
-         WHERE backend_type = 'client backend' AND usename = session_user)::int AS used_of_login
+       used_of_login
+FROM (SELECT count(*)::int AS used_of_server, (count(*) FILTER (WHERE datname = current_database()))::int AS used_of_database,
+             (count(*) FILTER (WHERE usename = session_user))::int AS used_of_login
+      FROM pg_stat_activity
+      WHERE datid IS NOT NULL AND usesysid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend') AS used
 
 -- name: login
 -- The login: attributes of an administrator, and the roles that it is a member of, directly or through others.

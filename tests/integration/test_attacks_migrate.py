@@ -176,6 +176,13 @@ async def test_prepared_transaction_that_holds_our_tables_and_the_lock_is_named(
         assert re.match(named, named_holders(await admin.fetch(query("holders", "migrate"), LOCK)))
 
 
+async def test_holder_is_named_to_a_login_that_is_not_told_since_when(database: Database) -> None:
+    attacker, plain = await database.connect("team_a"), await database.connect("reader")
+    await attacker.execute(HOLDS)
+    found = await plain.fetch(query("holders", "migrate"), LOCK)
+    assert named_holders(found) == f"team_a (pid {await pid_of(attacker)})"
+
+
 async def test_migration_lock_of_another_database_blocks_nothing(empty: Database, database: Database) -> None:
     attacker = await database.connect("team_a")
     await attacker.execute(HOLDS)

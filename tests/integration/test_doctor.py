@@ -231,6 +231,16 @@ async def test_limit_of_the_database_is_named(database: Database) -> None:
     assert await fault_of(database.url("reader")) == ("ConnectionRoom", f"database {database.name}")
 
 
+async def test_sessions_of_other_logins_take_room(database: Database) -> None:
+    """Their type is hidden from a plain login. One is the administrator's, and one the doctor's own."""
+    admin = await database.session("admin")
+    await admin.execute(f'ALTER DATABASE "{database.name}" CONNECTION LIMIT 8')
+    for login in ("team_a", "team_b", "operator"):
+        await database.connect(login)
+    (found,) = await faults(database.url("reader"))
+    assert (found.what, found.message.partition(",")[0]) == ("ConnectionRoom", "5 of 8 connections are used")
+
+
 async def test_empty_database_needs_a_migration(empty: Database) -> None:
     assert await fault_of(empty.url("reader")) == ("SchemaOld", OF_VERSIONS)
 

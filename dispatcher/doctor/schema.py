@@ -91,6 +91,7 @@ def judge_objects(wanted: Objects, found: Objects, compared: Set[str], database:
 
 OF_TABLES: Final[Mapping[tuple[str, str | None], str]] = {
     ("row security", "on"): "ENABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY",
+    ("autovacuum", "on"): "RESET (autovacuum_enabled)",
     ("survives a crash", "yes"): "SET LOGGED",  # house: for a person to type
 }
 """What ALTER TABLE does to a table that has not what is wanted."""

@@ -179,6 +179,9 @@ WITH place AS (
     FROM relation AS r JOIN pg_attribute AS a ON a.attrelid = r.oid WHERE r.relkind IN ('r', 'v') AND a.attnum > 0 AND NOT a.attisdropped
     UNION ALL SELECT r.object, format('default of %s', a.attname), pg_get_expr(d.adbin, d.adrelid)
     FROM relation AS r JOIN pg_attrdef AS d ON d.adrelid = r.oid JOIN pg_attribute AS a ON (a.attrelid, a.attnum) = (d.adrelid, d.adnum)
+    UNION ALL SELECT object, 'autovacuum', CASE WHEN EXISTS (
+        SELECT FROM pg_options_to_table(reloptions) WHERE CASE option_name WHEN 'autovacuum_enabled' THEN NOT option_value::boolean END) THEN 'off' ELSE 'on' END
+    FROM relation WHERE relkind = 'r'
     UNION ALL SELECT object, 'survives a crash', CASE relpersistence WHEN 'p' THEN 'yes' ELSE 'no' END FROM relation WHERE relkind = 'r'
     UNION ALL SELECT r.object, format('rule %s', w.rulename), pg_get_ruledef(w.oid)
     FROM relation AS r JOIN pg_rewrite AS w ON w.ev_class = r.oid WHERE w.rulename <> '_RETURN'

@@ -77,6 +77,7 @@ IN_THE_DATABASE = [
     ("ObjectChanged", f"table {TASKS}", f"CREATE POLICY everybody ON {TASKS} USING (true)"),
     ("ObjectChanged", f"table {TASKS}", f"ALTER TABLE {TASKS} DISABLE TRIGGER USER"),
     ("ObjectChanged", f"table {TASKS}", f"ALTER TABLE {TASKS} SET UNLOGGED"),
+    ("ObjectChanged", f"table {TASKS}", f"ALTER TABLE {TASKS} SET (autovacuum_enabled = off)"),
     ("ObjectChanged", "view dispatch.tasks", "ALTER VIEW dispatch.tasks ALTER priority SET DEFAULT 1"),
     ("ObjectChanged", "view dispatch.tasks", "CREATE RULE none AS ON INSERT TO dispatch.tasks DO INSTEAD NOTHING"),
     ("ObjectChanged", "view dispatch.tasks", "ALTER VIEW dispatch.tasks OWNER TO CURRENT_USER"),

@@ -171,7 +171,7 @@ async def open_connection(
             if url is None and not any(map(os.environ.get, NAMED_BY)):
                 raise DatabaseAway(f"{UNNAMED}: {described(fault)}") from fault
             raise
-        except asyncpg.FeatureNotSupportedError as fault:  # RDS Proxy
+        except (asyncpg.FeatureNotSupportedError, asyncpg.InternalServerError) as fault:  # RDS Proxy, Neon
             raise DatabaseUnfit(f"the server takes no session of ours: {fault}. {DIRECTLY}") from fault
         try:
             await connection.set_type_codec(

@@ -25,7 +25,7 @@ from dispatcher.container.contract import (
 )
 from dispatcher.task.body import DatabaseFault
 
-REFUSED: Final = "FATAL:"
+ANSWERED: Final = re.compile(r": \w+:  ")  # a word of the server's language or of a pooler: FATAL, ERROR, ВАЖНО
 OF_THE_LOGIN: Final = "password authentication failed"
 
 
@@ -78,7 +78,7 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
             pinned = (f"-c {name}={value.replace(' ', '')}" for name, value in PINNED.items())
             return connect_with(url, seconds, " ".join((options, *pinned)))
         except psycopg.OperationalError as fault:
-            if REFUSED in str(fault) and OF_THE_LOGIN not in str(fault):  # perhaps our settings: a pooler
+            if ANSWERED.search(str(fault)) and OF_THE_LOGIN not in str(fault):  # perhaps our settings: a pooler
                 return connect_with(url, seconds, options)  # our statements name the schema of each object
             if "connection is bad: invalid" not in str(fault):
                 raise

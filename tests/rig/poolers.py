@@ -1,4 +1,4 @@
-"""A pooler in front of Postgres that refuses settings of sessions, as PgBouncer and RDS Proxy do."""
+"""A pooler in front of Postgres that refuses settings of sessions, as PgBouncer, RDS Proxy and Neon do."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ REFUSALS = {
     "PgBouncer": b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: search_path\0\0",
     "RDS Proxy": b"SFATAL\0VFATAL\0C0A000\0MFeature not supported: RDS Proxy currently doesn't support command-line "
     b"options.\0\0",
+    "Neon": b"SERROR\0CXX000\0Munsupported startup parameter in options: search_path. Please use unpooled connection "
+    b"or remove this parameter from the startup package.\0\0",
 }
 """How poolers refuse settings."""
 

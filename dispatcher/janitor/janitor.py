@@ -100,7 +100,7 @@ class LaunchEnds:
     async def unwritten(self, rows: TaskSnapshot, picture: JobsPicture, tasks: Iterable[Task]) -> Sequence[EndedLaunch]:
         """The launches whose cause the database does not know."""
         found = ended_launches(picture, tasks, self.known)
-        written = set(await rows.with_cause(sorted({one.task for one in found.values()})))
+        written = set(await rows.with_cause(found))
         return [one for key, one in found.items() if key not in written]
 
 

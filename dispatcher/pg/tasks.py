@@ -9,7 +9,7 @@ a task that is done may still wait there. The usual measure of lag does not help
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -121,9 +121,10 @@ class TaskSnapshot:
         rows = await self._connection.fetch(query("run_digests", "janitor"), ids)
         return {row["id"]: row["run_digest"] for row in rows}
 
-    async def with_cause(self, ids: Sequence[int]) -> list[tuple[int, int, int]]:
-        """(task, attempt, launch) of the launches of these rows whose end has a known cause."""
-        rows = await self._connection.fetch(query("with_cause", "janitor"), ids) if ids else ()
+    async def with_cause(self, launches: Collection[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+        """Those of these launches, each as (task, attempt, launch), whose end has a known cause."""
+        parameters = [list(column) for column in zip(*launches, strict=True)]
+        rows = await self._connection.fetch(query("with_cause", "janitor"), *parameters) if launches else ()
         return [tuple(row) for row in rows]
 
     async def all(self, statement: str, read: Callable[[asyncpg.Record], T], *parameters: Any) -> list[T]:

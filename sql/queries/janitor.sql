@@ -30,8 +30,11 @@ SELECT dispatch_private.janitor_end($1, $2, $3, $4, $5, $6)
 SELECT dispatch_private.janitor_cancel($1, $2, $3)
 
 -- name: with_cause
--- Launches of which it is known what ended them. $1 bigint[] tasks.
-SELECT task_id, attempt, launch FROM dispatch_private.task_launches WHERE task_id = ANY ($1::bigint[]) AND reason IS NOT NULL
+-- Of these launches, those of which it is known what ended them. Each is looked up alone: a container may have started its row as 32,767 launches. $1 bigint[] tasks, $2 int[] attempts, $3 int[] launches.
+SELECT l.task_id, l.attempt, l.launch FROM unnest($1::bigint[], $2::int[], $3::int[]) AS one (task, attempt, launch)
+CROSS JOIN LATERAL (SELECT each.task_id, each.attempt, each.launch, each.reason FROM dispatch_private.task_launches AS each
+                    WHERE each.task_id = one.task AND each.attempt = one.attempt AND each.launch = one.launch LIMIT 1) AS l
+WHERE l.reason IS NOT NULL
 
 -- name: ended
 -- Writes down what ended launches. $1 text ends (JSON).

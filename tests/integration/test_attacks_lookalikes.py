@@ -251,7 +251,7 @@ async def test_statements_of_the_janitor_call_no_lookalike(attacked: Database) -
         for name in OF_JANITORS:
             assert await QUESTIONS[name](rows, ids), name
         assert set(await rows.run_digests(ids)) == {ids[1]}
-        assert await rows.with_cause(ids) == []
+        assert await rows.with_cause([(id_, 1, 1) for id_ in ids]) == []
     closings = Closings(lambda: attacked.url("janitor"))
     try:
         digest = (await attacked.task(ids[1]))["run_digest"]

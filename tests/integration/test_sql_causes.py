@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,12 +10,18 @@ import asyncpg
 import pytest
 
 from dispatcher.pg.queries import query
+from tests.integration.looking import opened
 from tests.integration.queues import declare
 from tests.rig.postgres import Database, Record
 from tests.rig.rows import FIRST, SECOND, Row, insert_row
 
 HISTORY = "SELECT * FROM dispatch.task_history WHERE task_id = $1 ORDER BY attempt, launch"
 ENDED = datetime(2026, 1, 1, tzinfo=UTC)
+MADE_UP = """
+INSERT INTO dispatch_private.task_launches (task_id, attempt, launch, job_uid, started_at, ended_at, outcome)
+SELECT $1, 1, n, 'uid', now(), now(), 'lost' FROM generate_series(2, 32767) AS n
+"""
+PLAN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "
 
 
 def an_end(row: Row, launch: int = 1, **facts: Any) -> dict[str, Any]:
@@ -36,7 +43,8 @@ async def history(row: Row, login: str = "team_a") -> list[Record]:
 
 
 async def known_causes(row: Row) -> list[Record]:
-    return list(await (await row.database.session("janitor")).fetch(query("with_cause", "janitor"), [row.id]))
+    of_launch = [row.id], [1], [1]
+    return list(await (await row.database.session("janitor")).fetch(query("with_cause", "janitor"), *of_launch))
 
 
 async def test_submitter_reads_what_ended_its_run(database: Database) -> None:
@@ -47,6 +55,16 @@ async def test_submitter_reads_what_ended_its_run(database: Database) -> None:
     assert (launch["exit_code"], launch["reason"], launch["error"]) == (137, "OOMKilled (limit 64Mi)", "the end\n")
     assert (launch["outcome"], launch["ended_at"]) == (None, None), "only a report or the next launch ends a run"
     assert [tuple(one) for one in await known_causes(row)] == [(row.id, 1, 1)]
+
+
+async def test_launches_that_a_container_made_up_cost_the_janitor_nothing(database: Database) -> None:
+    """task_start takes any launch up to 32,767, and each is a record. Every round asks for those that have ended."""
+    row = await insert_row(database)
+    await row.started()
+    await (await database.session("admin")).execute(MADE_UP, row.id)
+    async with opened(database.url("janitor")) as session, session.use() as janitor:
+        (found,) = json.loads(await janitor.fetchval(PLAN + query("with_cause", "janitor"), [row.id], [1], [1]))
+    assert found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"] < 20
 
 
 async def test_error_that_a_container_reported_stays(database: Database) -> None:

@@ -54,6 +54,24 @@ async def test_batch_is_bounded_and_takes_the_oldest(database: Database) -> None
     assert oldest.id not in (await left(database))[0]
 
 
+MADE_UP = """
+INSERT INTO dispatch_private.task_launches (task_id, attempt, launch, job_uid, started_at, ended_at, outcome)
+SELECT $1, 1, n, 'uid', now(), now(), 'lost' FROM generate_series(2, $2::int) AS n
+"""
+
+
+async def test_batch_is_bounded_by_the_launches_that_containers_made_up(database: Database) -> None:
+    """A container may start its row as any launch. A call that deletes millions of them would end without an effect."""
+    first, second, third = await ended_days_ago(database, 9, 8, 7)
+    admin = await database.session("admin")
+    for row, launches in ((first, 32767), (second, 15_000), (third, 5001)):
+        await admin.execute(MADE_UP, row.id, launches)
+    assert await deleted(database, 3) == 0
+    assert len(await first.launches()) == 12_767
+    assert [await deleted(database, 3) for _ in range(3)] == [1, 1, 1]
+    assert await left(database) == (set(), set())
+
+
 @pytest.mark.parametrize("days", [0, -5, None])
 async def test_age_below_a_day_counts_as_a_day(database: Database, days: int | None) -> None:
     _, today = await ended_days_ago(database, 1.01, 0.99)

@@ -2980,7 +2980,7 @@ CREATE INDEX tasks_finished ON dispatch_private.tasks USING btree (finished_at) 
 CREATE INDEX tasks_finished_of_queue ON dispatch_private.tasks USING btree (queue, finished_at) WHERE ((finished_at IS NOT NULL) AND (status = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text])));
 CREATE INDEX tasks_finished_of_submitter ON dispatch_private.tasks USING btree (submitted_by, finished_at, id) WHERE ((finished_at IS NOT NULL) AND (status = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text])));
 CREATE INDEX tasks_history ON dispatch_private.tasks USING btree (queue, cache_key, finished_at DESC) INCLUDE (node_name) WHERE ((status = 'succeeded'::text) AND (cache_key IS NOT NULL));
-CREATE INDEX tasks_labels ON dispatch_private.tasks USING gin (labels jsonb_path_ops) WHERE (labels <> '{}'::jsonb);
+CREATE INDEX tasks_labels ON dispatch_private.tasks USING gin (labels jsonb_path_ops) WITH (gin_pending_list_limit='256') WHERE (labels <> '{}'::jsonb);
 CREATE INDEX tasks_of_batch ON dispatch_private.tasks USING btree (queue, batch, submitted_by, id) WHERE (batch IS NOT NULL);
 CREATE INDEX tasks_of_own_batch ON dispatch_private.tasks USING btree (submitted_by, queue, batch, id) INCLUDE (status, started_at, finished_at) WHERE (batch IS NOT NULL);
 CREATE INDEX tasks_of_queue ON dispatch_private.tasks USING btree (queue, id);

@@ -119,6 +119,25 @@ async def test_row_of_another_team_is_refused_in_an_owned_queue(database: Databa
     assert await refusal(database, "team_b", queue="theirs", cache_key="their-models") is None
 
 
+# Labels
+
+
+MANY_LABELS = """
+INSERT INTO dispatch.tasks (labels)
+SELECT (SELECT jsonb_object_agg(k, md5(concat(n, k))) FROM generate_series(1, 15) AS k)
+FROM generate_series(1, 1500) AS n
+"""
+LEFT = "SELECT gin_clean_pending_list('dispatch_private.tasks_labels')"
+
+
+async def test_session_leaves_the_next_insert_few_labels_to_sort_into_the_index(one_database: Database) -> None:
+    """A session chooses how many entries it leaves to others: after 60,000 rows, that of another team took 16 s."""
+    attacker = await one_database.connect("team_a")
+    await attacker.execute("SET gin_pending_list_limit = '2000MB'")
+    await attacker.execute(MANY_LABELS)
+    assert await (await one_database.session("admin")).fetchval(LEFT) <= 40, "pages of 8 KiB"
+
+
 # A dedupe key of another team
 
 

@@ -18,6 +18,7 @@ PINNED: Final = {
     # With these it could end the sessions of all.
     "local_preload_libraries": "",
     "idle_session_timeout": "0",
+    "default_transaction_isolation": "read committed",  # in a stricter one a call may fail beside those of others
     "statement_timeout": "8000",  # a call that is given up here ends there, and leaves no session that waits for a lock
 }
 """Settings that the session of a call sets for itself."""

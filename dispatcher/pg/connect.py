@@ -62,6 +62,8 @@ SESSION: Final = {
     "search_path": "pg_catalog, pg_temp",
     "statement_timeout": "5000",
     "idle_in_transaction_session_timeout": "10000",
+    # In a stricter transaction a call of the janitor, or an INSERT of a dedupe_key, may fail with 40001 beside others.
+    "default_transaction_isolation": "read committed",
     # Every statement has one good plan for all parameters, and planning costs as much as running it. A plan that was
     # made for a small table is used for a large one until statistics change, so every plan has to use the indexes.
     "plan_cache_mode": "force_generic_plan",

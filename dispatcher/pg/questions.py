@@ -46,8 +46,6 @@ OF_BATCHES: Final = ("waiting", "processing", "succeeded", "failed", "cancelled"
 OF_A_SUBMITTER: Final = {
     "application_name": "dispatcher/wait",
     "statement_timeout": "7000",
-    # In a stricter transaction, an INSERT whose dedupe_key another session has just inserted fails with 40001.
-    "default_transaction_isolation": "read committed",
 }
 MOST_EXPLAINED: Final = 1000
 """Rows whose reasons are read, at most."""

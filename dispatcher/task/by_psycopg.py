@@ -75,7 +75,7 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
             raise psycopg.ProgrammingError  # these are parts of a password
         seconds = host_seconds(str(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT", "")))
         try:
-            pinned = (f"-c {name}={value.replace(' ', '')}" for name, value in PINNED.items())
+            pinned = ("-c {}={}".format(name, value.replace(" ", "\\ ")) for name, value in PINNED.items())
             return connect_with(url, seconds, " ".join((options, *pinned)))
         except psycopg.OperationalError as fault:
             if ANSWERED.search(str(fault)) and OF_THE_LOGIN not in str(fault):  # perhaps our settings: a pooler

@@ -13,9 +13,10 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.container.contract import NewestServer, OldPrimary
-from dispatcher.container.dial import ways_of
+from dispatcher.container.dial import ask_once, ways_of
 from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
 from dispatcher.pg.connect import open_connection
+from dispatcher.task import by_psycopg
 from tests.integration.installing import psql
 from tests.integration.looking import ids, opened
 from tests.rig.execing import DONE, execute
@@ -189,6 +190,17 @@ async def test_report_goes_to_no_server_that_was_overtaken(
 
 def netloc(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
+
+
+async def test_isolation_of_transactions_is_not_that_of_the_database(database: Database) -> None:
+    """In a stricter one a call fails beside those of others, although it waits for no row of theirs."""
+    admin, asked = await database.session("admin"), ("SELECT current_setting('transaction_isolation')", ())
+    await admin.execute(f'ALTER DATABASE "{database.name}" SET default_transaction_isolation = serializable')
+    async with opened(database.url("janitor")) as session, session.use() as connection:
+        assert await connection.fetchval(asked[0]) == "read committed"
+    url = database.url("task")
+    assert tuple(await ask_once(url, "a test", NewestServer(), *asked) or ()) == ("read committed",)
+    assert await asyncio.to_thread(by_psycopg.ask, url, NewestServer(), *asked) == ("read committed",)
 
 
 def test_server_of_another_system_is_no_older_one() -> None:

@@ -151,8 +151,9 @@ topologySpreadConstraints:
 labels: {{- include "dispatcher.podLabels" . | nindent 2 }}
 {{- $fixed := ternary (dict "dispatcher.internal/settings" (index . 3 | sha256sum | trunc 16)) dict (ne (index . 3) "") }}
 {{- $asked := dict "prometheus.io/scrape" "true" "prometheus.io/port" "8080" }}
-annotations:
-  {{- toYaml (merge $fixed (index . 2).podAnnotations (ternary dict $asked (index . 0).Values.monitoring.podMonitor)) | nindent 2 }}
+{{- with merge $fixed (index . 2).podAnnotations (ternary dict $asked (index . 0).Values.monitoring.podMonitor) }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "dispatcher.locked" -}}

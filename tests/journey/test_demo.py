@@ -124,7 +124,7 @@ async def explain(*arguments: str) -> str:
 
 @pytest.mark.slow
 async def test_kept_demo_prints_a_true_summary_and_runs_further_rows_and_templates() -> None:
-    async with demo("--keep", COLUMNS="200") as shown:
+    async with demo("--keep", COLUMNS="300") as shown:
         await shown.says("Next page:")
         rows = await rows_of(shown.database_url)
         check_story(rows)

@@ -2666,7 +2666,7 @@ CREATE VIEW dispatch.templates AS
 COMMENT ON VIEW dispatch.templates IS 'The templates that rows may name. The janitor writes them, from the files of the dispatcher.';
 COMMENT ON COLUMN dispatch.templates.name IS 'What tasks.template says.';
 COMMENT ON COLUMN dispatch.templates.row_may_set IS 'What rows may set: fields of spec, `env` (every name that is not closed or in `sets`), env.NAME. NULL: the template has a fault, see note; its rows wait.';
-COMMENT ON COLUMN dispatch.templates.bounds IS 'Most cpu and memory of spec, most seconds of timeout_seconds, most bytes of env, command and args together.';
+COMMENT ON COLUMN dispatch.templates.bounds IS 'Most cpu and memory of spec, most seconds of timeout_seconds, most bytes of env, command and args together; image: rows have to name one in spec.';
 COMMENT ON COLUMN dispatch.templates.images IS 'Patterns of the images that rows may name: * is any text.';
 COMMENT ON COLUMN dispatch.templates.machines IS 'Patterns of the machines that rows may name: * is any text.';
 COMMENT ON COLUMN dispatch.templates.sets IS 'Variables that the template or the installation sets. Rows may set them only where row_may_set has env.NAME.';

@@ -55,14 +55,14 @@ DECIDED: Final = "the dispatcher decides it: leave it out"
 OURS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("managedBy", "maxFailedIndexes", "selector", "successPolicy", "ttlSecondsAfterFinished"), DECIDED),
     "activeDeadlineSeconds": f"use the annotation {TIMEOUT_SECONDS}",
-    "backoffLimitPerIndex": f"use the annotation {MAX_FAILURES}, which counts the first run, too",
+    "backoffLimitPerIndex": f"use the annotation {MAX_FAILURES}",
     "podFailurePolicy": f"use the annotation {FINAL_CODES}",
 }
 """Fields of the Job's spec that the dispatcher sets or forbids. For example, a TTL would delete a launch's memory."""
 ONE_EACH: Final = "must be 1: one launch = one Pod, so insert a row for each"
 ONES: Final[Mapping[str, tuple[int, str]]] = {
     "parallelism": (1, ONE_EACH), "completions": (1, ONE_EACH),
-    "backoffLimit": (0, f"must be 0: one launch = one Pod. Use {MAX_FAILURES}, which counts the first run, too"),
+    "backoffLimit": (0, f"must be 0: one launch = one Pod, see {MAX_FAILURES}"),
 }  # fmt: skip
 """Fields that may have one value only."""
 DEFAULTS: Final[Mapping[str, object]] = {

@@ -103,7 +103,7 @@ TASK = (*POD, "containers", 0)
         ((*TASK, "args"), "one", "containers[0].args has another type: must be a list"),
         (("spec", "template", "spec"), None, "spec.template.spec is missing: it must be an object"),
         (("spec",), None, "spec is missing: it must be an object"),
-        (("spec", "backoffLimit"), "3", "Use dispatcher.internal/max-failures, which counts the first run, too"),
+        (("spec", "backoffLimit"), "3", "must be 0: one launch = one Pod, see dispatcher.internal/max-failures"),
     ],
 )  # fmt: skip
 def test_fault_names_the_place_and_the_rule(path: tuple[Any, ...], value: object, words: str) -> None:

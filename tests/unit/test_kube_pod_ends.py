@@ -370,7 +370,7 @@ def view(*jobs: Job, pods: Any = ()) -> ClusterView:
 def test_all_jobs_get_their_turn() -> None:
     """As many Jobs as two rounds read and one more: the third round begins with the last one."""
     waiting = [a_job(task_id=number, name=f"job-{number:03}") for number in range(2 * MOST_ASKED + 1)]
-    turns = Turns()
+    turns = Turns(lambda: 0)
     rounds = [[job.name for job in turns.next(reversed(waiting))] for _ in range(3)]
     assert [len(names) for names in rounds] == [MOST_ASKED] * 3
     assert {name for names in rounds for name in names} == {job.name for job in waiting}
@@ -378,8 +378,8 @@ def test_all_jobs_get_their_turn() -> None:
 
 
 def test_round_without_jobs_begins_anew() -> None:
-    turns, job = Turns(), a_job()
-    assert [turns.next(jobs) for jobs in ([job], [], [job])] == [[job], [], [job]]
+    turns, job = Turns(lambda: 0), a_job()
+    assert [[*turns.next(jobs)] for jobs in ([job], [], [job])] == [[job], [], [job]]
 
 
 DEFAULT = "default-scheduler"

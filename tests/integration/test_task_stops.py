@@ -28,19 +28,18 @@ ASYNC = """
     import asyncio
     async def main():
         async with quick() as t:
-            say("begun")
             try:
+                say("begun")
                 await asyncio.sleep(600)
             finally:
                 say("unwound")
     asyncio.run(main())
 """
 SYNC = """
-    import time
     with quick() as t:
-        say("begun")
         try:
-            time.sleep(600)
+            say("begun")
+            waits(lambda: False)  # one long sleep may begin a moment after the signal, and would miss it
         finally:
             say("unwound")
 """
@@ -204,19 +203,17 @@ OWN_HANDLERS = {
         uvloop.run(main())
     """,
     "exits with 0": """
-        import signal, time
+        import signal
         with quick() as t:
             def ends(*_):
                 {last}; sys.exit(0)
             signal.signal(signal.SIGTERM, ends)
-            say("begun"); time.sleep(600)
+            say("begun"); waits(lambda: False)
     """,
     "swallowed": """
-        import time
         with quick() as t:
-            say("begun")
             try:
-                time.sleep(600)
+                say("begun"); waits(lambda: False)
             except SystemExit:
                 {last}
     """,
@@ -248,12 +245,12 @@ async def test_handler_that_hands_sigterm_on_unwinds_the_body(library: Library, 
     """As those of coverage and of PyTorch Lightning do. An event loop that ends sets the default."""
     row = await insert_row(database)
     body = f"""
-        import signal, time
+        import signal
         with quick() as t:
             def hands_on(*told):
                 {HANDS_ON[how]}
             before = signal.signal(signal.SIGTERM, hands_on)
-            say("begun"); time.sleep(600)
+            say("begun"); waits(lambda: False)
     """
     async with library.runs(row, body) as wrapper:
         await wrapper.says("begun")
@@ -339,7 +336,7 @@ async def test_task_in_another_thread_has_no_handler_and_reports(library: Librar
 
 
 PASSES_OVER = {
-    "KeyboardInterrupt": "try: time.sleep(600)\n    except KeyboardInterrupt: pass",
+    "KeyboardInterrupt": "try: waits(lambda: False)\n    except KeyboardInterrupt: pass",
     "its own handler": "signal.signal(signal.SIGINT, lambda *_: ends.append(1)); waits(lambda: ends)",
 }
 
@@ -350,7 +347,7 @@ async def test_body_that_ends_by_the_stop_signal_of_its_image_is_not_done(
 ) -> None:
     """STOPSIGNAL is SIGINT in the images of Postgres, SIGQUIT in those of nginx."""
     row = await insert_row(database)
-    program = f"import signal, time\nends = []\nwith quick() as t:\n    say('begun')\n    {body}"
+    program = f"import signal\nends = []\nwith quick() as t:\n    say('begun')\n    {body}"
     async with library.runs(row, program) as wrapper:
         await wrapper.says("begun")
         await is_beating(row)

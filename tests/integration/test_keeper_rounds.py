@@ -154,7 +154,7 @@ from pathlib import Path
 from dispatcher.keeper.folder import CacheFolder
 from dispatcher.keeper.keeping import CacheRounds
 from dispatcher.keeper.folder import KeeperPace
-from dispatcher.keeper.plan import Marks
+from dispatcher.keeper.plan import DIGEST, Marks
 from dispatcher.keeper.folder import Survey
 from tests.integration.kept import Cluster, name
 
@@ -197,10 +197,10 @@ SCRIPT = """
 import asyncio, json, os, subprocess, sys, threading
 from contextlib import closing, suppress
 from pathlib import Path
-from dispatcher.keeper.folder import NAME, CacheFolder
+from dispatcher.keeper.folder import CacheFolder
 from dispatcher.keeper.keeping import CacheRounds
 from dispatcher.keeper.folder import KeeperPace
-from dispatcher.keeper.plan import Marks
+from dispatcher.keeper.plan import DIGEST, Marks
 from dispatcher.keeper.folder import Survey
 from tests.integration.kept import NOW, Cluster, name
 
@@ -230,7 +230,7 @@ def work():
 
 
 def state(folder, round_):
-    left = {int(path.name, 16) for path in root.iterdir() if NAME.fullmatch(path.name)}
+    left = {int(path.name, 16) for path in root.iterdir() if DIGEST.fullmatch(path.name)}
     gone = sorted(set(range(NUMBER)) - left)
     idle = [at for at in range(NUMBER) if at not in used]
     whole = all(len(list((root / name(at)).glob("part-*"))) == 3 for at in left)

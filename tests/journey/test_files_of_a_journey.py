@@ -12,7 +12,7 @@ from tests.controlplane.waiting import wait_for
 from tests.rig.dispatching import Dispatcher, Place
 from tests.rig.steps import all_done
 
-MOST_FILES_OF_A_ROW = 45
+MOST_FILES_OF_A_ROW = 47
 MOST_FILES_OF_A_QUEUE = 9
 QUIET_SECONDS = 2
 

@@ -90,7 +90,7 @@ async def test_each_sample_ends_as_the_summary_says_and_the_cluster_is_left_as_i
     plane, namespace = place.control_plane, place.namespace
     config = plane.kubeconfig(place.folder / "admin.kubeconfig", token=plane.admin_token, namespace=namespace)
     asked = "--plain", "--keep", "--tasks", TASKS, "--kubeconfig", config
-    async with others_cordoned(plane), nodes(place, "one", "two") as ours, demo(*asked, COLUMNS="200") as shown:
+    async with others_cordoned(plane), nodes(place, "one", "two") as ours, demo(*asked, COLUMNS="300") as shown:
         taken = await places_until_rest(shown, place)
         rows = await rows_of(shown.database_url)
         check_end(shown.said, rows)

@@ -12,6 +12,7 @@ from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.manifest import JobSite, PlacedBy
 from dispatcher.jobs.observed import OWN_RULES, Rules
+from dispatcher.kube.pods import needs_of_manifest
 from dispatcher.model.caches import Use
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.model.rights import InstallationSite
@@ -66,8 +67,9 @@ def planner_of(
 
 
 def placed_by_of(settings: Settings) -> PlacedBy:
-    """The settings by which Pods are placed."""
-    return PlacedBy(partial(choose_pool, settings=settings.placement), settings.placement.scheduler_name or "")
+    """How Pods are placed. What they need is read as a Pod of the API server is read."""
+    placement = settings.placement
+    return PlacedBy(needs_of_manifest, partial(choose_pool, settings=placement), placement.scheduler_name or "")
 
 
 def rules_of(jobs: JobSettings, pauses: Rules = OWN_RULES) -> Rules:

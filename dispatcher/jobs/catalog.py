@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from dispatcher.jobs.manifest import NOT_PLACED, PlacedBy
+from dispatcher.jobs.manifest import PlacedBy
 from dispatcher.jobs.offered import offered_templates, why_unusable
 from dispatcher.jobs.row_check import judge_kind
 from dispatcher.jobs.templates import Template, judge_template, parse_template
@@ -36,7 +36,7 @@ class Catalog:
     looked_at: monotonic seconds of the last look that could read the files.
     """
 
-    def __init__(self, settings: JobSettings, passed: frozenset[str], placed_by: PlacedBy = NOT_PLACED) -> None:
+    def __init__(self, settings: JobSettings, passed: frozenset[str], placed_by: PlacedBy) -> None:
         self.templates: Mapping[str, Template | str] = {}
         self.fault = ""
         self.looked_at = float("-inf")

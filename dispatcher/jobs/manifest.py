@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from dispatcher.jobs.env import build_env, escape
 from dispatcher.jobs.templates import Template
-from dispatcher.kube.pods import needs_of_manifest
 from dispatcher.model import launches as ids
 from dispatcher.model.caches import Placement, Pool
 from dispatcher.model.jobs import Manifest
@@ -104,17 +103,16 @@ def preferences(placement: Placement) -> Iterator[Json]:
 
 
 class PlacedBy(Struct, frozen=True):
-    """The settings by which Pods are placed.
+    """How Pods are placed, and how their needs are read.
 
+    needs_of: the needs of a Pod with this spec; None: it cannot be read as a Pod.
     pool_of: the pool that a row's spec names; None: no pool.
     scheduler_name: the scheduler of all Pods; empty: the one of the template.
     """
 
+    needs_of: Callable[[Manifest], PodNeeds | None]
     pool_of: Callable[[Mapping[str, Any]], Pool | None] = lambda _: None
     scheduler_name: str = ""
-
-
-NOT_PLACED: Final = PlacedBy()
 
 
 def plan_needs(template: Template, spec: Mapping[str, Any], placed_by: PlacedBy) -> PodNeeds | None:
@@ -125,7 +123,7 @@ def plan_needs(template: Template, spec: Mapping[str, Any], placed_by: PlacedBy)
     containers = list(template.pod_spec["containers"])
     containers[template.container] = with_amounts(containers[template.container], spec)
     pod = place_pod({**template.pod_spec, "containers": containers}, Placement(pool=placed_by.pool_of(spec)))
-    return needs_of_manifest({**pod, "schedulerName": placed_by.scheduler_name or pod.get("schedulerName") or ""})
+    return placed_by.needs_of({**pod, "schedulerName": placed_by.scheduler_name or pod.get("schedulerName") or ""})
 
 
 def with_amounts(container: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dispatcher.jobs.manifest import JobSite, build_job
+from dispatcher.jobs.manifest import JobSite, PlacedBy, build_job
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.row_check import offer_of
 from dispatcher.jobs.templates import Template
@@ -149,6 +149,10 @@ PLACEMENTS: Final = (
 """One placement of each sort."""
 
 
+UNREAD: Final = PlacedBy(needs_of=lambda _: None)
+"""The trial builds Jobs, and nobody looks for room for them."""
+
+
 UNBUILT: Final = (
     AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError, msgspec.ValidationError,
 )  # fmt: skip
@@ -159,7 +163,7 @@ def why_unusable(template: Template) -> str:
     """Why no Job can be built of the template; empty: one can. Bounds that a row breaks do not count."""
     task, asks_nothing = a_row(template.name), Kind(b"", template.name, None, {}, frozenset(), frozenset())
     try:
-        offer = offer_of(asks_nothing, template)
+        offer = offer_of(asks_nothing, template, UNREAD)
         for placement in PLACEMENTS:
             order = LaunchSpec(task, Request(1, 1, {}, {}, None), Launch(1), offer, NO_KEY, placement, NO_KEY)
             check_job(build_job(order, template, SITE), order, template, SITE)

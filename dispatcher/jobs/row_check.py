@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from dispatcher.jobs.env import NOT_OPENED, env_denials
-from dispatcher.jobs.manifest import NOT_PLACED, PlacedBy, plan_needs
+from dispatcher.jobs.manifest import PlacedBy, plan_needs
 from dispatcher.jobs.templates import Template
 from dispatcher.model.launches import Offer
 from dispatcher.model.resources import parse_quantity
@@ -48,7 +48,7 @@ NO_TEMPLATE: Final = "set DISPATCHER_IMAGE, or put default.yaml into DISPATCHER_
 
 
 def judge_kind(
-    kind: Kind, templates: Mapping[str, Template | str], passed: frozenset[str], placed_by: PlacedBy = NOT_PLACED
+    kind: Kind, templates: Mapping[str, Template | str], passed: frozenset[str], placed_by: PlacedBy
 ) -> Offer | Hold:
     """The offer for rows of this kind, or their hold. A template that is a string is the fault of its file."""
     template = templates.get(kind.template)
@@ -63,7 +63,7 @@ def judge_kind(
     return offer_of(kind, template, placed_by)
 
 
-def offer_of(kind: Kind, template: Template, placed_by: PlacedBy = NOT_PLACED) -> Offer:
+def offer_of(kind: Kind, template: Template, placed_by: PlacedBy) -> Offer:
     """The offer for rows of a kind that breaks no bound."""
     image = kind.spec.get("image", template.task_container.get("image", ""))
     needs = plan_needs(template, kind.spec, placed_by)

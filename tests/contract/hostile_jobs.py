@@ -30,7 +30,7 @@ from dispatcher.settings.definition import JobSettings, PlacementSettings
 from tests.contract.hostile_words import TRUSTED_NAMES
 from tests.property.differences import allowed, differences
 from tests.property.kubelet import seen_env, seen_words
-from tests.rig.builders import a_manifest, a_request
+from tests.rig.builders import NOT_PLACED, a_manifest, a_request
 
 PASSED = {"S3_URL": "s3://bucket?price=$5"}
 PLACEMENT = PlacementSettings(cache_root="/var/cache/tasks", node_selector="pool=tasks")
@@ -90,7 +90,7 @@ class Renderer:
     """The dispatcher's way from ids to Jobs, without creating them."""
 
     def __init__(self, templates: Path, reader_url: str, namespace: str) -> None:
-        self._catalog = Catalog(JobSettings(templates_dir=str(templates)), frozenset(PASSED))
+        self._catalog = Catalog(JobSettings(templates_dir=str(templates)), frozenset(PASSED), NOT_PLACED)
         self._catalog.refresh()
         self._session = Session(lambda: reader_url)
         self._kinds: dict[bytes, Offer | Hold] = {}

@@ -12,7 +12,7 @@ from dispatcher.model.launches import Offer
 from dispatcher.model.reasons import Turn, advice_of
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.settings.definition import JobSettings
-from tests.rig.builders import a_kind
+from tests.rig.builders import NOT_PLACED, a_kind
 
 GOOD = """
 apiVersion: batch/v1
@@ -42,7 +42,7 @@ def not_root() -> Iterator[None]:
 
 
 def catalog_of(folder: Path) -> Catalog:
-    catalog = Catalog(JobSettings(templates_dir=str(folder)), frozenset())
+    catalog = Catalog(JobSettings(templates_dir=str(folder)), frozenset(), NOT_PLACED)
     catalog.refresh()
     return catalog
 

@@ -26,7 +26,7 @@ from tests.property.api import Api, Network
 from tests.property.rows import Look, Table
 from tests.property.timing import Timeline
 from tests.property.views import View
-from tests.rig.builders import ANYWHERE
+from tests.rig.builders import ANYWHERE, NOT_PLACED
 
 TEMPLATES: Final = str(Path(__file__).parent / "templates")
 PASSED: Final = {"S3_URL": "s3://bucket?price=$5"}
@@ -119,7 +119,7 @@ class Replica:
         self._network = network
         self._tasks: dict[str, asyncio.Task[float]] = {}
         self._remover = remover = Remover(self.api, self._note_refusal, self.clock)
-        self.catalog = Catalog(JobSettings(templates_dir=installed.templates), frozenset(PASSED))
+        self.catalog = Catalog(JobSettings(templates_dir=installed.templates), frozenset(PASSED), NOT_PLACED)
         submitter = Submitter(self.api, SITE, self.memory, self._note_refusal, self.clock)
         submitter.sleep = self._no_time
         self.launcher = Launcher(submitter, self.memory, self.catalog, RULES, self.clock)

@@ -24,7 +24,7 @@ from tests.property.kubelet import seen_env, seen_words
 from tests.property.profiles import FACT
 from tests.property.replica import PASSED
 from tests.property.replica import SITE as OPEN_SITE
-from tests.rig.builders import a_kind, a_request, a_task, a_template, an_order
+from tests.rig.builders import NOT_PLACED, a_kind, a_request, a_task, a_template, an_order
 
 NAMES = ["A", "MODE", "KEY", "S3_URL", "TASK_ID", "LD_PRELOAD", "DISPATCHER_X", "NODE_NAME", "a b", "1A", "",
          "PYTHONPATH", "http_proxy"]  # fmt: skip
@@ -92,7 +92,8 @@ def offer_and_job(template: Template, row: tuple[Any, ...]) -> tuple[Offer | Hol
     kind = Kind(b"k", template.name, limit, judged, frozenset(spec), frozenset(env))
     task = a_task(timeout_seconds=limit, template=template.name)
     order = an_order(template, task=task, launch=Launch(number), env=env, spec=spec)
-    return judge_kind(kind, {template.name: template}, frozenset(PASSED)), order, build_job(order, template, OPEN_SITE)
+    verdict = judge_kind(kind, {template.name: template}, frozenset(PASSED), NOT_PLACED)
+    return verdict, order, build_job(order, template, OPEN_SITE)
 
 
 def job_without_request(template: Template, order: LaunchSpec) -> Manifest:
@@ -131,7 +132,8 @@ parts = st.lists(st.sampled_from(["team-a", "team-b", "x", "..", ""]), min_size=
 def test_image_stays_inside_the_folder_of_its_template(parts: list[str]) -> None:
     """`*` also matches `/`, so `..` in a path needs a rule of its own."""
     template, image = a_template(opens="image", bounds={"images": "team-a/*"}), "/".join(parts)
-    offer = judge_kind(a_kind(spec={"image": image}, template="default"), {"default": template}, frozenset())
+    kind = a_kind(spec={"image": image}, template="default")
+    offer = judge_kind(kind, {"default": template}, frozenset(), NOT_PLACED)
     is_inside = len(parts) > 1 and parts[0] == "team-a" and ".." not in parts and "" not in parts[:-1]
     assert isinstance(offer, Offer) == is_inside
 
@@ -185,6 +187,6 @@ def test_hold_detail_is_short_for_any_row(spec: dict[str, str], env: frozenset[s
     """I18: so log lines and pages stay readable."""
     template = a_template(opens="image,cpu,memory", bounds={"images": "team-a/*"})
     kind = a_kind(spec=spec, spec_names=frozenset(spec), env_names=env, template="default")
-    hold = judge_kind(kind, {"default": template}, frozenset())
+    hold = judge_kind(kind, {"default": template}, frozenset(), NOT_PLACED)
     assert not isinstance(hold, Hold) or len(hold.detail) < 2000
     assert DOMAIN not in str(hold)

@@ -47,7 +47,9 @@ KINDS = [
     Kind(b"", "t", None, {"image": "i", "private_machine": "p"}, frozenset({"image", "private_machine"}), frozenset()),
 ]
 SETTINGS = load({"DISPATCHER_IMAGE": "i", "DISPATCHER_PASS_ENV": "P"}, str).settings
-PLACED_BY = PlacedBy(pool_of=lambda spec: Pool("pool", "p", is_private=True) if "private_machine" in spec else None)
+PLACED_BY = PlacedBy(
+    needs_of_manifest, lambda spec: Pool("pool", "p", is_private=True) if "private_machine" in spec else None
+)
 
 
 def open_job() -> dict[str, Any]:

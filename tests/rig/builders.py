@@ -13,11 +13,12 @@ import msgspec
 
 from dispatcher.admission.launch_inputs import PlacementPlanner
 from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, Load, plan_shares
-from dispatcher.jobs.manifest import JobSite
+from dispatcher.jobs.manifest import JobSite, PlacedBy
 from dispatcher.jobs.observed import ObservedCluster, Rules
 from dispatcher.jobs.picture import JobsPicture, by_task
 from dispatcher.jobs.row_check import plan_shape
 from dispatcher.jobs.templates import Template, judge_template
+from dispatcher.kube.pods import needs_of_manifest
 from dispatcher.model import launches as ids
 from dispatcher.model.caches import Placement
 from dispatcher.model.cluster import Node, Pod, PodEnd, PodRefusal
@@ -35,6 +36,7 @@ START_KEY = "5d8c6a0a-7f0e-4d5b-9a43-0f1f6f3b9c77"
 OTHER_DATABASE = "ffffffff-0000-4000-8000-000000000000"
 IMAGE = "registry.example/team-a/app:1"
 SITE = JobSite("dispatcher", "jobs", 3600, PlacementSettings(), {})
+NOT_PLACED = PlacedBy(needs_of_manifest)
 RULES = Rules()
 NOWHERE = Placement()
 ANYWHERE = PlacementPlanner(

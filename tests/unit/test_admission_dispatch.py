@@ -23,6 +23,7 @@ from tests.rig.builders import (
     ANYWHERE,
     DATABASE_ID,
     IMAGE,
+    NOT_PLACED,
     NOW,
     SITE,
     a_complete_job,
@@ -120,7 +121,7 @@ class Place:
         self._moment, self._then, self._stale = moment, then, stale
         self._jobs, self.row = {job.name: job for job in jobs}, row or a_task()
         settings, memory = load({"DISPATCHER_IMAGE": IMAGE}, str).settings, Memory()
-        catalog = Catalog(settings.jobs, frozenset())
+        catalog = Catalog(settings.jobs, frozenset(), NOT_PLACED)
         self._launcher = Launcher(Submitter(self.cluster, SITE, memory, lambda: None), memory, catalog, Rules())
         ports = DispatchPorts(self.view, self.rows, lambda: "", lambda: True, self.lead, self.remove, ANYWHERE)
         self._dispatch = Dispatch(ports, self._launcher, settings.admission, Bucket(100, elapsed()))

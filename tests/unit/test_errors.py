@@ -20,6 +20,7 @@ from dispatcher.model.verdicts import Hold, HoldReason, NotReady
 from dispatcher.settings.definition import JobSettings
 from tests.rig.builders import (
     FIRST_LAUNCH,
+    NOT_PLACED,
     a_job,
     a_kind,
     a_manifest,
@@ -88,7 +89,7 @@ def test_row_that_cannot_be_judged_is_held_alone(column: str) -> None:
 
 
 def test_kind_that_cannot_be_judged_is_held_alone() -> None:
-    catalog = Catalog(JobSettings(image="app:1"), frozenset())
+    catalog = Catalog(JobSettings(image="app:1"), frozenset(), NOT_PLACED)
     catalog.refresh()
     assert is_own_fault(catalog.offer(a_kind(digest=b"other", timeout_seconds=BROKEN)))
     assert is_own_fault(catalog.known_offer(b"other")), "it is judged once"
@@ -142,7 +143,7 @@ def test_template_that_cannot_be_judged_is_faulty_alone(tmp_path: Path, monkeypa
     monkeypatch.setattr(here, "parse_template", judge)
     for name in ("odd", "good"):
         (tmp_path / f"{name}.yaml").write_text(msgspec.yaml.encode(a_manifest()).decode())
-    catalog = Catalog(JobSettings(templates_dir=str(tmp_path)), frozenset())
+    catalog = Catalog(JobSettings(templates_dir=str(tmp_path)), frozenset(), NOT_PLACED)
     assert catalog.refresh()
     assert isinstance(catalog.templates["good"], Template)
     told = catalog.templates["odd"]

@@ -35,7 +35,7 @@ from dispatcher.runtime.metrics import OLDEST_SNAPSHOT
 from dispatcher.settings.definition import JobSettings
 from dispatcher.views.counting import COMPARE_SECONDS
 from dispatcher.views.surfaces import TemplateComparison
-from tests.rig.builders import NOW, a_job, a_manifest, a_template
+from tests.rig.builders import NOT_PLACED, NOW, a_job, a_manifest, a_template
 
 
 @pytest.mark.parametrize(("listing", "pause"), [(0.0, 10), (0.5, 10), (1.0, 20), (15.0, 300), (60.0, 300)])
@@ -195,7 +195,7 @@ class Kept:
     def __init__(self, folder: Path) -> None:
         self.folder, self.time, self.is_away = folder, 0.0, False
         self.writes: list[tuple[list[str], bool]] = []
-        catalog = Catalog(JobSettings(templates_dir=str(folder)), frozenset())
+        catalog = Catalog(JobSettings(templates_dir=str(folder)), frozenset(), NOT_PLACED)
         self.keeping = TemplateTableSync(catalog, 600, self, lambda: self.time)
 
     async def templates(self, offered: Offered, *, are_all: bool) -> tuple[int, Offered]:

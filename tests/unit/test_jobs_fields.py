@@ -13,7 +13,7 @@ from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.row_check import judge_kind
 from dispatcher.jobs.templates import Template, judge_template, opening_of
 from dispatcher.model.errors import TemplateError
-from tests.rig.builders import a_kind, a_manifest, a_template
+from tests.rig.builders import NOT_PLACED, a_kind, a_manifest, a_template
 from tests.rig.whole_job import paths
 
 ODD: list[Any] = [3, "x", True, None, [], [3], {}, {"x": 3}, {1: 2}, [[]], [{}], [None], [{"name": 3}], 0.5, "", 2**70]
@@ -61,7 +61,7 @@ def test_odd_part_is_a_fault_or_harmless(odd: object) -> None:
         except TemplateError as fault:
             assert fault.faults  # noqa: PT017  # either end is right; the rest must not raise
             continue
-        judge_kind(a_kind(), {"default": template}, frozenset())
+        judge_kind(a_kind(), {"default": template}, frozenset(), NOT_PLACED)
 
 
 def faults_with(path: tuple[Any, ...], value: object) -> list[str]:

@@ -29,7 +29,7 @@ from dispatcher.model.launches import InFlight, JobsVerdict, Launch, LaunchSpec,
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import MUCH_TEXT, Hold, HoldReason
 from dispatcher.settings.loading import load
-from tests.rig.builders import DATABASE_ID, NOW, a_complete_job, a_job, a_pod, a_request, a_task, an_order
+from tests.rig.builders import DATABASE_ID, NOT_PLACED, NOW, a_complete_job, a_job, a_pod, a_request, a_task, an_order
 from tests.unit.submitting import SITE
 
 
@@ -50,7 +50,7 @@ class Silence:
 
 
 def a_launcher(memory: Memory) -> Launcher:
-    catalog = Catalog(load({}, str).settings.jobs, frozenset())
+    catalog = Catalog(load({}, str).settings.jobs, frozenset(), NOT_PLACED)
     return Launcher(Submitter(Silence(), SITE, memory, lambda: None), memory, catalog, Rules())
 
 

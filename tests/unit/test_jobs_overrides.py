@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from dispatcher.janitor.rows import Trial
-from dispatcher.jobs.manifest import NOT_PLACED, build_job, plan_needs
+from dispatcher.jobs.manifest import build_job, plan_needs
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.row_check import check_amount, check_image, judge_kind, plan_shape
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
 from dispatcher.model.launches import Launch, LaunchSpec, Offer, identity_of, name_of
 from dispatcher.model.verdicts import BY_POLICY, Hold, HoldReason
-from tests.rig.builders import IMAGE, SITE, a_job, a_kind, a_manifest, a_task, a_template, an_order
+from tests.rig.builders import IMAGE, NOT_PLACED, SITE, a_job, a_kind, a_manifest, a_task, a_template, an_order
 
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
 
@@ -27,7 +27,7 @@ OPEN = a_template(
 
 def judge(template: Template | str | None = OPEN, *, passed: frozenset[str] = frozenset(), **kind: Any) -> Offer | Hold:
     templates = {} if template is None else {"default": template}
-    return judge_kind(a_kind(**kind), templates, passed)
+    return judge_kind(a_kind(**kind), templates, passed, NOT_PLACED)
 
 
 def denied(**asked: Any) -> str:
@@ -41,7 +41,7 @@ def denied(**asked: Any) -> str:
 
 
 def test_unknown_template_is_held_with_the_known_names() -> None:
-    held = judge_kind(a_kind(template="gone"), {"b": OPEN, "a": "broken"}, frozenset())
+    held = judge_kind(a_kind(template="gone"), {"b": OPEN, "a": "broken"}, frozenset(), NOT_PLACED)
     assert held == Hold(HoldReason.UNKNOWN_TEMPLATE, 'template "gone" is not known; known: a, b')
     assert judge(None) == Hold(
         HoldReason.UNKNOWN_TEMPLATE,

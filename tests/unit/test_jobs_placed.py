@@ -16,7 +16,7 @@ from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import HISTORY_NODES, LaunchSpec, Offer
 from dispatcher.model.verdicts import Hold
 from dispatcher.settings.definition import PlacementSettings
-from tests.rig.builders import SITE, a_kind, a_template, an_order
+from tests.rig.builders import NOT_PLACED, SITE, a_kind, a_template, an_order
 
 ROOT = "/var/cache/tasks"
 SETTINGS = PlacementSettings(cache_root=ROOT, private_machine_label="mine", special_machine_label="gpu")
@@ -146,10 +146,10 @@ def test_placement_does_not_change_the_template() -> None:
 
 def test_a_row_may_name_a_machine_only_where_its_template_opens_it() -> None:
     kind = a_kind(spec={"private_machine": "m1"}, spec_names=frozenset({"private_machine"}))
-    held = judge_kind(kind, {"default": a_template()}, frozenset())
+    held = judge_kind(kind, {"default": a_template()}, frozenset(), NOT_PLACED)
     assert isinstance(held, Hold)
     assert "does not open spec.private_machine" in held.detail
-    assert isinstance(judge_kind(kind, {"default": OPEN}, frozenset()), Offer)
+    assert isinstance(judge_kind(kind, {"default": OPEN}, frozenset(), NOT_PLACED), Offer)
 
 
 @pytest.mark.parametrize("field", ["private_machine", "special_machine"])
@@ -170,7 +170,7 @@ def test_a_row_may_name_only_the_machines_of_its_template(
 ) -> None:
     template = a_template(opens=field, bounds={} if machines is None else {"machines": machines})
     kind = a_kind(spec={field: name}, spec_names=frozenset({field}))
-    verdict = judge_kind(kind, {"default": template}, frozenset())
+    verdict = judge_kind(kind, {"default": template}, frozenset(), NOT_PLACED)
     assert isinstance(verdict, Offer if allowed else Hold)
     placement = Placement(Pool("mine" if field == "private_machine" else "gpu", name, field == "private_machine"))
     order = an_order(template, placement=placement, spec={field: name})

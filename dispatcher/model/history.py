@@ -174,10 +174,21 @@ class FailedTask(JobSource, frozen=True):
     tail: str | None
 
 
-class DeclaredQueue(Struct, frozen=True):
-    """A row of `dispatch.queues`. None: the value of queue `*`, or none. `note`: its first 2,000 characters."""
+class QueueSettings(Struct, frozen=True):
+    """The settings of a queue: a row of `dispatch.queues`, as it is or with the values that it inherits from row `*`.
 
-    name: str
+    The names of the fields are public: they are the names in JSON.
+
+    max_jobs, max_jobs_per_submitter: caps of unfinished Jobs; None: no cap.
+    max_pending: Pods of one shape that may wait without a node.
+    paused_until: end of the pause; None: it is not paused.
+    owner_role: members see, cancel and retry all rows; None: only their submitters do.
+    submit_role: who may insert rows; None: every submitter.
+    max_waiting_per_submitter: None: no bound.
+    note: its first 2,000 characters.
+    inherited: names of the inherited settings.
+    """
+
     weight: int
     max_jobs: int | None
     max_jobs_per_submitter: int | None
@@ -188,6 +199,7 @@ class DeclaredQueue(Struct, frozen=True):
     max_waiting_per_submitter: int | None
     fair_submitters: bool
     note: str | None
+    inherited: Sequence[str] = ()
 
 
 class EndedTask(Struct, frozen=True):

@@ -22,13 +22,13 @@ from dispatcher.model.history import (
     MOST_FAILED,
     MOST_MATCHING,
     BatchStatus,
-    DeclaredQueue,
     EndedTask,
     FailedTask,
     JobSource,
     LaunchFacts,
     ListedRow,
     Percentiles,
+    QueueSettings,
     RowFilter,
     RowMarks,
     RowMatches,
@@ -294,10 +294,11 @@ class Questions(ListReads):
             task.id,
         )
 
-    async def queue_settings(self, queue: str) -> dict[str, DeclaredQueue]:
+    async def queue_settings(self, queue: str) -> dict[str, QueueSettings]:
         """The rows of `dispatch.queues` for this queue and for `*`, by name."""
-        statement = query("queue_settings", "queues")
-        return {one.name: one for one in await self.all(statement, lambda row: DeclaredQueue(*row), queue)}
+        return dict(
+            await self.all(query("queue_settings", "queues"), lambda row: (row[0], QueueSettings(*row[1:])), queue)
+        )
 
     async def queue_starts(self, queue: str) -> list[tuple[datetime, bytes | None]]:
         """Starts of a queue in the last hour, newest first, each with the kind of its row."""

@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from dispatcher.admission.cycle import between_submitters, first_of
 from dispatcher.admission.heads import pod_of, sort_key
 from dispatcher.admission.last_cycle import LastCycle
-from dispatcher.model.history import DeclaredQueue, EndedTask, Percentiles
+from dispatcher.model.history import EndedTask, Percentiles, QueueSettings
 from dispatcher.model.reasons import Turn
 from dispatcher.model.tasks import IndexedRow, LinePosition, Status, Task
 from dispatcher.model.verdicts import HoldReason
@@ -147,31 +147,6 @@ MEASURED: Final = 1000
 """Newest ends of which times are measured, at most."""
 
 
-class QueueSettings(Struct, frozen=True, kw_only=True):
-    """The settings of a queue: its own row of `dispatch.queues`, and the values that it inherits from row `*`.
-
-    max_jobs, max_jobs_per_submitter: caps of unfinished Jobs; None: no cap.
-    max_pending: Pods of one shape that may wait without a node.
-    paused_until: end of the pause; None: it is not paused.
-    owner_role: members see, cancel and retry all rows; None: only their submitters do.
-    submit_role: who may insert rows; None: every submitter.
-    max_waiting_per_submitter: None: no bound.
-    inherited: names of the inherited settings.
-    """
-
-    weight: int
-    max_jobs: int | None
-    max_jobs_per_submitter: int | None
-    max_pending: int
-    paused_until: datetime | None
-    owner_role: str | None
-    submit_role: str | None
-    max_waiting_per_submitter: int | None
-    fair_submitters: bool
-    note: str | None
-    inherited: Sequence[str]
-
-
 class QueueTimes(Struct, frozen=True):
     """How long the rows waited and ran that ended last, in seconds. `of`: most rows that are looked at.
 
@@ -207,23 +182,19 @@ class QueuePage(QueueStatus, frozen=True, kw_only=True):
     counted_since: datetime | None
 
 
-def effective_settings(
-    own: DeclaredQueue, defaults: DeclaredQueue, max_pending: int, now: datetime
-) -> QueueSettings:  # fmt: skip
+def effective_settings(own: QueueSettings, defaults: QueueSettings, max_pending: int, now: datetime) -> QueueSettings:
     """The settings of a queue. `max_pending`: the value if neither row has one."""
-    values = structs.asdict(own)
-    del values["name"]
-    inherited = [name for name in INHERITED if values[name] is None and getattr(defaults, name) is not None]
-    values |= {name: getattr(defaults, name) for name in inherited}
+    inherited = [name for name in INHERITED if getattr(own, name) is None and getattr(defaults, name) is not None]
+    values = {name: getattr(defaults, name) for name in inherited}
     if own.submit_role is None:
         values["submit_role"] = own.owner_role or defaults.submit_role
         inherited += ["submit_role"] if own.owner_role is None and defaults.submit_role else []
     pauses = [(at, of) for of in (defaults, own) if (at := of.paused_until) is not None and at > now]
     values["paused_until"], paused = max(pauses, key=lambda one: one[0], default=(None, own))
     inherited += ["paused_until"] if paused is defaults else []
-    if values["max_pending"] is None:
+    if own.max_pending is None and defaults.max_pending is None:
         values["max_pending"] = max_pending
-    return QueueSettings(**values, inherited=sorted(inherited))
+    return structs.replace(own, **values, inherited=sorted(inherited))
 
 
 def no_queue(name: str, known: Iterable[str]) -> str:

@@ -32,7 +32,7 @@ ORDER BY q.name
 SELECT queue, status, count(*)::int AS rows FROM dispatch_private.tasks WHERE finished_at >= $1 AND finished_at < $2 GROUP BY queue, status
 
 -- name: queue_settings
--- The rows of a queue and of `*`, which has the defaults; columns in the order of model.history.DeclaredQueue. A pause without end is cut to what a client can hold. $1 text queue.
+-- The rows of a queue and of `*`, which has the defaults: the name, then columns in the order of model.history.QueueSettings. A pause without end is cut to what a client can hold. $1 text queue.
 SELECT name, weight, max_jobs, max_jobs_per_submitter, max_pending,
        CASE WHEN paused_until > '9999-12-31 UTC' THEN '9999-12-31 UTC'
             WHEN paused_until > '1900-01-01 UTC' THEN paused_until END AS paused_until,

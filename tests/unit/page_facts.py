@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dispatcher.model.history import EndedTask, Percentiles
+from dispatcher.model.history import EndedTask, Percentiles, QueueSettings
 from dispatcher.model.reasons import Turn
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.explanation import Estimate
 from dispatcher.views.node_room import HeldRoom, NodeRoom, NodesPage
-from dispatcher.views.queue import NextRow, QueuePage, QueueSettings, QueueTimes
+from dispatcher.views.queue import NextRow, QueuePage, QueueTimes
 from dispatcher.views.server import Pages
 from dispatcher.views.status import InstallationIdentity, InstallationStatus, QueueStatus
 from tests.rig.builders import NOW, ago, later

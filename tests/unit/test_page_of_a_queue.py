@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.model.history import DeclaredQueue, EndedTask, Percentiles
+from dispatcher.model.history import EndedTask, Percentiles, QueueSettings
 from dispatcher.model.reasons import ADVICE, Turn
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.answers import ApiRequest
@@ -16,7 +16,7 @@ from dispatcher.views.explanation import Estimate
 from dispatcher.views.first_page import QueueHour
 from dispatcher.views.node_room import KeptCaches, NodesPage
 from dispatcher.views.nodes import FitSummary, NodeFit, NodeGroup
-from dispatcher.views.queue import NextRow, QueuePage, QueueSettings, QueueTimes, effective_settings, no_queue
+from dispatcher.views.queue import NextRow, QueuePage, QueueTimes, effective_settings, no_queue
 from dispatcher.views.status import QueueHold, ShapeDemand
 from tests.rig.builders import NOW, ago, later
 from tests.unit import page_facts
@@ -266,12 +266,12 @@ def test_caches_of_a_node_are_those_that_its_keeper_tells() -> None:
     assert (cell(is_whole=True), cell(is_whole=False)) == ("1,200 3 GiB", "1,200+ 3 GiB")
 
 
-PLAIN = DeclaredQueue("default", 1, None, None, None, None, None, None, None, False, None)
+PLAIN = QueueSettings(1, None, None, None, None, None, None, None, False, None)
 CAPS = ("max_jobs", "max_jobs_per_submitter", "max_pending", "max_waiting_per_submitter")
 
 
 def settings(own: dict[str, Any], **defaults: Any) -> QueueSettings:
-    return effective_settings(replace(PLAIN, **own), replace(PLAIN, name="*", **defaults), 1, NOW)
+    return effective_settings(replace(PLAIN, **own), replace(PLAIN, **defaults), 1, NOW)
 
 
 def test_without_any_setting_nothing_is_inherited() -> None:

@@ -128,11 +128,10 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.came = self.is_ignored = self._has_raised = False
-        self._owner = 0
         self._before: dict[int, Any] = {}
 
     def catch(self) -> None:
-        self._owner = os.getpid()
+        os.register_at_fork(after_in_child=self._leave_to_child)
         if threading.current_thread() is threading.main_thread():
             self._before[signal.SIGTERM] = SET(signal.SIGTERM, self._raise) or int(signal.SIG_DFL)  # no enum
             for number in STOPS[1:]:  # KeyboardInterrupt, and what the program has set before
@@ -164,11 +163,14 @@ class StopSignals:
 
         return SET(number, told)
 
-    def _raise(self, number: int, _: object) -> None:
-        if os.getpid() != self._owner:  # a child that was forked in the body
-            self.restore()
-            signal.raise_signal(number)
-        elif not self._has_raised and not self.is_ignored:
+    def _leave_to_child(self) -> None:
+        """In a child that was forked in the body. SIGTERM ends it at once, also in the midst of code in C."""
+        _signal.signal = SET
+        if signal.getsignal(signal.SIGTERM) == self._raise:
+            SET(signal.SIGTERM, self._before[signal.SIGTERM])
+
+    def _raise(self, *_: object) -> None:
+        if not self._has_raised and not self.is_ignored:
             self.came = self._has_raised = True
             raise SystemExit(TERMINATED)
 

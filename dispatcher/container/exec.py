@@ -373,8 +373,8 @@ class LaunchRun:
 
     def _judge(self, status: int, tail: str, result: Path) -> ExecReport:
         exited = status if status >= 0 else 128 - status
-        if self._row_answer == "lost":
-            return ExecReport("", exited)
+        if self._row_answer == "lost":  # by an end with 0, a row that a restore has set back would be parked
+            return ExecReport("", exited if status or says_done(result) else TERMINATED)
         if self._row_answer == "cancel":  # at any exit status: many programs exit with 0 after SIGTERM
             return ExecReport("failed", exited)  # the row keeps the reason that came with the cancel
         if self._was_told and not (status == 0 and says_done(result) and read_result(result).outcome == "succeeded"):

@@ -297,10 +297,9 @@ class ContainerTask:
     def _ending(self, fault: BaseException | None) -> Iterator[Future[int]]:
         self._stops.is_ignored = True
         self._over.set()
-        is_stopped = self._stops.came
-        report = judge(fault, self._heard, is_stopped=is_stopped, finished=self._finished)
-        is_left = report is None and is_success(fault) and is_stopped and not self._heard
-        if is_left:
+        report = judge(fault, self._heard, is_stopped=self._stops.came, finished=self._finished)
+        is_left = report is None and is_success(fault) and self._finished is None
+        if is_left and not self._heard:
             say("the body ended after a signal to stop, and without `finish`: not reported, the next launch takes over")
         reported = in_thread_or_here(lambda: TERMINATED if is_left else self._send(report))
         try:

@@ -59,6 +59,22 @@ async def main():
     await run.go()
 asyncio.run(main())
 """
+# The row is lost while its command runs.
+LOST = """
+import asyncio, os, sys
+from dispatcher.container.exec import LaunchRun, Work
+from dispatcher.container.row import Codes
+class Row:
+    async def start(self):
+        return "token", "null"
+    async def heartbeat(self, token, progress):
+        await asyncio.to_thread(sys.stdin.readline)
+        return "lost"
+    async def finish(self, token, report):
+        print(report.outcome, flush=True)
+run = LaunchRun(Row(), Work(sys.argv[1:], dict(os.environ), Codes(), 60, heartbeat_seconds=0))
+sys.exit(asyncio.run(run.go()))
+"""
 ANSWERS = f"trap 'echo told; exit {{}}' TERM; {UNTIL_TOLD}; while :; do sleep 0.1; done"
 
 
@@ -77,6 +93,18 @@ async def test_cancel_that_is_heard_after_the_end_leaves_it_as_it_is(database: D
     async with wrapped(row, *leaves, program=(sys.executable, "-c", LATE_CANCEL)) as wrapper:
         await wrapper.says("asked")
         assert (await wrapper.has_ended()).out.splitlines()[-1] == b"succeeded"
+
+
+async def test_command_of_a_lost_row_that_exits_with_0_is_not_done(database: Database) -> None:
+    """A restore may set the row back to `waiting`. An exit with 0 would park it, as if the work might be done."""
+    row = await insert_row(database)
+    for end, status in (("exit 0", TERMINATED), ("exit 3", 3), ('echo 17 >"$TASK_RESULT_FILE"; exit 0', DONE)):
+        stops = sh(f"trap '{end}' TERM; echo begun; while :; do sleep 0.05; done")
+        async with wrapped(row, *stops, program=(sys.executable, "-c", LOST)) as wrapper:
+            await wrapper.says("begun")
+            wrapper.go()
+            ended = await wrapper.has_ended()
+        assert (ended.status, ended.out) == (status, b"begun\n"), ended
 
 
 @pytest.mark.slow
@@ -164,14 +192,14 @@ async def cancels_a_command_that_exits_0(row: Row, _: PostgresProxy) -> None:
 
 
 async def leaves_a_lost_row(row: Row, proxy: PostgresProxy) -> None:
-    """Also if the command exits with 0: exec does not even send a report."""
+    """Also if the command exits with 0: exec does not even send a report, and does not exit with 0 itself."""
     rule = proxy.add(verbs.delay(0), runs("task_finish"))
     url = proxy.url(row.database.url("task"))
     async with wrapped(row, *sh(ANSWERS.format(0)), TASK_DATABASE_URL=url) as wrapper:
         await wrapper.says("begun")
         await row.retry()
         before = await row.now()
-        await ends(wrapper)
+        assert await ends(wrapper) == TERMINATED
         assert wrapper.living() == []
     assert (await wrapper.has_ended()).out == b"begun\ntold\n"
     assert (await row.now(), rule.seen) == (before, 0)

@@ -70,6 +70,16 @@ async def test_lost_row_gets_no_report(library: Library, database: Database) -> 
     assert await row.now() == before
 
 
+async def test_body_that_stops_because_its_row_is_lost_is_not_done(library: Library, database: Database) -> None:
+    """A restore may set the row back to `waiting`. An exit with 0 would park it, as if the work might be done."""
+    row = await insert_row(database)
+    async with library.runs(row, "with quick() as t: say('begun'); waits(lambda: t.lost)") as wrapper:
+        await wrapper.says("begun")
+        await row.retry()
+        ended = await wrapper.has_ended()
+    assert (ended.status, ended.said) == (TERMINATED, "dispatcher.task: the row says lost\n"), ended
+
+
 async def test_own_report_is_no_loss_to_a_heartbeat_that_is_late(
     library: Library, database: Database, proxy: PostgresProxy
 ) -> None:

@@ -82,8 +82,13 @@ class NotStarted(Exception):
         self.status, self.passes = status, passes
 
 
-PASSING: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY})
-"""Faults of a start that another try may not have."""
+OF_CMD: Final = frozenset({
+    errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.E2BIG, errno.ENOEXEC,
+    errno.EINVAL,
+})  # fmt: skip
+"""Faults of a start that another try has again. Others are the node's or the moment's: no memory, a busy file, a disk,
+an image whose files come over the network when they are read.
+"""
 
 
 class CommandRun:
@@ -127,7 +132,7 @@ class CommandRun:
             words_of_it = f"{name}: {fault.strerror}"
             if missing and shutil.which(self._argv[0], path=self._env.get("PATH")):
                 words_of_it = f"{name}: it is there, and what its first line names, or its loader, is not"
-            raise NotStarted(words_of_it, 127 if missing else 126, passes=fault.errno in PASSING) from fault
+            raise NotStarted(words_of_it, 127 if missing else 126, passes=fault.errno not in OF_CMD) from fault
         finally:
             os.close(stderr)
 

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import signal
+import struct
 import sys
 from pathlib import Path
 
@@ -69,6 +70,14 @@ while True: signal.pause()
 """
 
 
+def make_half(program: Path) -> None:
+    """A program that ends where the name of its loader begins."""
+    whole = Path("/bin/true").read_bytes()
+    (headers,), (size, number) = struct.unpack_from("=Q", whole, 32), struct.unpack_from("=HH", whole, 54)
+    program.write_bytes(whole[: headers + size * number + 1])
+    program.chmod(0o755)
+
+
 async def test_words_that_no_thread_can_say_stop_nothing() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WITHOUT_THREADS, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
@@ -86,6 +95,16 @@ async def test_command_that_cannot_start_at_the_moment_is_tried_again(database: 
         ended = await execute(row, str(program))
     assert (ended.status, await row.status()) == (126, "waiting"), ended.said
     assert "busy" in await error_of(row)
+
+
+async def test_command_that_its_node_cannot_read_is_tried_again(database: Database, tmp_path: Path) -> None:
+    """The kernel answers EIO, as for a bad disk, or an image whose files come over the network when they are read."""
+    program = tmp_path / "program"
+    make_half(program)
+    row = await insert_row(database)
+    ended = await execute(row, str(program))
+    assert (ended.status, await row.status()) == (126, "waiting"), ended.said
+    assert "Input/output error" in await error_of(row)
 
 
 async def test_body_that_used_up_all_descriptors_is_reported_when_one_is_free(

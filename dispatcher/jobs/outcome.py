@@ -35,7 +35,7 @@ from dispatcher.model.errors import doubled
 from dispatcher.model.jobs import EndedBy, Job, ObjectWrite, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
-from dispatcher.model.verdicts import LATE_START, OVER_LIMIT, Hold, HoldReason, Stage
+from dispatcher.model.verdicts import LATE_START, NO_START, OVER_LIMIT, Hold, HoldReason, Stage
 
 
 def stuck_key(pod: Pod) -> str:
@@ -434,19 +434,19 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
     if earlier.unstarted >= rules.max_launches:
         slow = f"{OVER_LIMIT}: " if is_over_limit(row) else f"{LATE_START}: " if is_late(row) else ""
         return park(HoldReason.LAUNCHES_EXHAUSTED, f"{slow}{earlier.unstarted} launches never started")
+    refused = f"{NO_START}: " if is_put_off(row) else ""
     if earlier.disrupted > MAX_DISRUPTED or launches >= rules.max_launches + task.max_failures + MAX_DISRUPTED:
-        what = f"{launches} launches, {earlier.disrupted} of them disrupted within a day"
+        what = f"{refused}{launches} launches, {earlier.disrupted} of them disrupted within a day"
         return park(HoldReason.DISRUPTED_TOO_OFTEN, what)
     left = max(pause_after(row, launches), backoff(max(0, row.rejections - 1), rules)) - waited
     if left > timedelta(0):
         why = f", because {of_rejections(row.rejected)}" if row.rejections else ""
-        return JobsVerdict(Hold(HoldReason.BACKOFF, f"launch {row.last + 1} in {left.total_seconds():.0f} s{why}"))
-    ask = Ask.THAT_JOB if row.job is None else Ask.NOTHING
-    launch = Launch(
-        row.last + 1, earlier.unstarted, earlier.disrupted, ask,
+        words = f"{refused}launch {row.last + 1} in {left.total_seconds():.0f} s{why}"
+        return JobsVerdict(Hold(HoldReason.BACKOFF, words))
+    return JobsVerdict(Launch(
+        row.last + 1, earlier.unstarted, earlier.disrupted, Ask.THAT_JOB if row.job is None else Ask.NOTHING,
         unplaced=earlier.unplaced, disrupted_at=earlier.disrupted_at, avoid=row.rejecting,
-    )  # fmt: skip
-    return JobsVerdict(launch)
+    ))  # fmt: skip
 
 
 def of_rejections(pods: Sequence[Pod]) -> str:

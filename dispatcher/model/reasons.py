@@ -11,6 +11,7 @@ from dispatcher.model.verdicts import (
     BY_POLICY,
     LATE_START,
     MUCH_TEXT,
+    NO_START,
     OVER_LIMIT,
     UNREAD_FILE,
     UNREADABLE,
@@ -99,10 +100,10 @@ ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
         HoldReason.LAUNCHES_EXHAUSTED: Advice(
             "its Pods never started",
             Turn.AUTHOR,
-            "correct the image or template, or its Secret if launches end with exit code 75; then task_retry",
+            "correct the image, the template or its Secret; then task_retry",
         ),
         HoldReason.DISRUPTED_TOO_OFTEN: Advice(
-            "its Pods were evicted, preempted or deleted again and again",
+            "its Pods were evicted, preempted or deleted again and again, or reached no database",
             Turn.OPERATOR,
             "find out what ends Pods there, or give the template other nodes; then task_retry",
         ),
@@ -323,6 +324,12 @@ NOT_READY: Final[Mapping[NotReady, Detail]] = MappingProxyType(
     }
 )
 """The advice for each detail of `DispatcherNotReady`."""
+UNREACHED: Final = Detail(
+    "its container asked for the row for five minutes and ended with 75; dispatcher logs shows what it was told",
+    "let Pods of the namespace of Jobs reach the host of TASK_DATABASE_URL (NetworkPolicy, name, TLS), and log in; "
+    "after DisruptedTooOften, task_retry",
+)
+"""The advice for a launch whose start the database did not take."""
 DETAILS: Final[Mapping[HoldReason, Mapping[str, Detail]]] = MappingProxyType(
     {
         HoldReason.LAUNCHED: {stage.value: detail for stage, detail in STAGES.items()},
@@ -353,6 +360,8 @@ DETAILS: Final[Mapping[HoldReason, Mapping[str, Detail]]] = MappingProxyType(
                 Turn.SUBMITTER,
             ),
         },
+        HoldReason.BACKOFF: {NO_START: UNREACHED},
+        HoldReason.DISRUPTED_TOO_OFTEN: {NO_START: UNREACHED},
         HoldReason.INVALID_TEMPLATE: {
             UNREAD_FILE: Detail(
                 "the file is there, and the program may not read it",

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.jobs.observed import Rules
-from dispatcher.jobs.outcome import backoff
+from dispatcher.jobs.outcome import MAX_DISRUPTED, backoff
 from dispatcher.model.cluster import Pod, PodEnd
 from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.launches import Ask, Launch
+from dispatcher.model.reasons import advice_of
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.rig.builders import (
@@ -81,6 +82,18 @@ def test_launch_whose_start_the_database_did_not_take_counts_as_disrupted(
     job = a_failed_job()
     launch = next_launch(task, job, pods=[an_exited_pod(job, code)])
     assert (launch.unstarted, launch.disrupted) == counts
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"), [(1, HoldReason.BACKOFF), (MAX_DISRUPTED, HoldReason.DISRUPTED_TOO_OFTEN)]
+)
+def test_row_whose_containers_reach_no_database_says_so(before: int, reason: HoldReason) -> None:
+    """Nothing evicts its Pods, and other nodes do not help."""
+    job = a_failed_job(1, before + 1, disrupted=before, disrupted_at=(NOW,) * before, ended_at=NOW)
+    hold = hold_of(a_task(), job, pods=[an_exited_pod(job, 75)])
+    assert (hold.reason, hold.detail.startswith("the database took no start: ")) == (reason, True)
+    assert "TASK_DATABASE_URL" in advice_of(hold).next_step
+    assert "TASK_DATABASE_URL" not in advice_of(hold_of(a_task(), job)).next_step
 
 
 def test_end_of_a_sidecar_says_nothing_about_the_database() -> None:

@@ -177,7 +177,7 @@ def test_the_newest_job_of_a_parked_row_tells_what_helps() -> None:
     assert (notice.name, notice.reason) == (f"jobs/{jobs[1].name}", "Parked")
     assert notice.words == (
         "LaunchesExhausted: its Pods never started: 3 launches never started; "
-        "correct the image or template, or its Secret if launches end with exit code 75; then task_retry"
+        "correct the image, the template or its Secret; then task_retry"
     )
 
 

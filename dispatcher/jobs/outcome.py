@@ -35,7 +35,7 @@ from dispatcher.model.errors import doubled
 from dispatcher.model.jobs import EndedBy, Job, ObjectWrite, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
-from dispatcher.model.verdicts import LATE_START, NO_START, OVER_LIMIT, Hold, HoldReason, Stage
+from dispatcher.model.verdicts import LATE_START, NO_CALL, NO_START, OVER_LIMIT, Hold, HoldReason, Stage
 
 
 def stuck_key(pod: Pod) -> str:
@@ -378,8 +378,7 @@ def count_earlier_launches(row: TaskWithJobs) -> EarlierLaunches:
         # refused, the Job that holds the row is missing.
         times = newest([*before.disrupted_at, seen.ended_at or now])
         return replace(before, disrupted=before.disrupted + 1, disrupted_at=times)
-    is_unstarted = row.task.launch != seen.launch
-    return replace(before, unstarted=before.unstarted + 1) if is_unstarted else before
+    return replace(before, unstarted=before.unstarted + 1) if row.task.launch != seen.launch else before
 
 
 def forgetting(earlier: EarlierLaunches, now: datetime) -> EarlierLaunches:
@@ -409,19 +408,20 @@ def is_put_off(row: TaskWithJobs) -> bool:
     return row.task.launch != row.last and any(end.exit_code == PUT_OFF for end in exits)
 
 
-def is_over_limit(row: TaskWithJobs) -> bool:
-    """Whether J ended at its run limit before its start. Its image may be right, and slow to pull."""
-    ends = (pod.end for pod in row.pods if pod.end is not None)
-    return row.task.launch != row.last and any(end.reason == DEADLINE for end in ends)
+def cause_of_no_start(row: TaskWithJobs) -> str:
+    """The beginning of the detail: why launch N did not start. Empty: its image or its template may be wrong.
 
-
-def is_late(row: TaskWithJobs) -> bool:
-    """Whether J failed at its start deadline or later, and its Pod is gone. Nothing shows whether its image is bad."""
-    job = row.job
-    if job is None or row.pods or row.task.launch == row.last:
-        return False
-    took = (job.ended_at or job.created_at) - job.created_at
-    return took >= timedelta(seconds=row.cluster.rules.start_deadline_seconds)
+    At its run limit the image may be right, and slow to pull. At its start deadline nothing shows whether it is bad.
+    """
+    job, deadline = row.job, timedelta(seconds=row.cluster.rules.start_deadline_seconds)
+    if job is None or row.task.launch == row.last:
+        return ""
+    if any(pod.end is not None and pod.end.reason == DEADLINE for pod in row.pods):
+        return f"{OVER_LIMIT}: "
+    if any(pod.had_run for pod in row.pods):
+        return f"{NO_CALL}: "
+    is_late = not row.pods and (job.ended_at or job.created_at) - job.created_at >= deadline
+    return f"{LATE_START}: " if is_late else ""
 
 
 def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
@@ -432,8 +432,8 @@ def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
     if task.failures + unreported >= task.max_failures:
         return park(HoldReason.FAILURES_EXHAUSTED, f"{task.failures + unreported} failed runs of {task.max_failures}")
     if earlier.unstarted >= rules.max_launches:
-        slow = f"{OVER_LIMIT}: " if is_over_limit(row) else f"{LATE_START}: " if is_late(row) else ""
-        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{slow}{earlier.unstarted} launches never started")
+        words = f"{cause_of_no_start(row)}{earlier.unstarted} launches never started"
+        return park(HoldReason.LAUNCHES_EXHAUSTED, words)
     refused = f"{NO_START}: " if is_put_off(row) else ""
     if earlier.disrupted > MAX_DISRUPTED or launches >= rules.max_launches + task.max_failures + MAX_DISRUPTED:
         what = f"{refused}{launches} launches, {earlier.disrupted} of them disrupted within a day"

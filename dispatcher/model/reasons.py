@@ -11,6 +11,7 @@ from dispatcher.model.verdicts import (
     BY_POLICY,
     LATE_START,
     MUCH_TEXT,
+    NO_CALL,
     NO_START,
     OVER_LIMIT,
     UNREAD_FILE,
@@ -98,7 +99,7 @@ ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
             "dispatcher.internal/report: exit-code; then task_retry",
         ),
         HoldReason.LAUNCHES_EXHAUSTED: Advice(
-            "its Pods never started",
+            "no launch of it has called task_start",
             Turn.AUTHOR,
             "correct the image, the template or its Secret; then task_retry",
         ),
@@ -353,6 +354,12 @@ DETAILS: Final[Mapping[HoldReason, Mapping[str, Detail]]] = MappingProxyType(
                 "its image came slowly, a volume could not be mounted, or something else kept its container away",
                 "look at the Events of its Pods; raise START_DEADLINE_SECONDS if the image is large; then task_retry",
                 Turn.OPERATOR,
+            ),
+            NO_CALL: Detail(
+                "its program failed before it called task_start, or never calls it",
+                "see what it wrote (dispatcher logs); let it call task_start, or run it by `dispatcher exec`; "
+                "or annotate the template with dispatcher.internal/report: exit-code; then task_retry",
+                Turn.AUTHOR,
             ),
             OVER_LIMIT: Detail(
                 "its image was pulled, its init containers ran, or its program did not call task_start so long",

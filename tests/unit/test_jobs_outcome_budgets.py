@@ -187,6 +187,23 @@ def test_slow_beginning_is_told_apart_from_a_bad_image(seconds: float, pods: tup
     assert hold_of(a_task(), job, pods=made, rules=Rules(max_launches=1)).detail == detail
 
 
+@pytest.mark.parametrize(
+    ("task", "has_run", "says_so"),
+    [(a_task(), True, True), (a_task(), False, False), (a_running_task(4), True, False)],
+    ids=["ran", "never began", "started"],
+)
+def test_program_that_ran_and_called_nothing_is_told_apart_from_one_that_never_began(
+    task: Task, *, has_run: bool, says_so: bool
+) -> None:
+    """For example an image whose ENTRYPOINT, with `exec`, a `command` of the template replaces."""
+    job = a_failed_job(1, 4, unstarted=3)
+    pod = an_exited_pod(job, 1) if has_run else a_pod(job, phase="Failed")
+    hold = hold_of(task, job, pods=[pod])
+    assert hold.reason is HoldReason.LAUNCHES_EXHAUSTED
+    assert hold.detail.startswith("its container ran, and ended before task_start: ") == says_so
+    assert ("dispatcher exec" in advice_of(hold).next_step) == says_so
+
+
 def test_runs_that_did_not_report_are_bounded_by_max_failures() -> None:
     next_launch(a_running_task(1, max_failures=2), a_failed_job())
     hold = hold_of(a_running_task(2, max_failures=2), a_failed_job(1, 2))

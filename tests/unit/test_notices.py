@@ -176,7 +176,7 @@ def test_the_newest_job_of_a_parked_row_tells_what_helps() -> None:
     (notice,) = notices(a_cycle(jobs, row=told()))
     assert (notice.name, notice.reason) == (f"jobs/{jobs[1].name}", "Parked")
     assert notice.words == (
-        "LaunchesExhausted: its Pods never started: 3 launches never started; "
+        "LaunchesExhausted: no launch of it has called task_start: 3 launches never started; "
         "correct the image, the template or its Secret; then task_retry"
     )
 

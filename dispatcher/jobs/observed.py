@@ -309,7 +309,7 @@ def stage_of_refusal(refusal: PodRefusal) -> Stage:
 
 def stage_of_pod(pod: Pod) -> str:
     if pod.phase != "Pending" or pod.had_run:  # a Pod is Pending, too, while a container beside the task cannot start
-        return Stage.RUNNING
+        return Stage.RUNNING if pod.exit is None else Stage.SIDECAR_STAYS
     if pod.is_gated:
         return joined(f"{Stage.SUSPENDED}: by scheduling gates of its Pod", pod.waiting_message)
     if pod.unschedulable_since:

@@ -262,6 +262,11 @@ STAGES: Final[Mapping[Stage, Detail]] = MappingProxyType(
             "look at the log of that container (kubectl logs POD -c NAME), and correct the template",
             Turn.AUTHOR,
         ),
+        Stage.SIDECAR_STAYS: Detail(
+            "its container has ended without a report, and another one keeps its Pod, at most until the run limit",
+            "look at its log; make the other container a native sidecar (docs/sidecars.md); delete the Pod to go on",
+            Turn.AUTHOR,
+        ),
         Stage.RUNNING: Detail(
             "its container runs, and has not called task_start",
             "nothing, as it never calls it with report: exit-code; otherwise look at its log",

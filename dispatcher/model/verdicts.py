@@ -61,6 +61,7 @@ class Stage(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     IMAGE_PULL = "ImagePull"
     SIDECAR_CRASHES = "SidecarCrashes"
+    SIDECAR_STAYS = "SidecarStays"
     RUNNING = "Running"
     EXITED = "the container ended with 0; its report may be on the way"
     EXIT_CODE = "its container has ended; the janitor brings its exit code"

@@ -29,6 +29,7 @@ from tests.rig.builders import (  # fmt: skip
     a_snapshot,
     a_task,
     ago,
+    an_exited_pod,
     later,
 )
 from tests.unit.explaining import Offers
@@ -203,8 +204,10 @@ HELD = "its Job exists, and its container has not reported its start"
          f"launch 1 has started, and was lost: {HELD}: Unschedulable: 0/3 nodes", Turn.CLUSTER),
         (a_job(1, 2), a_pod(a_job(1, 2), waiting_reason="CreateContainerConfigError"),
          f"launch 1 has started, and was lost: {HELD}: ImagePull: CreateContainerConfigError", Turn.AUTHOR),
+        (a_job(), an_exited_pod(a_job(), 1, phase="Running", end=None),
+         f"launch 1 has started, and its container does not run now: {HELD}: SidecarStays", Turn.AUTHOR),
     ],
-    ids=["suspended", "parallelism 0", "launch 2 finds no node", "launch 2 lacks its Secret"],
+    ids=["suspended", "parallelism 0", "launch 2 finds no node", "launch 2 lacks its Secret", "an endless sidecar"],
 )  # fmt: skip
 def test_row_that_has_no_pod_that_runs_is_not_said_to_run(job: Job, pod: Pod | None, message: str, turn: Turn) -> None:
     cycle = a_cycle(a_snapshot(), jobs=[job], pods=[pod] if pod else [])

@@ -22,6 +22,7 @@ from tests.rig.builders import (
     a_running_task,
     a_task,
     ago,
+    an_exited_pod,
     later,
 )
 from tests.unit.judging import detail_of, judged, reason_of, removed
@@ -82,6 +83,7 @@ def test_pods_are_the_pods_of_the_newest_job() -> None:
             "ImagePull: ErrImagePull: not found",
         ),
         (a_job(), [a_pod(phase="Running")], "Running"),
+        (a_job(), [an_exited_pod(exit_code=75, phase="Running", end=None)], "SidecarStays"),
         (a_job(phase=Phase.FAILING), [a_pod(phase="Failed")], "Ending: its Pod has ended, and its Job has not"),
         (a_job(), [a_pod(phase="Succeeded")], "Ending: its Pod has ended, and its Job has not"),
         (a_failed_job(deleting=True), [a_pod(phase="Failed")], "Ending"),

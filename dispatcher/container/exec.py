@@ -190,7 +190,8 @@ class CommandRun:
             while (reaped := os.waitpid(-1, os.WNOHANG))[0]:
                 if self._child is not None and reaped[0] == self._child.pid:
                     self._child.returncode = os.waitstatus_to_exitcode(reaped[1])
-                    self._ended.set_result(self._child.returncode)
+                    # In the next turn of the loop: of two signals that come together, the later one is seen first.
+                    self._loop.call_soon(self._ended.set_result, self._child.returncode)
 
 
 class StderrReader(threading.Thread):
@@ -301,6 +302,7 @@ class LaunchRun:
     def _stop(self, number: signal.Signals) -> None:
         """Passes on each signal. CMD may wait for a second one."""
         self._number = STOPS[number]
+        self._was_told = self._was_told or (self.command is not None and self.command.is_running)
         if self.stopped.is_set() and self.command is not None:
             self.command.signal(self._number)
         self.stopped.set()
@@ -373,7 +375,7 @@ class LaunchRun:
 
     async def _pass_on(self, command: CommandRun) -> None:
         await self.stopped.wait()
-        self._was_told = command.is_running
+        self._was_told = self._was_told or command.is_running
         command.signal(self._number)  # the kubelet enforces the grace period
 
     def _judge(self, status: int, tail: str, result: Path) -> ExecReport:

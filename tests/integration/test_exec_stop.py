@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher.container.exec import is_zombie
 from tests.controlplane.waiting import wait_for
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs
@@ -108,6 +109,21 @@ async def stopped(row: Row, script: str) -> int:
         if script == IGNORES_SIGTERM:
             await wrapper.says("told")  # by its child, which ignores nothing
         return (await wrapper.has_ended()).status
+
+
+async def test_end_that_comes_together_with_sigterm_is_no_success(database: Database) -> None:
+    """A node that reboots gives SIGTERM to all processes of a container. Linux delivers the later signal first."""
+    row = await insert_row(database)
+    async with wrapped(row, *sh(EXITS_WITH.format(0))) as wrapper:
+        await wrapper.says("begun")
+        (command,) = children(wrapper.process.pid)
+        wrapper.process.send_signal(signal.SIGSTOP)
+        os.kill(command, signal.SIGTERM)
+        await wait_for(lambda: is_zombie(command), "the command has ended")
+        wrapper.terminate()
+        wrapper.process.send_signal(signal.SIGCONT)
+        ended = await wrapper.has_ended()
+    assert (ended.status, await row.status()) == (TERMINATED, "processing"), ended
 
 
 async def test_sigterm_after_the_end_changes_nothing(database: Database, proxy: PostgresProxy) -> None:

@@ -145,8 +145,9 @@ class CommandRun:
             await asyncio.sleep(SWEEP_SECONDS)
         for _ in range(int(LAST_WORDS_SECONDS / SWEEP_SECONDS)):
             if not self._reader.is_alive():
-                break
+                return status
             await asyncio.sleep(SWEEP_SECONDS)
+        self._reader.read_rest()
         return status
 
     @property
@@ -199,7 +200,7 @@ class StderrReader(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.tail = b""
+        self.tail = self._rest = b""
         self._words = -1
 
     def start_with(self, words: int) -> None:
@@ -211,7 +212,16 @@ class StderrReader(threading.Thread):
         while chunk := os.read(self._words, 65536):
             self.tail = (self.tail + chunk)[-TAIL_BYTES:]
             write_words(chunk)
+        write_words(self._rest)
         os.close(self._words)
+
+    def read_rest(self) -> None:
+        """Reads what CMD wrote last while the log takes nothing: the error of the row ends with it."""
+        with contextlib.suppress(OSError):  # there is no /proc
+            rest = os.open(f"/proc/self/fd/{self._words}", os.O_RDONLY | os.O_NONBLOCK)  # `run` still waits
+            with os.fdopen(rest, "rb", buffering=0) as pipe:
+                self._rest = pipe.read() or b""
+        self.tail = (self.tail + self._rest)[-TAIL_BYTES:]
 
 
 def members(session: int) -> list[int]:

@@ -340,11 +340,11 @@ async def test_command_is_reported_with_an_unread_stderr(database: Database, pos
     """Words of the command and of exec are dropped if they cannot be written."""
     async with PostgresProxy(postgres.admin_url) as proxy:
         rule = proxy.add(verbs.drop_before, runs("task_finish"), nth(1, 2))
-        script, url = "echo one >&2; exit 65", proxy.url(database.url("task"))
+        script, url = "echo one >&2; sleep 0.1; echo two >&2; exit 65", proxy.url(database.url("task"))
         rows = await run_unread(database, script, 65, TASK_DATABASE_URL=url)
     assert rule.hits == 2
     for row in rows:
-        assert (await row.status(), await error_of(row)) == ("failed", "one\n")
+        assert (await row.status(), await error_of(row)) == ("failed", "one\ntwo\n")
 
 
 async def test_refused_row_is_no_fault_with_an_unread_stderr(database: Database) -> None:

@@ -120,25 +120,33 @@ CREATE OR REPLACE TRIGGER keep_queue BEFORE DELETE ON dispatch_private.queues
 CREATE OR REPLACE TRIGGER keep_queue_name BEFORE UPDATE OF name ON dispatch_private.queues
     FOR EACH ROW WHEN (OLD.name IS DISTINCT FROM NEW.name) EXECUTE FUNCTION dispatch_private.keep_queue();
 
+-- Each of the two roles has a trigger, because a change of one must not look up the name of the other again: by now that may be
+-- the name of another role.
 CREATE OR REPLACE FUNCTION dispatch_private.know_roles() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    is_owner CONSTANT boolean := TG_ARGV[0] = 'owner_role';
+    role     CONSTANT name := CASE WHEN is_owner THEN NEW.owner_role ELSE NEW.submit_role END;
+    its_oid  CONSTANT oid := to_regrole(quote_ident(role))::oid;
 BEGIN
-    NEW.owner_oid := to_regrole(quote_ident(NEW.owner_role::text))::oid;
-    NEW.submit_oid := to_regrole(quote_ident(NEW.submit_role::text))::oid;
-    IF NEW.submit_role IS NOT NULL AND NEW.submit_oid IS NULL THEN
-        RAISE NOTICE 'there is no role "%": nobody may insert into the queue "%"', NEW.submit_role, NEW.name
-            USING HINT = 'Name another role, or make this one.';
-    ELSIF NEW.owner_role IS NOT NULL AND NEW.owner_oid IS NULL THEN
-        RAISE NOTICE 'there is no role "%": nobody owns the queue "%"', NEW.owner_role, NEW.name
+    IF is_owner THEN
+        NEW.owner_oid := its_oid;
+    ELSE
+        NEW.submit_oid := its_oid;
+    END IF;
+    IF role IS NOT NULL AND its_oid IS NULL THEN
+        RAISE NOTICE 'there is no role "%": nobody % the queue "%"', role, CASE WHEN is_owner THEN 'owns' ELSE 'may insert into' END, NEW.name
             USING HINT = 'Name another role, or make this one.';
     END IF;
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.know_roles() IS 'Trigger: keeps the oids of the roles of a queue. A role of the same name that is made later gets no right by it.';
+COMMENT ON FUNCTION dispatch_private.know_roles() IS 'Trigger: keeps the oid of a role of a queue. A role of the same name that is made later gets no right by it.';
 
-CREATE OR REPLACE TRIGGER know_roles BEFORE INSERT OR UPDATE OF owner_role, submit_role ON dispatch_private.queues
-    FOR EACH ROW EXECUTE FUNCTION dispatch_private.know_roles();
+CREATE OR REPLACE TRIGGER know_roles BEFORE INSERT OR UPDATE OF owner_role ON dispatch_private.queues
+    FOR EACH ROW EXECUTE FUNCTION dispatch_private.know_roles('owner_role');
+CREATE OR REPLACE TRIGGER know_submit_role BEFORE INSERT OR UPDATE OF submit_role ON dispatch_private.queues
+    FOR EACH ROW EXECUTE FUNCTION dispatch_private.know_roles('submit_role');
 
 CREATE OR REPLACE FUNCTION dispatch_private.write_queue() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -166,8 +174,11 @@ BEGIN
         name = written.name, weight = written.weight, max_jobs = written.max_jobs, max_jobs_per_submitter = written.max_jobs_per_submitter,
         max_pending = written.max_pending, paused_until = written.paused_until, note = written.note, max_waiting_per_submitter = written.max_waiting_per_submitter, fair_submitters = written.fair_submitters
     WHERE name = OLD.name;
-    IF changed -> 'owner_role' IS DISTINCT FROM before -> 'owner_role' OR changed -> 'submit_role' IS DISTINCT FROM before -> 'submit_role' THEN
-        UPDATE dispatch_private.queues SET owner_role = written.owner_role, submit_role = written.submit_role WHERE name = OLD.name;
+    IF NEW.owner_role IS DISTINCT FROM OLD.owner_role THEN
+        UPDATE dispatch_private.queues SET owner_role = NEW.owner_role WHERE name = OLD.name;
+    END IF;
+    IF NEW.submit_role IS DISTINCT FROM OLD.submit_role THEN
+        UPDATE dispatch_private.queues SET submit_role = NEW.submit_role WHERE name = OLD.name;
     END IF;
     NEW := jsonb_populate_record(NEW, to_jsonb(written)); -- which has more columns than the view
     RETURN NEW;

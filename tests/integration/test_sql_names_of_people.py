@@ -130,6 +130,21 @@ async def test_role_of_a_queue_is_known_by_its_oid(database: Database, log_in: P
     assert "and that role is gone" in str(refused.value.hint)
 
 
+@pytest.mark.parametrize(("column", "other"), [("owner_role", "submit_role"), ("submit_role", "owner_role")])
+async def test_role_of_a_queue_stays_known_while_its_other_role_changes(
+    database: Database, log_in: People, team: str, column: str, other: str
+) -> None:
+    """A role that was renamed would lose the queue, and a new role of its old name get it."""
+    queue, operator = team.replace("_", "-"), await database.session("operator")
+    await (await log_in(team)).close()
+    await operator.execute(f"INSERT INTO dispatch.queues (name, {column}) VALUES ('{queue}', '{team}')")
+    await renamed(database, team, f"{team}_x")
+    await log_in(team)
+    await operator.execute(f"UPDATE dispatch.queues SET {other} = 'team_b' WHERE name = '{queue}'")
+    roles = await operator.fetchrow(f"SELECT {column}, {other} FROM dispatch.queues WHERE name = '{queue}'")
+    assert tuple(roles or ()) == (f"{team}_x", "team_b")
+
+
 async def test_operator_moves_rows_to_another_login(database: Database, log_in: People, team: str) -> None:
     old, new = await log_in(team), await log_in(f"{team}_new")
     rows = {await insert(old) for _ in range(3)}

@@ -134,22 +134,22 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION dispatch_private.may_submit(name, oid) IS 'True: the login is a member of the role that a queue asks for. A role that is gone has no members.';
 
-CREATE OR REPLACE FUNCTION dispatch_private.door_oid(queue dispatch_private.queues, defaults dispatch_private.queues) RETURNS oid
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN queue.submit_role IS NOT NULL THEN queue.submit_oid WHEN queue.owner_role IS NOT NULL THEN queue.owner_oid ELSE defaults.submit_oid END
-$$;
-COMMENT ON FUNCTION dispatch_private.door_oid(dispatch_private.queues, dispatch_private.queues) IS 'The oid of the role whose members may insert into the queue.';
+CREATE OR REPLACE VIEW dispatch_private.effective_queues AS
+SELECT q.name, coalesce(q.submit_role, q.owner_role, d.submit_role) AS submit_role,
+       CASE WHEN q.submit_role IS NOT NULL THEN q.submit_oid WHEN q.owner_role IS NOT NULL THEN q.owner_oid ELSE d.submit_oid END AS submit_oid,
+       q.owner_role, q.owner_oid, coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) AS max_waiting_per_submitter
+FROM dispatch_private.queues AS q LEFT JOIN dispatch_private.queues AS d ON d.name = '*'
+WHERE q.name <> '*';
+COMMENT ON VIEW dispatch_private.effective_queues IS 'The queues that a row may name, with the roles and the bound that hold for it: of the queue, otherwise of the row `*`. submit_role NULL: every submitter.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.open_queues(who text) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN QUERY
-    SELECT q.name
-    FROM dispatch_private.queues AS q
-    LEFT JOIN dispatch_private.queues AS d ON d.name = '*'
-    CROSS JOIN LATERAL (SELECT coalesce(q.submit_role, q.owner_role, d.submit_role) AS role) AS door
-    WHERE q.name = '*' OR door.role IS NULL
-       OR dispatch_private.both_have(dispatch_private.role_now(door.role, dispatch_private.door_oid(q, d)), who)
+    SELECT '*' UNION ALL
+    SELECT q.name FROM dispatch_private.effective_queues AS q
+    WHERE q.submit_role IS NULL
+       OR dispatch_private.both_have(dispatch_private.role_now(q.submit_role, q.submit_oid), who)
        OR dispatch_private.both_have(dispatch_private.role_now(q.owner_role, q.owner_oid), who);
 END
 $$;

@@ -176,7 +176,7 @@ CREATE OR REPLACE FUNCTION dispatch_private.queue_fault(wanted text, door name, 
 LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN wanted IS NULL THEN ROW('DI003', 'queue', 'queue is NULL', 'Leave the column out: then it is `default`.')::dispatch_private.refusal
         WHEN door IS NULL THEN ROW('DI003', 'queue', format('queue%s is not declared', dispatch_private.shown(wanted)),
-            dispatch_private.advice(coalesce(wanted, ''), ARRAY(SELECT one FROM dispatch_private.open_queues(NULL) AS one WHERE one <> '*'),
+            dispatch_private.advice(wanted, ARRAY(SELECT one FROM dispatch_private.open_queues(NULL) AS one WHERE one <> '*'),
                 'SELECT name, note FROM dispatch.queues shows those that you may use. An operator declares new ones.'))::dispatch_private.refusal
         ELSE ROW('DI003', 'queue', format('you may not insert into the queue "%s"', wanted),
             format('You are "%s". Only members of the role "%s" may%s. An operator grants it, or changes queues.submit_role.', session_user, door,
@@ -190,8 +190,7 @@ DECLARE
     door    name;
     its_oid oid;
 BEGIN
-    SELECT coalesce(q.submit_role, q.owner_role, d.submit_role), dispatch_private.door_oid(q, d) INTO door, its_oid
-    FROM dispatch_private.queues AS q CROSS JOIN dispatch_private.queues AS d WHERE q.name = task.queue AND q.name <> '*' AND d.name = '*';
+    SELECT q.submit_role, q.submit_oid INTO door, its_oid FROM dispatch_private.effective_queues AS q WHERE q.name = task.queue;
     IF NOT FOUND THEN
         RETURN dispatch_private.queue_fault(task.queue, NULL, false);
     ELSIF door IS NOT NULL AND NOT dispatch_private.may_submit(door, its_oid) THEN
@@ -208,9 +207,9 @@ BEGIN
         RETURN ROW('DI005', 'cache_key', concat('cache_key has ', length(task.cache_key), ' characters'), '1 to 200 characters.')::dispatch_private.refusal;
     ELSIF length(task.dedupe_key) NOT BETWEEN 1 AND 200 THEN
         RETURN ROW('DI005', 'dedupe_key', concat('dedupe_key has ', length(task.dedupe_key), ' characters'), '1 to 200 characters.')::dispatch_private.refusal;
-    -- The length is checked separately, because {0,61} in the pattern takes four times as long.
     ELSIF task.template IS NULL THEN
         RETURN ROW('DI006', 'template', 'template is NULL', 'Leave the column out: then it is `default`.')::dispatch_private.refusal;
+    -- The length is checked separately, because {0,61} in the pattern takes four times as long.
     ELSIF length(task.template) > 63 OR task.template !~ '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$' THEN
         RETURN ROW('DI006', 'template', concat('template', dispatch_private.shown(task.template), ' is not the name of a template'), 'Lower-case letters, digits and "-", 63 characters; `default` if left out.')::dispatch_private.refusal;
     ELSIF octet_length(task.payload::text) > 1048576 THEN

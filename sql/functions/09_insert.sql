@@ -65,11 +65,9 @@ BEGIN
         INSERT INTO dispatch_private.tasks (queue, priority, run_at, max_failures, template, env, payload, cache_key, batch, submitted_by, kind)
         SELECT NEW.queue, NEW.priority, NEW.run_at, coalesce(NEW.max_failures, (t.bounds ->> 'failures')::smallint, 3), NEW.template, NEW.env, NEW.payload, NEW.cache_key, NEW.batch,
                s.name, dispatch_private.plain_kind(NEW.template, env)
-        FROM dispatch_private.queues AS q CROSS JOIN dispatch_private.queues AS d CROSS JOIN dispatch_private.templates AS t
-        CROSS JOIN dispatch_private.submitters AS s
-        WHERE s.role = to_regrole(quote_ident(session_user::text)) AND q.name = NEW.queue AND q.name <> '*' AND d.name = '*' AND t.name = NEW.template
-          AND coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) IS NULL
-          AND dispatch_private.may_submit(coalesce(q.submit_role, q.owner_role, d.submit_role), dispatch_private.door_oid(q, d))
+        FROM dispatch_private.effective_queues AS q CROSS JOIN dispatch_private.templates AS t CROSS JOIN dispatch_private.submitters AS s
+        WHERE s.role = to_regrole(quote_ident(session_user::text)) AND q.name = NEW.queue AND t.name = NEW.template
+          AND q.max_waiting_per_submitter IS NULL AND dispatch_private.may_submit(q.submit_role, q.submit_oid)
           -- Its template has an image, and neither sets nor closes a variable of the row.
           AND NOT t.bounds ? 'image' AND (NEW.env = '{}' OR ('env' <> ALL (t.row_may_set) OR NEW.env ?| t.sets) IS NOT TRUE)
         RETURNING id, max_failures::integer, status, attempt, launch, failures, submitted_by, created_at, kind
@@ -86,19 +84,10 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = fault.code, MESSAGE = fault.message, HINT = fault.hint,
             COLUMN = fault.about, TABLE = 'tasks', SCHEMA = 'dispatch';
     END IF;
-    INSERT INTO dispatch_private.bounded_inserts SELECT pg_current_xact_id(), NEW.queue
-    WHERE dispatch_private.is_bounded(NEW.queue) ON CONFLICT DO NOTHING;
     RETURN dispatch_private.insert_checked(NEW);
 END
 $$;
 COMMENT ON FUNCTION dispatch_private.insert_task() IS 'Trigger: refuses rows that could never run, and inserts the others.';
-
-CREATE OR REPLACE FUNCTION dispatch_private.is_bounded(queue text) RETURNS boolean
-LANGUAGE sql STABLE AS $$
-    SELECT coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) IS NOT NULL
-    FROM dispatch_private.queues AS q, dispatch_private.queues AS d WHERE q.name = queue AND d.name = '*'
-$$;
-COMMENT ON FUNCTION dispatch_private.is_bounded(text) IS 'True: the queue has a bound of waiting rows.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.kind_of(task dispatch.tasks) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
@@ -130,6 +119,8 @@ DECLARE
     its_kind CONSTANT bytea := dispatch_private.kind_of(task);
     me       CONSTANT text := dispatch_private.name_of(session_user::text);
 BEGIN
+    INSERT INTO dispatch_private.bounded_inserts SELECT pg_current_xact_id(), q.name FROM dispatch_private.effective_queues AS q
+    WHERE q.name = task.queue AND q.max_waiting_per_submitter IS NOT NULL ON CONFLICT DO NOTHING;
     task.max_failures := coalesce(task.max_failures, (SELECT t.bounds ->> 'failures' FROM dispatch_private.templates AS t WHERE t.name = task.template)::integer, 3);
     -- The row of this dedupe_key may end between the two statements.
     FOR turn IN 1..CASE WHEN task.dedupe_key IS NULL THEN 1 ELSE 100 END LOOP
@@ -210,9 +201,8 @@ BEGIN
         WITH inserted AS (
             DELETE FROM dispatch_private.bounded_inserts WHERE transaction = pg_current_xact_id_if_assigned() RETURNING queue
         )
-        SELECT q.name, coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter)::bigint AS most
-        FROM inserted JOIN dispatch_private.queues AS q ON q.name = inserted.queue CROSS JOIN dispatch_private.queues AS d
-        WHERE d.name = '*'
+        SELECT q.name, q.max_waiting_per_submitter::bigint AS most
+        FROM inserted JOIN dispatch_private.effective_queues AS q ON q.name = inserted.queue
     LOOP
         IF dispatch_private.has_more_waiting(me, bounded.name, bounded.most) THEN
             RETURN ROW('DI009', 'queue', format('you have more than %s waiting rows in the queue "%s"', bounded.most, bounded.name),
@@ -326,8 +316,6 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = fault.code, MESSAGE = format('element %s of tasks: %s', place, fault.message), HINT = fault.hint,
             COLUMN = fault.about, TABLE = 'tasks', SCHEMA = 'dispatch';
     END IF;
-    INSERT INTO dispatch_private.bounded_inserts SELECT pg_current_xact_id(), task.queue
-    WHERE dispatch_private.is_bounded(task.queue) ON CONFLICT DO NOTHING;
     task := dispatch_private.insert_checked(task);
     RETURN CASE WHEN task.status IS NOT NULL OR who = session_user::text THEN task.id
                 ELSE dispatch_private.own_task(who, task.id) END; -- as show_inserted
@@ -367,13 +355,11 @@ BEGIN
              AND (g.run_at IS NULL OR g.run_at BETWEEN '1900-01-01 UTC' AND '9999-12-31 UTC')
              AND (g.cache_key IS NULL OR length(g.cache_key) BETWEEN 1 AND 200) AND (g.batch IS NULL OR length(g.batch) BETWEEN 1 AND 200)
              AND (g.payload IS NULL OR octet_length(g.payload::text) <= 1048576) AND dispatch_private.is_plain_env(g.env::text)
-             AND coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) IS NULL
-             AND dispatch_private.may_submit(coalesce(q.submit_role, q.owner_role, d.submit_role), dispatch_private.door_oid(q, d))
+             AND q.max_waiting_per_submitter IS NULL AND dispatch_private.may_submit(q.submit_role, q.submit_oid)
              AND t.name IS NOT NULL AND q.name IS NOT NULL AND NOT t.bounds ? 'image'
              AND (g.env = '{}' OR ('env' <> ALL (t.row_may_set) OR g.env ?| t.sets) IS NOT TRUE)) IS TRUE AS is_plain
         FROM (SELECT row_number() OVER () AS place, one.* FROM dispatch_private.read_objects(objects) AS one) AS g
-        LEFT JOIN dispatch_private.queues AS q ON q.name = g.queue AND q.name <> '*'
-        LEFT JOIN dispatch_private.queues AS d ON d.name = '*'
+        LEFT JOIN dispatch_private.effective_queues AS q ON q.name = g.queue
         LEFT JOIN dispatch_private.templates AS t ON t.name = g.template
     )
     INSERT INTO dispatch_private.tasks (queue, priority, run_at, max_failures, template, env, payload, cache_key, batch, submitted_by, kind)

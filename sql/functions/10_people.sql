@@ -81,8 +81,7 @@ COMMENT ON FUNCTION dispatch_private.retry_rows(bigint[], integer, boolean) IS '
 CREATE OR REPLACE FUNCTION dispatch_private.check_bound(submitter text, in_queue text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    most CONSTANT bigint := (SELECT coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter)::bigint
-                             FROM dispatch_private.queues AS q CROSS JOIN dispatch_private.queues AS d WHERE q.name = in_queue AND d.name = '*');
+    most CONSTANT bigint := (SELECT q.max_waiting_per_submitter FROM dispatch_private.effective_queues AS q WHERE q.name = in_queue);
 BEGIN
     IF most IS NOT NULL AND dispatch_private.has_more_waiting(submitter, in_queue, most) THEN
         RAISE EXCEPTION USING ERRCODE = 'DI009', COLUMN = 'queue', TABLE = 'tasks', SCHEMA = 'dispatch',

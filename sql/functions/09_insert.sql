@@ -177,55 +177,46 @@ END
 $$;
 COMMENT ON FUNCTION dispatch_private.show_inserted() IS 'Trigger: what RETURNING shows where a row of the same dedupe_key is alive.';
 
-CREATE OR REPLACE FUNCTION dispatch_private.has_more_waiting(submitter text, in_queue text, most bigint) RETURNS boolean
-LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION dispatch_private.check_bound(submitter text, in_queue text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    most CONSTANT bigint := (SELECT q.max_waiting_per_submitter FROM dispatch_private.effective_queues AS q WHERE q.name = in_queue);
 BEGIN
     -- Counts up to the bound, with the index only.
-    RETURN (SELECT count(*) FROM (
+    IF most IS NOT NULL AND (SELECT count(*) FROM (
             (SELECT FROM dispatch_private.tasks WHERE status = 'waiting' AND run_at IS NULL
                 AND queue = in_queue AND submitted_by = submitter ORDER BY priority, id LIMIT most + 1)
             UNION ALL
             (SELECT FROM dispatch_private.tasks WHERE status = 'waiting' AND run_at IS NOT NULL
-                AND queue = in_queue AND submitted_by = submitter ORDER BY run_at, id LIMIT most + 1)) AS waiting) > most;
+                AND queue = in_queue AND submitted_by = submitter ORDER BY run_at, id LIMIT most + 1)) AS waiting) > most
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'DI009', COLUMN = 'queue', TABLE = 'tasks', SCHEMA = 'dispatch',
+            MESSAGE = format('you would have more than %s waiting rows in the queue "%s"', most, in_queue),
+            HINT = 'Insert or retry the others when some have started. An operator sets the bound, queues.max_waiting_per_submitter.';
+    END IF;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.has_more_waiting(text, text, bigint) IS 'Whether a submitter has more waiting rows than so many in a queue.';
+COMMENT ON FUNCTION dispatch_private.check_bound(text, text) IS 'Refuses what leaves a submitter with more waiting rows in a queue than that allows.';
 
-CREATE OR REPLACE FUNCTION dispatch_private.bounds_fault() RETURNS dispatch_private.refusal
+CREATE OR REPLACE FUNCTION dispatch_private.check_bounds() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     me      CONSTANT text := dispatch_private.name_of(session_user::text);
-    bounded record;
+    bounded text;
 BEGIN
-    FOR bounded IN
-        WITH inserted AS (
-            DELETE FROM dispatch_private.bounded_inserts WHERE transaction = pg_current_xact_id_if_assigned() RETURNING queue
-        )
-        SELECT q.name, q.max_waiting_per_submitter::bigint AS most
-        FROM inserted JOIN dispatch_private.effective_queues AS q ON q.name = inserted.queue
-    LOOP
-        IF dispatch_private.has_more_waiting(me, bounded.name, bounded.most) THEN
-            RETURN ROW('DI009', 'queue', format('you have more than %s waiting rows in the queue "%s"', bounded.most, bounded.name),
-                'Insert the rest when some have started. An operator sets the bound, queues.max_waiting_per_submitter.')::dispatch_private.refusal;
-        END IF;
+    FOR bounded IN DELETE FROM dispatch_private.bounded_inserts WHERE transaction = pg_current_xact_id_if_assigned() RETURNING queue LOOP
+        PERFORM dispatch_private.check_bound(me, bounded);
     END LOOP;
-    RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.bounds_fault() IS 'Why an INSERT is refused that leaves its login with more waiting rows in a queue than that allows. Once for each INSERT.';
+COMMENT ON FUNCTION dispatch_private.check_bounds() IS 'Checks the bounds of the queues that an INSERT was into, once for each INSERT.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.end_insert() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $$
-DECLARE
-    fault dispatch_private.refusal;
 BEGIN
     -- By the index, because each bounded INSERT of others leaves a dead row, which a look at the whole table would pass.
     IF EXISTS (SELECT FROM dispatch_private.bounded_inserts WHERE transaction = pg_current_xact_id_if_assigned()) THEN
-        fault := dispatch_private.bounds_fault();
-        IF fault.code IS NOT NULL THEN
-            RAISE EXCEPTION USING ERRCODE = fault.code, MESSAGE = fault.message, HINT = fault.hint,
-                COLUMN = fault.about, TABLE = 'tasks', SCHEMA = 'dispatch';
-        END IF;
+        PERFORM dispatch_private.check_bounds();
     END IF;
     -- Most of the time there is nothing to announce, and this costs less than the call.
     IF extract(epoch FROM clock_timestamp()) * 1000 - coalesce(pg_sequence_last_value(dispatch_private.clock_of('tasks', session_user::text)), 0) NOT BETWEEN 0 AND 99 THEN
@@ -328,7 +319,6 @@ LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     task  dispatch.tasks;
     place bigint := 0;
-    fault dispatch_private.refusal;
     me    text;
 BEGIN
     IF who <> session_user::text -- who calls by its own right has EXECUTE
@@ -372,11 +362,7 @@ BEGIN
             place := place + 1;
             RETURN NEXT dispatch_private.submit_one(who, task, place);
         END LOOP;
-        fault := dispatch_private.bounds_fault();
-        IF fault.code IS NOT NULL THEN
-            RAISE EXCEPTION USING ERRCODE = fault.code, MESSAGE = fault.message, HINT = fault.hint,
-                COLUMN = fault.about, TABLE = 'tasks', SCHEMA = 'dispatch';
-        END IF;
+        PERFORM dispatch_private.check_bounds();
     END IF;
     PERFORM dispatch_private.announce('dispatch_tasks', dispatch_private.clock_of('tasks', session_user::text));
 END

@@ -78,20 +78,6 @@ END
 $$;
 COMMENT ON FUNCTION dispatch_private.retry_rows(bigint[], integer, boolean) IS 'Returns rows to waiting, and fences their runs off. expected: only rows of this attempt; NULL: of any. only_ended: only rows that have failed or were cancelled. The rows that it changed.';
 
-CREATE OR REPLACE FUNCTION dispatch_private.check_bound(submitter text, in_queue text) RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE
-    most CONSTANT bigint := (SELECT q.max_waiting_per_submitter FROM dispatch_private.effective_queues AS q WHERE q.name = in_queue);
-BEGIN
-    IF most IS NOT NULL AND dispatch_private.has_more_waiting(submitter, in_queue, most) THEN
-        RAISE EXCEPTION USING ERRCODE = 'DI009', COLUMN = 'queue', TABLE = 'tasks', SCHEMA = 'dispatch',
-            MESSAGE = format('you would have more than %s waiting rows in the queue "%s"', most, in_queue),
-            HINT = 'Retry them when others have started. An operator sets the bound, queues.max_waiting_per_submitter.';
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dispatch_private.check_bound(text, text) IS 'Refuses a retry that leaves its submitter with more waiting rows in a queue than that allows.';
-
 CREATE OR REPLACE FUNCTION dispatch_private.task_cancel(who text, task bigint, reason text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE

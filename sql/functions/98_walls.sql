@@ -11,13 +11,13 @@ BEGIN
         WITH ours AS (
             SELECT p.oid::regprocedure AS signature, p.prosecdef AS is_definer,
                    -- Those that strangers call, and that look for rows. insert_task looks at queues and templates alone.
-                   p.prosecdef AND p.proname NOT LIKE 'janitor%' AND p.prorettype <> 'trigger'::regtype 
-                       OR p.proname IN ('insert_checked', 'bounds_fault') AS finds_rows,
+                   p.prosecdef AND p.proname NOT LIKE 'janitor%' AND p.prorettype <> 'trigger'::regtype
+                       OR p.proname IN ('insert_checked', 'check_bounds') AS finds_rows,
                    -- Its notices are for the caller. The server's talk about plans has a lower level, and is kept back, too.
                    CASE WHEN p.prosrc LIKE '%RAISE NOTICE%' THEN 'notice' ELSE 'error' END AS least_messages
             FROM pg_proc AS p
             WHERE p.pronamespace IN ('dispatch'::regnamespace, 'dispatch_private'::regnamespace)
-              AND (p.prosecdef OR p.prorettype = 'trigger'::regtype OR p.proname IN ('rotate_secrets', 'insert_checked', 'bounds_fault', 'delete_rows',
+              AND (p.prosecdef OR p.prorettype = 'trigger'::regtype OR p.proname IN ('rotate_secrets', 'insert_checked', 'check_bounds', 'delete_rows',
                                                                                         'are_logins_read_only', 'setting_of', 'task_logins', 'tasks_refused', 'name_of'))
         ), settings (name, value, of_definers, of_finders) AS (
             VALUES ('search_path', 'pg_catalog, pg_temp', false, false),

@@ -125,13 +125,6 @@ END
 $$;
 COMMENT ON FUNCTION dispatch_private.janitor_delete(integer, integer, bigint[]) IS 'Deletes rows that ended so many days ago, and their launches, but for except_ids. kept: rows that something outside the schema holds; why: what holds the first one.';
 
--- For janitors of the version before, which work on while the new version is rolled out, and after a rollback.
-CREATE OR REPLACE FUNCTION dispatch_private.janitor_delete(days integer, most integer) RETURNS integer
-LANGUAGE sql SECURITY DEFINER AS $$
-    SELECT deleted FROM dispatch_private.janitor_delete(days, most, '{}')
-$$;
-COMMENT ON FUNCTION dispatch_private.janitor_delete(integer, integer) IS 'As the one with three parameters; how many rows were deleted.';
-
 CREATE OR REPLACE FUNCTION dispatch_private.janitor_end(task_id bigint, attempt integer, launch integer, job_uid text, outcome text, error text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column

@@ -57,8 +57,7 @@ GRANT SELECT ON dispatch_private.queues, dispatch_private.schema_version, dispat
 GRANT SELECT ON dispatch_private.templates TO dispatch_reader;
 GRANT SELECT (generation, start_inner, start_outer) ON dispatch_private.secrets TO dispatch_reader;
 GRANT SELECT ON dispatch_private.task_reasons TO dispatch_janitor;
-GRANT EXECUTE ON FUNCTION dispatch_private.janitor_cancel, dispatch_private.janitor_delete(integer, integer),
-    dispatch_private.janitor_delete(integer, integer, bigint[]), dispatch_private.janitor_end,
+GRANT EXECUTE ON FUNCTION dispatch_private.janitor_cancel, dispatch_private.janitor_delete, dispatch_private.janitor_end,
     dispatch_private.janitor_ended, dispatch_private.janitor_return, dispatch_private.janitor_tell, dispatch_private.janitor_templates
     TO dispatch_janitor;
 

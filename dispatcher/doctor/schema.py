@@ -346,13 +346,12 @@ OF_EACH_CYCLE: Final[Mapping[str, tuple[Indexes, ...]]] = {
     "cycle/submitters": (READY, DUE),
     "cycle/candidates_of": (READY, DUE),
     "cycle/tasks": (BY_ID,),
-    "cycle/requests": (BY_ID,),
+    "cycle/contenders": (BY_ID,),
 }
 """Queries of `run` and of the janitor."""
 OF_RUN: Final[Mapping[str, tuple[Indexes, ...]]] = {
     **OF_EACH_CYCLE,
     "cycle/candidates": (READY, DUE),
-    "cycle/contenders": (BY_ID,),
     "cycle/kinds": (BY_ID,),
     "caches/histories": (HISTORY,),
     "caches/runs": (HISTORY,),

@@ -89,7 +89,7 @@ class TaskSnapshot:
         return {row["id"]: read_task(row) for row in rows}, {row["id"]: read_request(row) for row in rows}
 
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
-        return {request.task_id: request for request in await self.all(query("requests", "cycle"), read_request, ids)}
+        return {request.task_id: request for request in await self.all(query("contenders", "cycle"), read_request, ids)}
 
     async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, float]]:
         """Nodes where each (queue, cache key) succeeded last, newest first, each with the seconds since then.

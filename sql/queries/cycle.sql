@@ -82,11 +82,6 @@ SELECT id, queue, priority, run_at, timeout_seconds, max_failures, template, sta
        pod_name, submitted_by, created_at, started_at, heartbeat_at, finished_at, cancel_requested_at, kind, second_process
 FROM dispatch_private.tasks WHERE id = ANY ($1::bigint[])
 
--- name: requests
--- The columns that Jobs of rows are made from. $1 bigint[] ids.
-SELECT id, attempt, env::text AS env, spec::text AS spec, cache_key
-FROM dispatch_private.tasks WHERE id = ANY ($1::bigint[])
-
 -- name: candidates
 -- The first due waiting rows of each queue; columns in the order of model.tasks.IndexedRow. $1 text[] queues, $2 int[] most rows of each, $3 timestamptz now.
 SELECT head.id, head.attempt, head.priority, q.name AS queue, head.kind, head.submitted_by
@@ -102,7 +97,7 @@ CROSS JOIN LATERAL (
 ) AS head
 
 -- name: contenders
--- Rows that may be launched in this cycle: their state, and the columns that their Jobs are made from. $1 bigint[] ids.
+-- State of rows, as tasks, and the columns that their Jobs are made from. $1 bigint[] ids.
 SELECT id, queue, priority, run_at, timeout_seconds, max_failures, template, status, attempt, launch, failures, job_uid,
        pod_name, submitted_by, created_at, started_at, heartbeat_at, finished_at, cancel_requested_at, kind, second_process,
        env::text AS env, spec::text AS spec, cache_key

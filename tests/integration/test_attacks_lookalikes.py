@@ -109,7 +109,6 @@ QUESTIONS: dict[str, Question] = {
     "queue_settings": lambda rows, _: rows.queue_settings("default"),
     "queue_starts": lambda rows, _: rows.queue_starts("default"),
     "queue_times": lambda rows, _: rows.queue_times("default", 1000),
-    "requests": lambda rows, ids: rows.requests(ids),
     "runs": lambda rows, _: rows.runs(KEYS),
     "starts": lambda rows, ids: of_task(rows, ids[1], rows.starts),
     "start_secret": lambda rows, _: rows.start_secret(),
@@ -130,7 +129,7 @@ async def of_task(rows: Questions, number: int, ask: Callable[[Task], Awaitable[
 ATTACKER = "team_a"
 VICTIMS = ("reader", "janitor", "task", "observer", "operator", "team_b", "postgres", "dispatch_owner")
 DEFAULT_PATH = '"$user", public'
-OF_JANITORS = ("submitters", "candidates_of", "kinds", "tasks", "requests")
+OF_JANITORS = ("submitters", "candidates_of", "kinds", "tasks", "contenders")
 AT = "2026-01-01T00:00:00Z"
 CALLS_OF_THE_JANITOR = "cancel return end delete old run_digests oldest_snapshot tell told ended with_cause templates"
 PLAIN: dict[str, Any] = {"cache_key": "maps", "max_failures": 5, "batch": "b"}

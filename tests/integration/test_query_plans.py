@@ -46,7 +46,7 @@ async def test_query_may_be_run_by_the_login_of_the_reader(reader: Connection, n
     await reader.prepare(of_reader(name))
 
 
-COUNTS = {"tasks": 5000, "statuses": 5000, "kinds": 3000, "contenders": 200, "requests": 100}
+COUNTS = {"tasks": 5000, "statuses": 5000, "kinds": 3000, "contenders": 200}
 
 
 @pytest.mark.fault(10)

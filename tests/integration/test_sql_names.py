@@ -27,7 +27,7 @@ RUN_BY = {
 RUN_IN_DEMO_BY = {"report": "task", **dict.fromkeys(("queue", "logins", "password", "database"), "admin")}
 STATEMENTS = sorted((file, block) for file in RUN_BY for block in blocks(file))
 OF_CONTAINERS = sorted(file.name for file in (sql_folder() / "exec").iterdir())
-BY_JANITOR = ["frame", "submitters", "candidates_of", "kinds", "tasks", "requests"]
+BY_JANITOR = ["frame", "submitters", "candidates_of", "kinds", "tasks", "contenders"]
 
 UNPINNED_DEFINERS = """
 SELECT oid::regprocedure::text FROM pg_proc

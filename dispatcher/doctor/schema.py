@@ -378,7 +378,6 @@ OF_RUN: Final[Mapping[str, tuple[Indexes, ...]]] = {
     "batches/failed_of_batch": (OF_OWN_BATCH, BY_ID),
     "queues/templates": (),
     "queues/queue_settings": (),
-    "queues/queue_starts": (STARTS, BY_ID),
     "queues/queue_ends": (ENDED,),
     "queues/queue_times": (ENDED,),
     "queues/ends": (FINISHED,),

@@ -8,10 +8,10 @@ A session has one plan for all parameters, so each index has a query.
 """
 
 import heapq
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import asyncpg
 import msgspec
@@ -39,6 +39,7 @@ from dispatcher.pg.connect import SESSION, Session, Url
 from dispatcher.pg.queries import query
 from dispatcher.pg.tasks import UNREADABLE, TaskSnapshot, columns, read_texts, snapshot
 
+T = TypeVar("T")
 MOST_BATCHES: Final = 20
 """Batches of one name that are counted, at most."""
 OF_BATCHES: Final = ("waiting", "processing", "succeeded", "failed", "cancelled")
@@ -283,16 +284,7 @@ class Questions(ListReads):
 
     async def starts(self, task: Task) -> list[Start]:
         """Starts of the row's queue in the last hour, newest first."""
-        return await self.all(
-            query("starts", "explain"),
-            lambda row: Start(*row),
-            task.queue,
-            self.now,
-            task.kind,
-            MOST_STARTS,
-            task.priority,
-            task.id,
-        )
+        return await self._starts(task.queue, lambda row: read_start(row, task))
 
     async def queue_settings(self, queue: str) -> dict[str, QueueSettings]:
         """The rows of `dispatch.queues` for this queue and for `*`, by name."""
@@ -302,7 +294,10 @@ class Questions(ListReads):
 
     async def queue_starts(self, queue: str) -> list[tuple[datetime, bytes | None]]:
         """Starts of a queue in the last hour, newest first, each with the kind of its row."""
-        return await self.all(query("queue_starts", "queues"), tuple, queue, self.now, MOST_STARTS)
+        return await self._starts(queue, lambda row: (row["started_at"], row["kind"]))
+
+    async def _starts(self, queue: str, read: Callable[[asyncpg.Record], T]) -> list[T]:
+        return await self.all(query("starts", "explain"), read, queue, self.now, MOST_STARTS)
 
     async def queue_ends(self, queue: str, most: int) -> list[EndedTask]:
         """The rows of a queue that ended last, newest first."""
@@ -361,6 +356,12 @@ def read_labels(written: str) -> dict[str, str]:
 
 def read_marks(row: asyncpg.Record) -> RowMarks:
     return RowMarks(row["batch"], read_labels(row["labels"]), row["progress"], row["note"], row["error"])
+
+
+def read_start(row: asyncpg.Record, task: Task) -> Start:
+    """The start, as this row sees it. Nothing is known of a row that was deleted."""
+    at, kind, priority, task_id = row
+    return Start(at, kind == task.kind, task_id is not None and priority < task.priority and task_id > task.id)
 
 
 def read_times(row: asyncpg.Record) -> tuple[Percentiles, Percentiles]:

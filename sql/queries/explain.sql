@@ -20,11 +20,11 @@ FROM (SELECT count(*)::int AS n, (count(*) FILTER (WHERE kind = $6))::int AS ali
       ) AS late) AS due
 
 -- name: starts
--- Starts of a queue in the last hour, newest first, whether each row was of the same kind, and whether it came later and overtook by its priority. $1 text queue, $2 timestamptz now, $3 bytea kind, $4 int most, $5 smallint priority, $6 bigint id.
-SELECT l.started_at, coalesce(t.kind = $3, false) AS is_alike, coalesce(t.priority < $5 AND t.id > $6, false) AS overtook
+-- Starts of a queue in the last hour, newest first, each with the kind, priority and id of its row; NULL: the row was deleted. $1 text queue, $2 timestamptz now, $3 int most.
+SELECT l.started_at, t.kind, t.priority, t.id
 FROM (SELECT task_id, started_at FROM dispatch_private.task_launches
       WHERE queue = $1 AND started_at > $2::timestamptz - interval '1 hour'
-      ORDER BY started_at DESC LIMIT $4) AS l
+      ORDER BY started_at DESC LIMIT $3) AS l
 LEFT JOIN dispatch_private.tasks AS t ON t.id = l.task_id
 
 -- name: launches

@@ -39,14 +39,6 @@ SELECT name, weight, max_jobs, max_jobs_per_submitter, max_pending,
        owner_role::text, submit_role::text, max_waiting_per_submitter, fair_submitters, left(note, 2000) AS note
 FROM dispatch_private.queues WHERE name IN ($1, '*')
 
--- name: queue_starts
--- Starts of a queue in the last hour, newest first, and the kind of each row; NULL: the row was deleted. $1 text queue, $2 timestamptz now, $3 int most.
-SELECT l.started_at, t.kind
-FROM (SELECT task_id, started_at FROM dispatch_private.task_launches
-      WHERE queue = $1 AND started_at > $2::timestamptz - interval '1 hour'
-      ORDER BY started_at DESC LIMIT $3) AS l
-LEFT JOIN dispatch_private.tasks AS t ON t.id = l.task_id
-
 -- name: queue_ends
 -- The rows of a queue that ended last, newest first; columns in the order of model.history.EndedTask. $1 text queue, $2 int most.
 SELECT id, status, attempt, submitted_by, finished_at,

@@ -107,7 +107,6 @@ QUESTIONS: dict[str, Question] = {
     "ends": lambda rows, _: rows.ends(rows.now - timedelta(days=1), rows.now),
     "queue_ends": lambda rows, _: rows.queue_ends("default", 20),
     "queue_settings": lambda rows, _: rows.queue_settings("default"),
-    "queue_starts": lambda rows, _: rows.queue_starts("default"),
     "queue_times": lambda rows, _: rows.queue_times("default", 1000),
     "runs": lambda rows, _: rows.runs(KEYS),
     "starts": lambda rows, ids: of_task(rows, ids[1], rows.starts),

@@ -127,7 +127,7 @@ NOT_WHAT_THEY_SAY = [
     ("reader", "tasks_finished", {"queues/counts", "queues/ends", "caches/warm_keys"}),
     ("reader", "tasks_finished_of_queue", {"queues/queue_ends", "queues/queue_times"}),
     ("reader", "tasks_processing", {"cycle/frame", "pages/few_of_status"}),
-    ("reader", "task_launches_starts", {"queues/counts", "explain/starts", "queues/queue_starts"}),
+    ("reader", "task_launches_starts", {"queues/counts", "explain/starts"}),
     (
         "reader",
         "tasks_ready tasks_ready_of_submitter",

@@ -39,7 +39,7 @@ async def test_failed_rows_are_read_from_the_newest_on(reader: Connection) -> No
 async def test_page_of_a_queue_is_read_from_its_newest_ends_and_starts(reader: Connection) -> None:
     """Ten thousand rows of the queue have ended, beside a million of others."""
     now = await reader.fetchval("SELECT now()")
-    starts = await explain(reader, "queue_starts", QUEUES[0], now, 500)
+    starts = await explain(reader, "starts", QUEUES[0], now, 500)
     assert (starts.indexes, starts.scanned, starts.rows) == ({"task_launches_starts", "tasks_pkey"}, set(), 500)
     ends = await explain(reader, "queue_ends", QUEUES[0], 20)
     assert (ends.indexes, ends.scanned, ends.rows, ends.dropped) == ({"tasks_finished_of_queue"}, set(), 20, 0)

@@ -195,13 +195,12 @@ async def test_plan_made_for_a_small_table_fits_a_large_one(database: Database) 
         "frame": await explain(connection, "frame", list(NEEDED_INDEXES), 200, NEWEST),
         "line": await explain(connection, "line", "default", 100, 1, now, 10, b"kind"),
         "counts": await explain(connection, "counts", now),
-        "starts": await explain(connection, "starts", "default", now, b"kind", 1000, 100, 5),
+        "starts": await explain(connection, "starts", "default", now, 1000),
         "launches": await explain(connection, "launches", 1, 20),
         "marks": await explain(connection, "marks", 1),
         **{name: await explain(connection, name, *parameters) for name, parameters in lists(now).items()},
         "templates": await explain(connection, "templates"),
         "queue_settings": await explain(connection, "queue_settings", "default"),
-        "queue_starts": await explain(connection, "queue_starts", "default", now, 1000),
         **{name: await explain(connection, name, "default", 1000) for name in ("queue_ends", "queue_times")},
         "warm_keys": await explain(connection, "warm_keys", ["node-1"], 2000),
         "ends": await explain(connection, "ends", now - timedelta(minutes=1), now),
@@ -216,7 +215,7 @@ async def test_plan_made_for_a_small_table_fits_a_large_one(database: Database) 
     assert plans["frame"].indexes - SMALL_INDEXES == {"tasks_due", "tasks_processing"}
     assert all(plans[name].indexes == {"tasks_pkey"} for name in COUNTS)
     assert plans["histories"].indexes == plans["runs"].indexes == {"tasks_history"}
-    assert plans["starts"].indexes == plans["queue_starts"].indexes == {"task_launches_starts", "tasks_pkey"}
+    assert plans["starts"].indexes == {"task_launches_starts", "tasks_pkey"}
     assert {name: used(plans[name]) for name in LISTS} == LISTS
     assert (plans["launches"].indexes, plans["marks"].indexes) == ({"task_launches_pkey"}, {"tasks_pkey"})
     assert plans["queue_ends"].indexes == plans["queue_times"].indexes == {"tasks_finished_of_queue"}
@@ -226,7 +225,7 @@ async def test_plan_made_for_a_small_table_fits_a_large_one(database: Database) 
 async def test_starts_of_a_queue_are_read_from_their_index(reader: Connection) -> None:
     """Five hundred of two hundred thousand launches, and their rows by the key."""
     now = await reader.fetchval("SELECT now()")
-    plan = await explain(reader, "starts", QUEUES[0], now, b"kind", 500, 100, 5)
+    plan = await explain(reader, "starts", QUEUES[0], now, 500)
     assert (plan.indexes, plan.scanned, plan.rows) == ({"task_launches_starts", "tasks_pkey"}, set(), 500)
     assert plan.pages <= 6 * plan.rows
 
@@ -277,7 +276,7 @@ def test_plan_of_every_query_is_tested() -> None:
         *COUNTS,
         *LISTS,
         *("ping", "histories", "runs", "starts", "launches", "marks", "statement_timeout", "templates"),
-        *("queue_settings", "queue_starts", "queue_ends", "ends", "queue_times", "warm_keys"),
+        *("queue_settings", "queue_ends", "ends", "queue_times", "warm_keys"),
     }
 
 

@@ -10,6 +10,8 @@ import asyncpg
 import pytest
 
 from dispatcher.pg.queries import query
+from dispatcher.pg.questions import Questions
+from dispatcher.pg.tasks import snapshot
 from tests.integration.looking import opened
 from tests.integration.queues import declare
 from tests.rig.postgres import Database, Record
@@ -167,28 +169,31 @@ async def test_owner_of_a_queue_sees_the_launches_of_its_rows(database: Database
     assert len(await history(row, "team_b")) == 1
 
 
+async def starts_seen_by(database: Database, row: Row) -> list[tuple[bool, bool]]:
+    """(is_alike, overtook) of the starts in the row's queue, the newest first."""
+    async with opened(database.url("reader")) as session, snapshot(session, Questions) as rows:
+        task = await rows.task(row.id)
+        assert task
+        return [(start.is_alike, start.overtook) for start in await rows.starts(task)]
+
+
 async def test_start_keeps_the_queue_for_estimates(database: Database) -> None:
     row = await insert_row(database)
     await row.started()
-    reader = await database.session("reader")
-    now = await reader.fetchval("SELECT now()")
-    kind = await reader.fetchval("SELECT kind FROM dispatch_private.tasks WHERE id = $1", row.id)
-    starts = query("starts", "explain")
-    (start,) = await reader.fetch(starts, "default", now, kind, 10, 100, row.id)
-    assert (start["is_alike"], start["overtook"]) == (True, False)
-    assert await reader.fetch(starts, "other", now, kind, 10, 100, row.id) == []
-    (start,) = await reader.fetch(starts, "default", now, b"another", 10, 100, row.id)
-    assert not start["is_alike"]
+    assert await starts_seen_by(database, row) == [(True, False)]
+    assert await starts_seen_by(database, await insert_row(database, env={"A": "1"})) == [(False, False)]
+    await declare(database, "other")
+    assert await starts_seen_by(database, await insert_row(database, queue="other")) == []
 
 
 async def test_start_of_a_later_row_of_a_better_priority_is_told_as_such(database: Database) -> None:
     waiting = await insert_row(database)
-    for priority in (100, 99, 1):
-        await (await insert_row(database, priority=priority)).started()
-    reader = await database.session("reader")
-    now = await reader.fetchval("SELECT now()")
-    found = await reader.fetch(query("starts", "explain"), "default", now, b"", 10, 100, waiting.id)
-    assert [start["overtook"] for start in found] == [True, True, False], "the newest one first"
+    later = [await insert_row(database, priority=priority) for priority in (100, 99, 1)]
+    for row in later:
+        await row.started()
+    assert await starts_seen_by(database, waiting) == [(True, True), (True, True), (True, False)]
+    await (await database.session("admin")).execute("DELETE FROM dispatch_private.tasks WHERE id = $1", later[-1].id)
+    assert await starts_seen_by(database, waiting) == [(False, False), (True, True), (True, False)], "it is gone"
 
 
 async def test_deletion_of_a_row_takes_its_history_along(database: Database) -> None:

@@ -171,20 +171,16 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN (
-        SELECT ARRAY[1 + least(ready.before + late.before, 10000), least(ready.every + late.every, 10000)]::integer[]
+        SELECT ARRAY[1 + least(count(*) FILTER (WHERE (due.priority, due.id) < (t.priority, t.id)), 10000), least(count(*), 10000)]::integer[]
         FROM (
-            SELECT (SELECT count(*) FROM (
-                        SELECT FROM dispatch_private.tasks AS one WHERE one.status = 'waiting' AND one.run_at IS NULL AND one.queue = t.queue
-                        AND (one.priority, one.id) < (t.priority, t.id) ORDER BY one.priority, one.id LIMIT 10000) AS first) AS before,
-                   (SELECT count(*) FROM (
-                        SELECT FROM dispatch_private.tasks AS one WHERE one.status = 'waiting' AND one.run_at IS NULL AND one.queue = t.queue
-                        ORDER BY one.priority, one.id LIMIT 10000) AS all_ready) AS every
-        ) AS ready, (
-            SELECT count(*) FILTER (WHERE (due.priority, due.id) < (t.priority, t.id)) AS before, count(*) AS every
-            FROM (SELECT one.priority, one.id FROM dispatch_private.tasks AS one
-                  WHERE one.status = 'waiting' AND one.run_at IS NOT NULL AND one.run_at <= now() AND one.queue = t.queue
-                  ORDER BY one.run_at, one.id LIMIT 10000) AS due
-        ) AS late
+            (SELECT one.priority, one.id FROM dispatch_private.tasks AS one
+             WHERE one.status = 'waiting' AND one.run_at IS NULL AND one.queue = t.queue
+             ORDER BY one.priority, one.id LIMIT 10000)
+            UNION ALL
+            (SELECT one.priority, one.id FROM dispatch_private.tasks AS one
+             WHERE one.status = 'waiting' AND one.run_at IS NOT NULL AND one.run_at <= now() AND one.queue = t.queue
+             ORDER BY one.run_at, one.id LIMIT 10000)
+        ) AS due
     );
 END
 $$;

@@ -151,8 +151,6 @@ CREATE OR REPLACE TRIGGER know_submit_role BEFORE INSERT OR UPDATE OF submit_rol
 CREATE OR REPLACE FUNCTION dispatch_private.write_queue() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
-    changed CONSTANT jsonb := CASE TG_OP WHEN 'UPDATE' THEN to_jsonb(NEW) END;
-    before  CONSTANT jsonb := CASE TG_OP WHEN 'UPDATE' THEN to_jsonb(OLD) END;
     written dispatch_private.queues;
     about   text;
     blank   text;
@@ -169,7 +167,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    written := jsonb_populate_record(written, (SELECT jsonb_object_agg(key, value) FROM jsonb_each(changed) WHERE value IS DISTINCT FROM before -> key));
+    written := jsonb_populate_record(written, (
+        SELECT jsonb_object_agg(key, value) FROM jsonb_each(to_jsonb(NEW)) WHERE value IS DISTINCT FROM to_jsonb(OLD) -> key));
     UPDATE dispatch_private.queues SET
         name = written.name, weight = written.weight, max_jobs = written.max_jobs, max_jobs_per_submitter = written.max_jobs_per_submitter,
         max_pending = written.max_pending, paused_until = written.paused_until, note = written.note, max_waiting_per_submitter = written.max_waiting_per_submitter, fair_submitters = written.fair_submitters

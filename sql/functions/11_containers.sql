@@ -40,6 +40,10 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 COMMENT ON FUNCTION dispatch_private.status_after(text, timestamp with time zone, integer, integer, integer) IS 'The status that a reported outcome leads to.';
 
+CREATE OR REPLACE FUNCTION dispatch_private.backoff(failures integer) RETURNS interval
+LANGUAGE sql IMMUTABLE AS $$ SELECT least(interval '10 s' * power(2, least(failures, 10)), interval '10 min') $$;
+COMMENT ON FUNCTION dispatch_private.backoff(integer) IS 'How long a row waits after a failure that comes after so many: 10 s, doubled each time, 10 min at most.';
+
 CREATE OR REPLACE FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt integer, launch integer, job_uid text,
                                                node text DEFAULT NULL, pod text DEFAULT NULL, run_id text DEFAULT NULL)
 RETURNS TABLE (run_token uuid, payload jsonb)
@@ -161,8 +165,7 @@ BEGIN
     END IF;
     WITH judged AS (
         SELECT id, dispatch_private.status_after(task_finish.outcome, cancel_requested_at, failures, max_failures, attempt) AS status,
-               now() + CASE WHEN task_finish.retry_after IS NULL
-                       THEN least(interval '10 s' * power(2, least(failures, 10)), interval '10 min')
+               now() + CASE WHEN task_finish.retry_after IS NULL THEN dispatch_private.backoff(failures)
                        -- Bounded, so that no container can make its row wait for ever. In seconds: months and days add up to another time than they compare as.
                        ELSE make_interval(secs => least(greatest(extract(epoch FROM task_finish.retry_after)::double precision, 0), 2592000)) END AS again_at
         FROM dispatch_private.tasks WHERE run_digest = digest AND status = 'processing' FOR UPDATE

@@ -141,7 +141,7 @@ BEGIN
         SELECT id, CASE janitor_end.outcome WHEN 'retry'
                    THEN dispatch_private.status_after('retry', cancel_requested_at, failures, max_failures, attempt)
                    ELSE janitor_end.outcome END AS status,
-               now() + least(interval '10 s' * power(2, least(failures, 10)), interval '10 min') AS again_at
+               now() + dispatch_private.backoff(failures) AS again_at
         FROM dispatch_private.tasks
         WHERE id = janitor_end.task_id AND attempt = janitor_end.attempt
           AND (status = 'waiting'
@@ -219,7 +219,7 @@ BEGIN
     WITH judged AS (
         SELECT id, least(failures + greatest(janitor_return.failures, 1), 32767)::smallint AS failures,
                failures + greatest(janitor_return.failures, 1) < max_failures AND attempt < dispatch_private.last_attempt() AS is_again,
-               now() + least(interval '10 s' * power(2, least(failures, 10)), interval '10 min') AS again_at
+               now() + dispatch_private.backoff(failures) AS again_at
         FROM dispatch_private.tasks
         WHERE id = janitor_return.task_id AND status = 'processing'
           AND attempt = janitor_return.attempt AND launch = janitor_return.launch

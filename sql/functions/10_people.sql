@@ -205,7 +205,8 @@ COMMENT ON FUNCTION dispatch.batch_cancel(text, text, integer) IS 'The same in s
 CREATE OR REPLACE FUNCTION dispatch_private.batch_retry(who text, in_queue text, named text) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
-    ended CONSTANT bigint[] := dispatch_private.batch_ids(dispatch_private.own_name(who), in_queue, named, '{failed,cancelled}');
+    own    CONSTANT text := dispatch_private.own_name(who);
+    ended  CONSTANT bigint[] := dispatch_private.batch_ids(own, in_queue, named, '{failed,cancelled}');
     number integer;
 BEGIN
     IF ended <> '{}' AND NOT EXISTS (SELECT FROM dispatch_private.queues AS q WHERE q.name = in_queue) THEN
@@ -216,11 +217,11 @@ BEGIN
     SELECT count(*) INTO number FROM dispatch_private.retry_rows(ARRAY(
         SELECT DISTINCT ON (coalesce(t.dedupe_key, t.id::text), t.dedupe_key IS NULL) t.id FROM dispatch_private.tasks AS t
         WHERE t.id = ANY (ended) AND NOT (t.dedupe_key IS NOT NULL AND EXISTS (
-            SELECT FROM dispatch_private.tasks AS living WHERE living.queue = in_queue AND living.submitted_by = dispatch_private.own_name(who)
+            SELECT FROM dispatch_private.tasks AS living WHERE living.queue = in_queue AND living.submitted_by = own
             AND living.dedupe_key = t.dedupe_key AND living.status IN ('waiting', 'processing')))
         ORDER BY coalesce(t.dedupe_key, t.id::text), t.dedupe_key IS NULL, t.id DESC), NULL, true);
     IF number > 0 THEN
-        PERFORM dispatch_private.check_bound(dispatch_private.own_name(who), in_queue);
+        PERFORM dispatch_private.check_bound(own, in_queue);
     END IF;
     RETURN number;
 END

@@ -62,6 +62,13 @@ def test_files_of_statements_name_their_reader_and_each_block_once() -> None:
     assert found == []
 
 
+def test_readme_names_each_file_of_statements() -> None:
+    _, _, rest = (ROOT / "sql/README.md").read_text(encoding="utf-8").partition("| file of `queries/` |")
+    rows = rest.partition("\n\n")[0].splitlines()
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(named) == FILES
+
+
 def test_every_block_has_a_purpose_line_and_those_of_the_dispatcher_have_one_statement() -> None:
     found = [
         f"{file}/{block}:{one}"

@@ -43,11 +43,7 @@ $$;
 COMMENT ON FUNCTION dispatch_private.own_name(text) IS 'The submitted_by of the rows of a login that asks for itself; NULL: it asks for another, or its name is that of somebody who was there before.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.own_name_told(who text) RETURNS text
-LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
-BEGIN
-    RETURN dispatch_private.own_name(who);
-END
-$$;
+LANGUAGE sql STABLE SECURITY DEFINER AS $$ SELECT dispatch_private.own_name(who) $$;
 COMMENT ON FUNCTION dispatch_private.own_name_told(text) IS 'As own_name, for a login that asks.';
 
 CREATE OR REPLACE FUNCTION dispatch.own_name() RETURNS text

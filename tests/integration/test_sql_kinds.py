@@ -33,6 +33,13 @@ async def test_values_and_marks_make_no_other_kind(database: Database, alike: di
     assert await kind_of(database, **PLAIN) == await kind_of(database, **(PLAIN | alike))
 
 
+async def test_kind_of_a_plain_row_is_a_part_of_the_statement_that_inserts_it(database: Database) -> None:
+    """A call of the function would be a sixth of an INSERT of many rows."""
+    rows = "SELECT dispatch_private.plain_kind(row, row) FROM unnest(ARRAY['a', 'b']) AS row"
+    plan = await (await database.session("admin")).fetch(f"EXPLAIN (VERBOSE, COSTS false) {rows}")
+    assert [line[0] for line in plan if "plain_kind" in line[0]] == []
+
+
 async def test_long_values_are_of_one_kind_too(database: Database) -> None:
     first, second = ({"env": {"A": f"{LONG}{end}", "B": "2"}} for end in "ab")
     assert await kind_of(database, **first) == await kind_of(database, **second)

@@ -97,7 +97,8 @@ BEGIN
     hides := NOT sees AND dispatch_private.both_have('dispatch_observer', who);
     sees := sees OR hides;
     owned := ARRAY(SELECT q.name FROM dispatch_private.queues AS q
-                   WHERE q.owner_role IS NOT NULL AND dispatch_private.both_have(dispatch_private.role_now(q.owner_role, q.owner_oid), who));
+                   WHERE q.owner_role IS NOT NULL AND (q.owner_oid IS NULL OR pg_has_role(session_user, q.owner_oid, 'MEMBER')) -- by the oid alone
+                     AND dispatch_private.both_have(dispatch_private.role_now(q.owner_role, q.owner_oid), who));
 END
 $$;
 COMMENT ON FUNCTION dispatch_private.rights_of(text) IS 'What a login may: self: it asks for itself, and has its own rows, whose submitted_by is own. sees: every row. hides: without payload. acts: cancel and retry every row. owned: queues whose rows it sees and changes.';

@@ -126,6 +126,21 @@ def quote_it(kind: str, value: object) -> str:
     return ": quote it" if kind == "text" and isinstance(value, bool | int | float) else ""
 
 
+def as_read(value: Any, kind: str = ROOT) -> Any:
+    """A faultless value as the API server reads it: a blank field is not set, and a blank text of a list or map is "".
+
+    Helm and envsubst leave such blanks where a value is empty.
+    """
+    of = kind.removeprefix(LIST).removeprefix(MAP)
+    if isinstance(value, list):
+        return [as_read(one, of) for one in value]
+    if isinstance(value, dict):
+        types = KINDS[kind].needed | KINDS[kind].others if kind in KINDS else dict.fromkeys(value, of)
+        kept = {name: one for name, one in value.items() if one is not None or of == "text"}
+        return {name: as_read(one, types.get(name, "")) for name, one in kept.items()}
+    return "" if value is None and kind == "text" else value
+
+
 def at(manifest: object, *path: str | int) -> Any:
     """The part that the path leads to. None: it does not exist, or its parent has another shape."""
     for step in path:

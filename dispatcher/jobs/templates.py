@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from dispatcher.container.contract import CODES_RULE, read_statuses
 from dispatcher.jobs.env import ENV_NAME, LOGIN, is_closed, is_dispatchers
-from dispatcher.jobs.fields import KINDS, POD, at, dotted, field_faults, list_at, object_at
+from dispatcher.jobs.fields import KINDS, POD, as_read, at, dotted, field_faults, list_at, object_at
 from dispatcher.jobs.template_text import Path, read_manifest
 from dispatcher.model.errors import TemplateError, TemplateFault
 from dispatcher.model.jobs import Manifest
@@ -170,7 +170,8 @@ class Checks:
             words = is_but("an annotation", key, f"{near}known are {', '.join(sorted(OPENINGS))}")
             self.must(known, (*ANNOTATIONS, key), words)
             words = is_but(key, value, "annotations are strings: quote it")
-            self.must(isinstance(value, str), (*ANNOTATIONS, key), words)
+            is_text = isinstance(value, str) or (value is None and key not in OPENINGS)
+            self.must(is_text, (*ANNOTATIONS, key), words)
 
     def check_one_launch(self) -> None:
         """Checks that one launch is one Job and one Pod that runs once."""
@@ -371,7 +372,7 @@ class Template(Bounds, frozen=True, kw_only=True):
     """A manifest that passed the checks.
 
     name: name of the template.
-    manifest: the Job as it was written.
+    manifest: the Job as it was written, without blanks.
     digest: digest of the manifest.
     """
 
@@ -440,6 +441,7 @@ def judge_template(name: str, manifest: Manifest) -> Template:
     if faults:
         raise TemplateError(*faults)
     try:
+        manifest = as_read(manifest)
         written = msgspec.json.encode(manifest, order="deterministic")
     except (TypeError, ValueError, RecursionError) as fault:  # for example, a key that is no text
         raise TemplateError(TemplateFault((), f"not a Job manifest ({type(fault).__name__}: {fault})")) from fault

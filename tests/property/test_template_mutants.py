@@ -89,7 +89,8 @@ def judged(template: Template) -> str:
     offers = [judge_kind(kind, {"t": template}, frozenset({"P"}), PLACED_BY) for kind in KINDS]
     msgspec.json.encode(offered_templates({"t": template}, ["P"]))
     list(template.doubts({"P"}, "own")), built(template, {}, SETTINGS), built(template, {"args": ["x"]}, SETTINGS)
-    named_secrets(template.pod_spec), list(beside_variables(template.pod_spec)), needs_of_manifest(template.pod_spec)
+    named_secrets(template.pod_spec), list(beside_variables(template.pod_spec))
+    assert needs_of_manifest(template.pod_spec) is not None, "its rows would be launched without a look at room"
     return "offers" if any(isinstance(one, Offer) for one in offers) else "holds"
 
 

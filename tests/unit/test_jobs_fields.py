@@ -9,6 +9,7 @@ import pytest
 
 from dispatcher.jobs.catalog import read_file
 from dispatcher.jobs.fields import KINDS, at, dotted, field_faults, list_at, object_at
+from dispatcher.jobs.manifest import NOT_PLACED, plan_needs
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.row_check import judge_kind
 from dispatcher.jobs.templates import Template, judge_template, opening_of
@@ -256,6 +257,7 @@ def test_template_with_any_part_spoilt_is_refused_or_makes_jobs(tmp_path: Path, 
         found = read(tmp_path, changed(path, value))
         if isinstance(found, Template):
             assert why_unusable(found) == ""
+            assert b"null" not in msgspec.json.encode(found.manifest), value
         else:
             assert found.startswith("template one: "), found
 
@@ -283,3 +285,20 @@ def test_blanks_that_helm_leaves_are_named_with_their_place(
     found = read(tmp_path, changed(path, value))
     assert isinstance(found, str)
     assert said in found
+
+
+def test_blank_that_is_no_fault_is_read_as_the_api_server_reads_it() -> None:
+    """Its field is not set. In labels and the like it is an empty text, and so it is in a list of texts."""
+    blank = a_manifest(
+        spec={"completions": None, "suspend": None},
+        pod={"priorityClassName": None, "nodeSelector": {"disk": None}, "tolerations": [{"key": "a", "value": None}]},
+        container={"args": ["--day", None], "env": [{"name": "A", "value": None}]},
+    )
+    blank["metadata"]["labels"] = {"team": None}
+    plain = a_manifest(
+        pod={"nodeSelector": {"disk": ""}, "tolerations": [{"key": "a"}]},
+        container={"args": ["--day", ""], "env": [{"name": "A"}]},
+    )
+    plain["metadata"]["labels"] = {"team": ""}
+    assert judge_template("t", blank).manifest == plain
+    assert plan_needs(judge_template("t", blank), {}, NOT_PLACED) is not None

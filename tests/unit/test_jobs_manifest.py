@@ -222,7 +222,7 @@ def test_resource_that_the_row_leaves_out_keeps_the_template_value() -> None:
 
 def test_a_template_without_resources_gets_those_of_the_row() -> None:
     template = a_template(opens="cpu", bounds={"max-cpu": "2"}, container={"resources": None})
-    assert "resources" in container_of(rendered(template=template))
+    assert "resources" not in container_of(rendered(template=template))
     container = container_of(rendered(an_order(template, spec={"cpu": "2"}), template))
     assert container["resources"] == {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
 

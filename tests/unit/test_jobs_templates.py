@@ -75,7 +75,7 @@ def test_template_can_open_every_openable_field() -> None:
 
 def test_annotations_of_other_domains_are_ignored() -> None:
     manifest = a_manifest()
-    manifest["metadata"]["annotations"] = {"example.com/owner": "team-a"}
+    manifest["metadata"]["annotations"] = {"example.com/owner": "team-a", "example.com/blank": None}
     assert judge_template("t", manifest).opened == {"env"}
 
 
@@ -315,6 +315,7 @@ def test_pod_must_run_once_and_have_a_container(pod: dict[str, Any], said: str) 
         ({"identity": "x"}, "an annotation is 'dispatcher.internal/identity': known are"),
         ({"max-cpus": "4"}, "an annotation is 'dispatcher.internal/max-cpus'"),
         ({"max-cpu": 4}, "dispatcher.internal/max-cpu is '4': annotations are strings: quote it"),
+        ({"max-cpu": None}, "dispatcher.internal/max-cpu is 'None': annotations are strings: quote it"),
     ],
 )
 def test_invalid_annotation_is_a_fault(annotations: dict[str, Any], said: str) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dispatcher.model.jobs import Json
 from dispatcher.model.launches import LABEL_TASK_ID
-from dispatcher.model.resources import Amounts
+from dispatcher.model.resources import Amounts, parse_quantity
 
 LANDED: Final = "Landed"
 
@@ -146,17 +146,19 @@ def of_fields(where: str, fields: Json, sent: Json, made: Json) -> Iterator[str]
 
 
 def of_env(where: str, sent: Sequence[Json], made: Sequence[Json]) -> Iterator[str]:
-    """Checks the variables. Values stay out of the message: they may be secrets."""
+    """Checks the variables. Values stay out of the message: they may be secrets. Of a repeated name the last counts."""
     there = {one.get("name"): one for one in made}
-    for one in sent:
-        if not holds(one, there.get(one["name"])):
-            yield f"{where}.env[{one['name']}] is another"
+    for name, one in {one["name"]: one for one in sent}.items():
+        if not holds(one, there.get(name)):
+            yield f"{where}.env[{name}] is another"
 
 
 def holds(wanted: Any, found: Any) -> bool:
     """Whether everything that was sent is there. The API server adds defaults, and empty and absent are alike."""
     if isinstance(wanted, Mapping):
-        return isinstance(found, Mapping) and all(holds(value, found.get(key)) for key, value in wanted.items())
+        return isinstance(found, Mapping) and all(
+            (is_same_amount if key == AMOUNT else holds)(value, found.get(key)) for key, value in wanted.items()
+        )
     if isinstance(wanted, list | tuple):
         found = found or []
         return (
@@ -165,6 +167,18 @@ def holds(wanted: Any, found: Any) -> bool:
             and all(holds(one, two) for one, two in zip(wanted, found, strict=True))
         )
     return bool(wanted == found) or (wanted in (None, "") and found in (None, ""))
+
+
+AMOUNT: Final = "divisor"
+"""The field of a variable that is an amount."""
+
+
+def is_same_amount(wanted: object, found: object) -> bool:
+    """The API server writes amounts in its own way: 1000m as 1, and each as a text."""
+    try:
+        return parse_quantity(str(wanted)) == parse_quantity(str(found))
+    except ValueError:
+        return False
 
 
 def words(value: object) -> str:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.refusals import CreateOutcome, read_create
+from dispatcher.jobs.templates import judge_template
 from dispatcher.kube.job_api import JobApi
 from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, Manifest, ObjectWrite, Phase
 from tests.contract.in_force import quota_in_force
@@ -13,7 +15,7 @@ from tests.contract.own_jobs import Account
 from tests.contract.submitting import dying_namespace
 from tests.controlplane.api import Json
 from tests.controlplane.sides import BOTH_SIDES
-from tests.rig.builders import DATABASE_ID, SITE
+from tests.rig.builders import DATABASE_ID, SITE, a_manifest, an_order
 
 pytestmark = [BOTH_SIDES, pytest.mark.usefixtures("nodes")]
 
@@ -70,6 +72,20 @@ class TestCreate:
         assert (answer.status, read_create(answer)) == (201, CreateOutcome.CREATED)
         assert (job.task_id, job.attempt, job.launch, job.database_id) == (77, 2, 3, DATABASE_ID)
         assert (job.phase, job.suspended, job.deleting) == (Phase.ACTIVE, False, False)
+
+    async def test_what_the_api_server_writes_in_its_own_way_is_no_change(self, account: Account) -> None:
+        """Blanks that helm left, amounts, and a name that stands twice: nobody else has changed them."""
+        sizes = [{"resourceFieldRef": {"resource": "limits.cpu", "divisor": one}} for one in (1, "1000m", None)]
+        env = [{"name": f"CPUS{number}", "valueFrom": one} for number, one in enumerate(sizes)]
+        twice = {"name": "side", "image": "b", "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}
+        blank = a_manifest(spec=dict.fromkeys(("completions", "parallelism", "suspend")), container={"env": env})
+        blank["metadata"]["labels"] = {"team": None}
+        blank["spec"]["template"]["metadata"] = {"labels": {"team": None}}
+        blank["spec"]["template"]["spec"]["containers"].append(twice)
+        template = judge_template("default", blank)
+        site = msgspec.structs.replace(SITE, namespace=account.namespace)
+        answer = await account.api.try_create(build_job(an_order(template), template, site))
+        assert (answer.status, answer.is_compared, answer.changes) == (201, True, ())
 
     async def test_taken_name_exists_and_a_get_tells_whose_it_is(self, account: Account) -> None:
         manifest = account.manifest()

@@ -247,6 +247,25 @@ def test_variable_of_somebody_else_is_welcome_and_ours_is_named_without_its_valu
     assert changes_of(SENT, made) == (f"{TASK}.env[TASK_ID] is another",)
 
 
+@pytest.mark.parametrize(("sent", "kept"), [(1, "1"), ("1000m", "1"), ("0.5", "500m"), ("1", "1")])
+def test_amount_that_the_api_server_writes_in_its_own_way_is_no_change(sent: Any, kept: str) -> None:
+    job, made = copy.deepcopy(SENT), as_made()
+    for one, divisor in ((job, sent), (made, kept)):
+        source = {"resourceFieldRef": {"resource": "limits.cpu", "divisor": divisor}}
+        one["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "CPUS", "valueFrom": source})
+    assert changes_of(job, made) == ()
+    made["spec"]["template"]["spec"]["containers"][0]["env"][-1]["valueFrom"]["resourceFieldRef"]["divisor"] = "what?"
+    assert changes_of(job, made) == (f"{TASK}.env[CPUS] is another",)
+
+
+def test_of_a_variable_that_stands_twice_the_last_one_counts() -> None:
+    """Kubernetes allows it, and the check of a template looks at the task's container alone."""
+    sent = copy.deepcopy(SENT)
+    env = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
+    sent["spec"]["template"]["spec"]["containers"].append({"name": "side", "image": "b", "env": env})
+    assert changes_of(sent, copy.deepcopy(sent)) == ()
+
+
 def test_job_in_a_queue_of_kueue_may_be_suspended() -> None:
     made = as_made(spec__suspend=True)
     made["metadata"]["labels"][QUEUE_OF_KUEUE] = "team-a"

@@ -74,21 +74,21 @@ def value_of(node: yaml.Node, known: dict[int, Any]) -> Any:
 
 
 def object_of(node: yaml.MappingNode, known: dict[int, Any]) -> dict[str, Any]:
-    """An object. Its own keys win against merged ones. Of merged keys, the first wins."""
-    lines, own, merged = dict[str, int](), dict[str, Any](), dict[str, Any]()
+    """An object. kubectl merges where `<<` stands: a later key wins, merged or not. Of a merged list the first wins."""
+    lines, found = dict[str, int](), dict[str, Any]()
     for key, value in node.value:
         line = line_of_mark(key.start_mark)
         if key.value == MERGE and key.tag in {f"{TAG}plain", f"{TAG}merge"}:
-            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+            for source in reversed(value.value) if isinstance(value, yaml.SequenceNode) else [value]:
                 if not isinstance(source, yaml.MappingNode):
                     raise at_line(line, "<< merges objects alone")
-                merged = {**object_of(source, known), **merged}
+                found |= object_of(source, known)
             continue
         name = key_of(key)
         if name in lines:
             raise at_line(line, f"the key {name!r:.80} stands twice in one object: lines {lines[name]} and {line}")
-        lines[name], own[name] = line, value_of(value, known)
-    return {**merged, **own}
+        lines[name], found[name] = line, value_of(value, known)
+    return found
 
 
 def key_of(node: yaml.Node) -> str:

@@ -34,6 +34,11 @@ SCALARS = [
     "{a: b}", "{1: a, 2.5: b, no: c}", "!!set {a, b}", "=", "<<", "-.5", "+.5", "09.5", "0o8", "1e", "e1", "1_e3",
 ]  # fmt: skip
 
+MERGES = [
+    "&a {x: 1, w: 1}", "&b {w: 2, z: 2}", "{<<: *a, w: 3}", "{w: 3, <<: *a}", "{<<: *a, <<: *b}", "{<<: [*a, *b]}",
+    "{z: 3, <<: [*b, *a]}", "{'<<': *a}",
+]  # fmt: skip
+
 
 async def test_file_has_the_fields_of_the_api_server(control_plane: ControlPlane) -> None:
     assert FILE.read_text(encoding="utf-8") == await fields_of(control_plane), "make docs"
@@ -100,7 +105,7 @@ async def test_yaml_is_read_as_kubectl_reads_it(control_plane: ControlPlane, tmp
     file = tmp_path / "kubeconfig"
     control_plane.kubeconfig(file, token=control_plane.admin_token, namespace="default")
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n" + "".join(
-        f"  key{number}: {scalar}\n" for number, scalar in enumerate(SCALARS)
+        f"  key{number}: {scalar}\n" for number, scalar in enumerate([*SCALARS, *MERGES])
     )
     child = await asyncio.create_subprocess_exec(
         kubectl, "create", "--kubeconfig", file, "--dry-run=client", "--validate=false", "-o", "json", "-f", "-",
@@ -109,6 +114,10 @@ async def test_yaml_is_read_as_kubectl_reads_it(control_plane: ControlPlane, tmp
     out, said = await child.communicate(text.encode())
     assert child.returncode == 0, said.decode()
     theirs, ours = msgspec.json.decode(out)["data"], read_manifest(text)["data"]
-    read = [(scalar, ours[f"key{at}"], theirs[f"key{at}"]) for at, scalar in enumerate(SCALARS)]
-    differ = [one for one in read if msgspec.json.encode(one[1]) != msgspec.json.encode(one[2])]
+    read = [(one, ours[f"key{at}"], theirs[f"key{at}"]) for at, one in enumerate([*SCALARS, *MERGES])]
+    differ = [one for one in read if sorted_json(one[1]) != sorted_json(one[2])]
     assert not differ, differ
+
+
+def sorted_json(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="sorted")

@@ -153,10 +153,12 @@ def test_keys_are_texts() -> None:
     assert read_manifest("1: a\n2.5: b\nno: c\n'x': d\n") == {"1": "a", "2.5": "b", "false": "c", "x": "d"}
 
 
-def test_own_keys_win_against_merged_ones_and_of_those_the_first() -> None:
-    text = "a: &a {x: 1, w: 1}\nb: &b {w: 2, z: 2}\nc: {z: 3, <<: [*a, *b]}\nd: {<<: *b}\n'e': {'<<': 4}\n"
-    found = read_manifest(text)
+def test_later_key_wins_whether_it_is_merged_or_not_and_of_a_merged_list_the_first() -> None:
+    """As for kubectl, which merges where `<<` stands."""
+    text = "a: &a {x: 1, w: 1}\nb: &b {w: 2, z: 2}\nc: {<<: [*a, *b], z: 3}\nd: {z: 3, <<: *b}\n'e': {'<<': 4}\n"
+    found = read_manifest(f"{text}f: {{<<: *a, <<: *b}}\n")
     assert (found["c"], found["d"], found["e"]) == ({"x": 1, "w": 1, "z": 3}, {"w": 2, "z": 2}, {"<<": 4})
+    assert found["f"] == {"x": 1, "w": 2, "z": 2}
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,10 @@ def plan_shape(template: Template, spec: Mapping[str, str]) -> str:
     """
     pod: Mapping[str, Any] = template.pod_spec
     said = template.manifest["spec"]["template"].get("metadata") or {}
-    every = (*pod["containers"], *(pod.get("initContainers") or ()))
-    containers = [(container.get("resources"), container.get("ports")) for container in every]
+    containers = [
+        [(one.get("resources"), one.get("ports"), one.get("restartPolicy")) for one in pod.get(kind) or ()]
+        for kind in ("containers", "initContainers")
+    ]
     constraints = {field: pod[field] for field in PLACED_BY if field in pod}
     chosen = {name: spec[name] for name in ("cpu", "memory", "private_machine", "special_machine") if name in spec}
     parts = (containers, template.container, constraints, chosen, said.get("labels"), said.get("annotations"))

@@ -185,6 +185,17 @@ def test_shape_depends_on_the_placement_fields_of_the_pod(parts: dict[str, Any])
     assert plan_shape(a_template(**parts), {}) != plan_shape(a_template(), {})
 
 
+def test_shape_tells_a_container_an_init_container_and_a_sidecar_apart() -> None:
+    """Their requests are added, or the highest counts."""
+    task, other = a_template().task_container, {"name": "i", "image": "i", "resources": {"requests": {"cpu": "2"}}}
+    pods: list[dict[str, Any]] = [
+        {"containers": [task, other]},
+        {"containers": [task], "initContainers": [other]},
+        {"containers": [task], "initContainers": [other | {"restartPolicy": "Always"}]},
+    ]
+    assert len({plan_shape(a_template(pod=one), {}) for one in pods}) == len(pods)
+
+
 @pytest.mark.parametrize("said", [{"labels": {"app": "db"}}, {"annotations": {"sidecar.istio.io/inject": "true"}}])
 def test_shape_depends_on_what_others_may_go_by(said: dict[str, Any]) -> None:
     manifest = a_manifest()

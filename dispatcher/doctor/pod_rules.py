@@ -17,7 +17,7 @@ from msgspec import Struct
 from dispatcher.model.cluster import Quota, Quotas, meets
 from dispatcher.model.jobs import Json
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.resources import parse_quantity
+from dispatcher.model.resources import Written, asked_by, parse_quantity
 
 TOLD: Final = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 """If a quota limits one of these amounts, each container has to name it."""
@@ -32,7 +32,8 @@ def quota_refusal(quota: Quota, pod: Json, needs: PodNeeds | None, given: frozen
 
 
 def unnamed(quota: Quota, pod: Json, given: frozenset[str]) -> Iterator[str]:
-    for limited in TOLD:
+    """The amounts that containers do not name. Where the Pod has amounts as a whole, none need name them."""
+    for limited in () if any((pod.get("resources") or {}).values()) else TOLD:
         side, _, resource = limited.rpartition(".")
         if limited in quota.hard and f"{side or 'requests'}.{resource}" not in given:
             for one in containers(pod):
@@ -69,8 +70,7 @@ def range_refusals(limit_range: Json, pod: Json, given: Defaults) -> Iterator[st
             for one in containers(pod):
                 yield from refusals(item, f"container {one.get('name', '')}", *filled_in(one, given))
         if item.get("type") == "Pod":
-            every = [filled_in(one, given) for one in pod.get("containers") or ()]
-            yield from refusals(item, "the Pod", total([one[0] for one in every]), total([one[1] for one in every]))
+            yield from refusals(item, "the Pod", *(of_pod(pod, given, side) for side in SIDES))
 
 
 def items_of(limit_range: Json) -> list[Json]:
@@ -89,11 +89,31 @@ def amounts_of(container: Json, side: str) -> dict[str, str]:
     return {name: str(amount) for name, amount in found.items()}
 
 
-def filled_in(container: Json, given: Defaults) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
+def filled_in(container: Json, given: Defaults) -> list[dict[str, Fraction]]:
     """Requests and limits of a container after the defaults."""
-    limits = {**given.limits, **amounts_of(container, "limits")}
-    requests = {**given.limits, **given.requests, **amounts_of(container, "requests")}
-    return read(requests), read(limits)
+    return [read(dict(written_in(container, given, side))) for side in SIDES]
+
+
+SIDES: Final = ("requests", "limits")
+
+
+def written_in(container: Json, given: Defaults, side: str) -> Written:
+    defaults = {**given.limits, **(given.requests if side == "requests" else {})}
+    return tuple((name, str(amount)) for name, amount in {**defaults, **amounts_of(container, side)}.items())
+
+
+def of_pod(pod: Json, given: Defaults, side: str) -> dict[str, Fraction]:
+    """Requests or limits of the Pod after the defaults, by the rule of `asked_by`."""
+    own = (pod.get("resources") or {}).get(side) or {}
+    named = {name for one in containers(pod) for name in amounts_of(one, side)} - own.keys()
+    whole = tuple((name, amount) for name, amount in amounts_of(pod, side).items() if name not in named)
+    each = tuple(written_in(one, given, side) for one in pod.get("containers") or ())
+    first = tuple((written_in(one, given, side), is_sidecar(one)) for one in pod.get("initContainers") or ())
+    return {name: Fraction(milli, 1000) for name, milli in asked_by((each, first, (), whole)).items()}
+
+
+def is_sidecar(container: Json) -> bool:
+    return container.get("restartPolicy") == "Always"
 
 
 def read(amounts: Json) -> dict[str, Fraction]:
@@ -104,11 +124,6 @@ def read(amounts: Json) -> dict[str, Fraction]:
         except ValueError:
             continue
     return found
-
-
-def total(each: list[dict[str, Fraction]]) -> dict[str, Fraction]:
-    names = {name for one in each for name in one}
-    return {name: sum((one.get(name, Fraction(0)) for one in each), Fraction(0)) for name in names}
 
 
 def refusals(item: Json, who: str, requests: Mapping[str, Fraction], limits: Mapping[str, Fraction]) -> Iterator[str]:

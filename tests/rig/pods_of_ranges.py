@@ -24,6 +24,17 @@ def filled(one: Json) -> Json:
 
 
 NO_AMOUNTS = a_pod()
+ALWAYS = {"restartPolicy": "Always"}
+
+
+def beside(fields: Json, pod: Json = SIZED) -> Json:
+    """The Pod with an init container of two cores."""
+    amounts = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
+    return pod | {"initContainers": [pod["containers"][0] | {"name": "first", "resources": amounts} | fields]}
+
+
+FIRST = beside({}, a_pod(container={"resources": {"limits": {"cpu": "1"}}}))
+WHOLE = a_pod() | {"resources": {"limits": {"cpu": "3", "memory": "1Gi"}}}
 GIVEN = {"type": "Container", "default": {"cpu": "500m"}, "defaultRequest": {"cpu": "100m"}}
 RANGES: dict[str, tuple[list[Json], Json, str]] = {
     "limit at the maximum": ([a_bound("Container", max={"cpu": "2"})], SIZED, ""),
@@ -60,6 +71,12 @@ RANGES: dict[str, tuple[list[Json], Json, str]] = {
     "Pod with a default": ([GIVEN, a_bound("Pod", max={"cpu": "1"})], NO_AMOUNTS, ""),
     "Pod with a default that is too large": ([GIVEN, a_bound("Pod", max={"cpu": "250m"})], NO_AMOUNTS, "the Pod has"),
     "Pod without a limit": ([a_bound("Pod", max={"cpu": "1"})], NO_AMOUNTS, "or none"),
+    "Pod with a sidecar above the maximum": ([a_bound("Pod", max={"cpu": "3"})], beside(ALWAYS), "the Pod has"),
+    "Pod with an init container below the maximum": ([a_bound("Pod", max={"cpu": "3"})], beside({}), ""),
+    "Pod with an init container above the maximum": ([a_bound("Pod", max={"cpu": "1500m"})], FIRST, "the Pod has"),
+    "Pod with amounts as a whole": ([a_bound("Pod", max={"cpu": "3"})], WHOLE, ""),
+    "Pod with amounts as a whole above the maximum": ([a_bound("Pod", max={"cpu": "2"})], WHOLE, "the Pod has"),
+    "Pod whose limit as a whole is its request": ([a_bound("Pod", min={"cpu": "3"})], WHOLE, ""),
     "claims": ([a_bound("PersistentVolumeClaim", max={"storage": "1Gi"})], SIZED, ""),
 }
 """By name: the items of a LimitRange, a Pod's spec, and words of the refusal; empty: the Pod is admitted."""
@@ -75,5 +92,7 @@ QUOTAS: dict[str, tuple[Json, Json, bool]] = {
     "demands a request": ({"requests.memory": "1Gi"}, ONLY_LIMITS, True),
     "old name of a request": ({"cpu": "10"}, NO_AMOUNTS, True),
     "limit as request": ({"requests.cpu": "10"}, ONLY_LIMITS, False),
+    "amounts of the Pod as a whole": ({"requests.cpu": "10", "limits.memory": "1Gi"}, WHOLE, False),
+    "amounts of the Pod as a whole that are too large": ({"limits.cpu": "2"}, WHOLE, True),
 }
 """By name: the hard limits of an empty ResourceQuota, a Pod's spec, and whether the Pod is refused."""

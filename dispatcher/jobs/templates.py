@@ -23,6 +23,7 @@ from dispatcher.model.errors import TemplateError, TemplateFault
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import (
     CONTAINER,
+    CONTROLLER_UID,
     DOMAIN,
     FINAL_CODES,
     IMAGES,
@@ -37,6 +38,7 @@ from dispatcher.model.launches import (
     ROW_MAY_SET,
     TIMEOUT_SECONDS,
 )
+from dispatcher.model.reservations import JOB_NAMES
 from dispatcher.model.resources import parse_quantity
 
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -73,6 +75,9 @@ RESTARTS: Final[Mapping[str, Collection[object]]] = {
     "containers": (None, "Never"), "initContainers": (None, "Never", "Always"),
 }  # fmt: skip
 """Allowed values of a container's restartPolicy. Kubernetes 1.35 restarts containers of a Pod that never restarts."""
+OF_EACH_JOB: Final = frozenset({CONTROLLER_UID, "controller-uid", *JOB_NAMES})
+"""Labels that the API server gives the Pods of a Job. It refuses other values, as exports have them."""
+OF_THE_JOB: Final = "write it into metadata.annotations, of the Job"
 ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 DROPPED: Final = KINDS["ObjectMeta"].others.keys() - {"labels", "annotations"}
 """Fields of metadata that no Job gets from its template."""
@@ -127,6 +132,14 @@ def restarts(manifest: Manifest) -> Iterator[tuple[Path, str]]:
                 yield (*where, "restartPolicyRules"), is_but(f"{kind}[{index}].restartPolicyRules", rules, rule)
 
 
+def empty_terms(manifest: Manifest) -> Iterator[Path]:
+    """The places of required node terms without conditions, which Helm leaves where its values are empty."""
+    place: Path = (*POD, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    for index, term in enumerate(list_at(manifest, *place, "nodeSelectorTerms")):
+        if isinstance(term, dict) and not any(term.get(field) for field in ("matchExpressions", "matchFields")):
+            yield (*place, "nodeSelectorTerms", index)
+
+
 class Checks:
     """The checks of one manifest. `told`: the faults that were found so far."""
 
@@ -149,6 +162,12 @@ class Checks:
             self.must(manifest.get(field) == only, (field,), is_but(field, manifest.get(field), rule))
         self.check_metadata()
         self.check_one_launch()
+        for path in empty_terms(self._manifest):
+            self.must(False, path, f"{dotted(path)} is empty: it fits no node")
+        for annotation in (IMAGES, MACHINES):
+            for glob in read_globs(self.text(annotation)):
+                words = is_but(annotation, glob, "write commas between globs")
+                self.must(len(glob.split()) == 1, (*ANNOTATIONS, annotation), words)
         return self.read_bounds()
 
     def check_metadata(self) -> None:
@@ -159,8 +178,12 @@ class Checks:
         pod: Path = ("spec", "template", "metadata")
         for part in (("metadata", "labels"), (*pod, "labels"), (*pod, "annotations")):
             for key in object_at(self._manifest, *part):
-                words = is_but("a label or Pod annotation", key, "the dispatcher sets these: leave it out")
+                rule = OF_THE_JOB if key in OPENINGS else "the dispatcher sets these: leave it out"
+                words = is_but("a label or Pod annotation", key, rule)
                 self.must(not key.startswith(f"{DOMAIN}/"), (*part, key), words)
+        for key in object_at(self._manifest, *pod, "labels"):
+            words = is_but("a label of the Pod", key, "the API server gives each Job another value: leave it out")
+            self.must(key not in OF_EACH_JOB, (*pod, "labels", key), words)
         names = [one.removeprefix(f"{DOMAIN}/") for one in OPENINGS]
         for key, value in self._annotations.items():
             known = key in OPENINGS or not key.startswith(f"{DOMAIN}/")

@@ -9,12 +9,13 @@ import pytest
 
 from dispatcher.jobs.catalog import read_file
 from dispatcher.jobs.fields import KINDS, at, dotted, field_faults, list_at, object_at
-from dispatcher.jobs.manifest import NOT_PLACED, plan_needs
+from dispatcher.jobs.manifest import NOT_PLACED, build_job, plan_needs
 from dispatcher.jobs.offered import why_unusable
+from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.row_check import judge_kind
 from dispatcher.jobs.templates import Template, judge_template, opening_of
 from dispatcher.model.errors import TemplateError
-from tests.rig.builders import NOT_PLACED, a_kind, a_manifest, a_template
+from tests.rig.builders import NOT_PLACED, SITE, a_kind, a_manifest, a_task, a_template, an_order
 from tests.rig.whole_job import paths
 
 ODD: list[Any] = [3, "x", True, None, [], [3], {}, {"x": 3}, {1: 2}, [[]], [{}], [None], [{"name": 3}], 0.5, "", 2**70]
@@ -258,6 +259,8 @@ def test_template_with_any_part_spoilt_is_refused_or_makes_jobs(tmp_path: Path, 
         if isinstance(found, Template):
             assert why_unusable(found) == ""
             assert b"null" not in msgspec.json.encode(found.manifest), value
+            order = an_order(found, task=a_task(template=found.name))
+            assert check_job(build_job(order, found, SITE), order, found, SITE) == "", value
         else:
             assert found.startswith("template one: "), found
 
@@ -277,6 +280,8 @@ def test_template_that_no_check_refused_and_no_job_can_be_made_of_is_unusable() 
         (("spec", "template", "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
          {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu"}]}]},
          "matchExpressions[0].operator is missing: it must be a text"),
+        (("spec", "template", "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+         {"nodeSelectorTerms": [{"matchExpressions": None}]}, "nodeSelectorTerms[0] is empty: it fits no node"),
     ],
 )  # fmt: skip
 def test_blanks_that_helm_leaves_are_named_with_their_place(

@@ -287,6 +287,8 @@ def test_pod_must_run_once_and_have_a_container(pod: dict[str, Any], said: str) 
         ({"row-may-set": "machine"}, "'machine'"),
         ({"row-may-set": "image"}, "dispatcher.internal/images is '': rows may set the image, so say which"),
         ({"row-may-set": "image", "images": " , "}, "so say which"),
+        ({"row-may-set": "image", "images": "a/*\nb/*"}, "images is 'a/*\\nb/*': write commas between globs"),
+        ({"machines": "a b"}, "dispatcher.internal/machines is 'a b': write commas between globs"),
         ({"row-may-set": "cpu", "max-cpu": "0"}, "max-cpu is '0': must be above 0"),
         ({"row-may-set": "memory", "max-memory": "-1Gi"}, "max-memory is '-1Gi': must be above 0"),
         ({"max-seconds": "0"}, "dispatcher.internal/max-seconds is '0': 1..604800"),
@@ -366,6 +368,22 @@ def test_pod_metadata_of_the_dispatcher_domain_is_a_fault(part: str) -> None:
     manifest = a_manifest()
     manifest["spec"]["template"]["metadata"] = {part: {"dispatcher.internal/shape": "x"}}
     with pytest.raises(TemplateError, match="the dispatcher sets these"):
+        judge_template("t", manifest)
+
+
+def test_annotation_of_a_template_that_stands_at_its_pod_is_told_where_it_belongs() -> None:
+    manifest = a_manifest()
+    manifest["spec"]["template"]["metadata"] = {"annotations": {"dispatcher.internal/report": "exit-code"}}
+    with pytest.raises(TemplateError, match=r"report': write it into metadata\.annotations, of the Job$"):
+        judge_template("t", manifest)
+
+
+@pytest.mark.parametrize("name", ["job-name", "controller-uid"])
+@pytest.mark.parametrize("prefix", ["", "batch.kubernetes.io/"])
+def test_label_of_an_exported_job_that_the_api_server_refuses_is_a_fault(prefix: str, name: str) -> None:
+    manifest = a_manifest()
+    manifest["spec"]["template"]["metadata"] = {"labels": {f"{prefix}{name}": "old", "team": "a"}}
+    with pytest.raises(TemplateError, match=f"^a label of the Pod is '{prefix}{name}': the API server gives each Job"):
         judge_template("t", manifest)
 
 

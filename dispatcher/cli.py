@@ -247,14 +247,17 @@ def migrate(check: bool, queues: Path | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of YAML.")
 def render(task_id: int | None, template: str | None, file: Path | None, row: str | None, as_json: bool) -> None:
     """Show the Job of a row, or of a template. For a row, stderr tells whether a node has room for it now."""
-    from dispatcher.commands.render import preview_row, preview_template, show_file, tell_room
+    from dispatcher.commands.render import preview_row, preview_template, read_catalog, show_file, tell_room
 
     if [task_id, template, file].count(None) != 2 or (row is not None and file is None):
         raise click.UsageError("give the ID of a row, or --template NAME, or --file FILE with or without --row JSON")
     settings = load_settings().settings
     if file is not None:
         sys.exit(show_file(file, row, settings, as_json))
-    shown = turn(preview_row(task_id, settings)) if task_id is not None else preview_template(str(template), settings)
+    if task_id is not None:
+        shown = turn(preview_row(task_id, settings))
+    else:
+        shown = preview_template(str(template), settings, read_catalog(settings))
     click.echo(as_document(shown, as_json))
     if task_id is not None and (told := turn(tell_room(shown, settings))):
         click.echo(told, err=True)  # beside the Job, so that the output can be applied

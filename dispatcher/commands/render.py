@@ -84,9 +84,8 @@ def keys_of(tasks: Mapping[int, Task], requests: Mapping[int, Request]) -> list[
     return [(tasks[one.task_id].queue, one.cache_key) for one in requests.values() if one.cache_key is not None]
 
 
-def preview_template(name: str, settings: Settings) -> Manifest:
+def preview_template(name: str, settings: Settings, catalog: Catalog) -> Manifest:
     """The Job of a row that names this template and sets no more than it has to."""
-    catalog = read_catalog(settings)
     spec = least_spec(catalog.templates.get(name))
     kind = Kind(b"", name, None, spec, frozenset(spec), frozenset())
     row = a_row(name), Request(1, 1, {}, spec, None), CacheHistory()

@@ -14,6 +14,7 @@ from dispatcher.doctor.cluster import UnreadObject, is_usable, number
 from dispatcher.doctor.look_at_cluster import ClusterReader
 from dispatcher.doctor.pod_rules import CALLS_SINCE
 from dispatcher.doctor.templates import PodRules, TemplateTrial, named_objects
+from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.env import EVERY_NAME, beside_variables, named_secrets
 from dispatcher.jobs.templates import Template
 from dispatcher.kube.capacity import read_quota
@@ -37,7 +38,7 @@ def rendered(settings: Settings, namespace: str) -> dict[str, Manifest | str]:
     catalog.refresh()
     found: dict[str, Manifest | str] = {"TEMPLATES_DIR": catalog.fault} if catalog.fault else {}
     for name, template in sorted(catalog.templates.items()):
-        found[name] = render_one(name, here) if isinstance(template, Template) else template
+        found[name] = render_one(name, here, catalog) if isinstance(template, Template) else template
     return found
 
 
@@ -47,9 +48,9 @@ def good_templates(settings: Settings, passed: Iterable[str]) -> dict[str, Templ
     return {name: one for name, one in catalog.templates.items() if isinstance(one, Template)}
 
 
-def render_one(name: str, settings: Settings) -> Manifest | str:
+def render_one(name: str, settings: Settings, catalog: Catalog) -> Manifest | str:
     try:
-        return preview_template(name, settings)
+        return preview_template(name, settings, catalog)
     except DispatcherError as fault:
         return str(fault)
 

@@ -9,9 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
-from dispatcher.commands.render import LocatedFault, preview_template, render_file
+from dispatcher.commands.render import LocatedFault, preview_template, read_catalog, render_file
+from dispatcher.doctor import look_at_templates
 from dispatcher.jobs.catalog import read_file
+from dispatcher.model.jobs import Manifest
+from dispatcher.settings.definition import Settings
 from dispatcher.settings.loading import load
 from tests.rig.cli import COULD_NOT, DONE, NOWHERE, WRONG, dispatcher
 from tests.rig.pages import AUTHOR, read_page
@@ -216,6 +220,15 @@ def test_row_that_cannot_be_read_is_a_fault(tmp_path: Path, row: str, said: str)
     assert said in str(found)
 
 
+def settings_of(folder: Path) -> Settings:
+    return load({"DISPATCHER_TEMPLATES_DIR": str(folder)}, str).settings
+
+
+def previewed(folder: Path) -> Manifest:
+    settings = settings_of(folder)
+    return preview_template("team-a", settings, read_catalog(settings))
+
+
 def test_row_of_a_template_without_an_image_names_one(tmp_path: Path) -> None:
     """The doctor tries the template with an image that rows may name: it is no faulty one."""
     bare = GOOD.replace("          image: app:1\n", "").replace("cpu,args", "image")
@@ -224,8 +237,7 @@ def test_row_of_a_template_without_an_image_names_one(tmp_path: Path) -> None:
     assert str(told) == '--row: template "team-a" has no image, so spec.image is needed: one of registry/[ab]/*'
     row = {"spec": {"image": "registry/a/x:1"}}
     assert rendered(path, row)["spec"]["template"]["spec"]["containers"][0]["image"] == "registry/a/x:1"
-    settings = load({"DISPATCHER_TEMPLATES_DIR": str(tmp_path)}, str).settings
-    (container,) = preview_template("team-a", settings)["spec"]["template"]["spec"]["containers"]
+    (container,) = previewed(tmp_path)["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry/a/x"
 
 
@@ -253,5 +265,13 @@ async def test_command_on_the_authors_page_shows_a_job(tmp_path: Path, monkeypat
 
 def test_job_is_the_one_of_a_template_of_the_dispatcher(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
-    settings = load({"DISPATCHER_TEMPLATES_DIR": str(tmp_path)}, str).settings
-    assert msgspec.json.encode(rendered(path)) == msgspec.json.encode(preview_template("team-a", settings))
+    assert msgspec.json.encode(rendered(path)) == msgspec.json.encode(previewed(tmp_path))
+
+
+def test_doctor_reads_the_files_once_for_all_templates(tmp_path: Path) -> None:
+    """Not once for each: two hundred templates took a minute."""
+    for number in range(3):
+        (tmp_path / f"t{number}.yaml").write_text(GOOD)
+    with capture_logs() as told:
+        jobs = look_at_templates.rendered(settings_of(tmp_path), "jobs")
+    assert (len(jobs), [one["event"] for one in told]) == (3, ["templates read"])

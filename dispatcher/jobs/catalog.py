@@ -20,7 +20,7 @@ from dispatcher.jobs.templates import Template, judge_template, parse_template
 from dispatcher.model.errors import TemplateError
 from dispatcher.model.launches import Offer
 from dispatcher.model.resources import parse_quantity
-from dispatcher.model.tasks import Kind, OfferedTemplate
+from dispatcher.model.tasks import CONTROLS, UNPRINTABLE, Kind, OfferedTemplate
 from dispatcher.model.verdicts import UNREAD_FILE, UNREADABLE, Hold, HoldReason, own_fault
 from dispatcher.runtime.clock import elapsed
 from dispatcher.settings.definition import JobSettings
@@ -62,11 +62,12 @@ class Catalog:
         """Reads the files. A file that cannot be read leaves no stamp, so that it is read again."""
         found, stamp = built_in(self._settings), dict(files)
         for path in files:
+            name = name_of(path)
             try:
-                found[path.stem] = read_file(path)
+                found[name] = read_file(path)
             except OSError as fault:
                 del stamp[path]
-                found[path.stem] = self._before(path.stem, fault)
+                found[name] = self._before(name, fault)
         self._stamp = stamp
         most = int(parse_quantity(self._settings.max_job_bytes))
         found = {name: one if isinstance(one, str) else bounded(one, most) for name, one in found.items()}
@@ -120,17 +121,22 @@ def find_files(folder: str | None) -> dict[Path, tuple[int, int]]:
     return {Path(folder, name): (stat.st_mtime_ns, stat.st_ino) for name, stat in found}
 
 
+def name_of(path: Path) -> str:
+    """Name of the file's template. A name that is no UTF-8 is faulty, and stands in messages and in the database."""
+    return CONTROLS.sub(UNPRINTABLE, path.stem)
+
+
 def read_file(path: Path) -> Template | str:
     """The template, or the fault of the file. Raises OSError if it cannot be read."""
     try:
-        template = parse_template(path.stem, path.read_text(encoding="utf-8"))
+        template = parse_template(name_of(path), path.read_text(encoding="utf-8"))
         return why_unusable(template) or template
     except (TemplateError, UnicodeDecodeError) as fault:
         return str(fault)
     except OSError:
         raise
     except Exception as bug:  # noqa: BLE001  # one file must not end a cycle, which launches the rows of all teams
-        return f"template {path.stem}: {own_fault(bug).detail}"
+        return f"template {name_of(path)}: {own_fault(bug).detail}"
 
 
 def built_in(settings: JobSettings) -> dict[str, Template | str]:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dispatcher.jobs.catalog import Catalog
@@ -61,6 +62,16 @@ def test_folder_that_is_away_leaves_the_templates_and_is_told(folder: Path) -> N
     held = catalog.offer(a_kind(digest=b"2", template="newer"))
     assert isinstance(held, Hold)
     assert (catalog.fault, advice_of(held).whose_turn) == ("", Turn.SUBMITTER)
+
+
+def test_file_whose_name_is_no_text_is_a_faulty_template_that_can_be_told(folder: Path) -> None:
+    """A name in Latin-1 from another disk. It ended a cycle, and each round that writes the table of templates."""
+    (folder / os.fsdecode(b"t\xe2che.yaml")).write_text(GOOD)
+    catalog = catalog_of(folder)
+    assert [isinstance(one, Template) for _, one in sorted(catalog.templates.items())] == [True, True, False]
+    held = catalog.offer(a_kind(template="none"))
+    assert isinstance(held, Hold)
+    msgspec.json.encode((held.detail, catalog.offered()))
 
 
 def test_folder_that_was_never_there_is_the_operators(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def judge_kind(
     """The offer for rows of this kind, or their hold. A template that is a string is the fault of its file."""
     template = templates.get(kind.template)
     if template is None:
-        known = ", ".join(sorted(templates)) or f"none: {NO_TEMPLATE}"
+        known = ", ".join(sorted(templates))[:300] or f"none: {NO_TEMPLATE}"
         return Hold(HoldReason.UNKNOWN_TEMPLATE, f'template "{kind.template}" is not known; known: {known}')
     if isinstance(template, str):
         return Hold(HoldReason.INVALID_TEMPLATE, template)

@@ -43,6 +43,9 @@ def denied(**asked: Any) -> str:
 def test_unknown_template_is_held_with_the_known_names() -> None:
     held = judge_kind(a_kind(template="gone"), {"b": OPEN, "a": "broken"}, frozenset(), NOT_PLACED)
     assert held == Hold(HoldReason.UNKNOWN_TEMPLATE, 'template "gone" is not known; known: a, b')
+    many = judge_kind(a_kind(template="gone"), {f"template-{number}": OPEN for number in range(1000)}, frozenset())
+    assert isinstance(many, Hold)
+    assert len(many.detail) < 400, "each kind of row keeps it"
     assert judge(None) == Hold(
         HoldReason.UNKNOWN_TEMPLATE,
         'template "default" is not known; known: none: set DISPATCHER_IMAGE, or put default.yaml into '

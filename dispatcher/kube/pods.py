@@ -225,7 +225,7 @@ def container_end(wire: WirePod, status: ContainerStatus, ended: ContainerState,
         was_told=was_told(wire, ended),
         cause=words(ended.reason),
         output=tail(ended.message),
-        memory_limit=memory_limit(wire.spec.containers, status.name),
+        memory_limit=memory_limit(wire.spec, status.name),
         started_at=since_long_ago(ended.started_at),
         ended_at=since_long_ago(ended.finished_at),
     )
@@ -317,9 +317,12 @@ def is_disruption(condition: Condition) -> bool:
     return condition.type == "DisruptionTarget" and condition.status == "True"
 
 
-def memory_limit(containers: Sequence[Container], name: str) -> str:
-    limits = (one.resources.limits or {} for one in containers if one.name == name)
-    return next((one.get("memory", "") for one in limits), "")
+def memory_limit(spec: PodSpec, name: str) -> str:
+    """The limit of the container, which may be an init container; else that of the Pod as a whole."""
+    every = (*(spec.init_containers or ()), *spec.containers)
+    limits = [one.resources.limits for one in every if one.name == name]
+    limits += [spec.resources.limits] if spec.resources else []
+    return next((one["memory"] for one in limits if one and "memory" in one), "")
 
 
 GATED: Final = "SchedulingGated"

@@ -126,6 +126,14 @@ def test_the_limit_is_that_of_the_container_that_failed() -> None:
     assert end_of(pod_of(status, {"containers": containers})).memory_limit == "64Mi"
     assert end_of(pod_of(status, {"containers": [{"name": "task"}]})).memory_limit == ""
     assert end_of(pod_of(status)).memory_limit == ""
+    whole = {"containers": [{"name": "task"}], "resources": {"limits": {"memory": "2Gi"}}}
+    assert end_of(pod_of(status, whole)).memory_limit == "2Gi"
+
+
+def test_the_limit_of_an_init_container_is_its_own() -> None:
+    first = {"name": "first", "resources": {"limits": {"memory": "32Mi"}}}
+    status = {"phase": "Failed", "initContainerStatuses": [{"name": "first", "state": {"terminated": OOM}}]}
+    assert end_of(pod_of(status, {"initContainers": [first], "containers": [{"name": "task"}]})).memory_limit == "32Mi"
 
 
 def test_a_time_before_all_others_is_no_time() -> None:

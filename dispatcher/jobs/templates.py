@@ -363,6 +363,20 @@ def is_image(text: object) -> bool:
     return isinstance(text, str) and IMAGE.fullmatch(text) is not None
 
 
+LEAST_BYTES: Final = 2**20
+"""Bytes of memory and of disk that a container needs, at least."""
+
+
+def too_small(container: Mapping[str, Any]) -> Iterator[str]:
+    """Amounts of bytes that have another unit than their author meant: `512m` are thousandths of a byte."""
+    for side in ("requests", "limits"):
+        for resource in ("memory", "ephemeral-storage"):
+            written = at(container, "resources", side, resource)
+            if written is not None and 0 < parse_quantity(str(written)) < LEAST_BYTES:
+                whose = f"{side}.{resource} of container {container['name']}"
+                yield f"{whose} is {written}, less than 1Mi: has it the right unit?"
+
+
 def is_dropped(path: Path) -> bool:
     """Whether no Job has this part. Exports have a status, and more metadata than labels and annotations."""
     return path[:1] == ("status",) or (path[:1] == ("metadata",) and len(path) > 1 and path[1] in DROPPED)
@@ -440,6 +454,7 @@ class Template(Bounds, frozen=True, kw_only=True):
         for one in (*(self.pod_spec.get("initContainers") or ()), *self.pod_spec["containers"]):
             if one.get("image") and not is_image(one["image"]):
                 yield f"image {one['image']!r:.80} is none that a node can pull: did nobody fill it in?"
+            yield from too_small(one)
         own = self.pod_spec.get("schedulerName")
         if scheduler and own not in (None, scheduler):
             yield f"schedulerName {own} is not used: DISPATCHER_SCHEDULER_NAME is {scheduler}"

@@ -145,6 +145,11 @@ HOOKED = "preStop runs before SIGTERM: a program that it ends with 0 counts as d
 HOOKS: list[dict[str, Any]] = [{"exec": {"command": ["pkill", "app"]}}, {"httpGet": {"port": 8080, "path": "/stop"}}]
 UNFILLED = "image '${REGISTRY}/app' is none that a node can pull: did nobody fill it in?"
 DIGEST = f"sha256:{'0' * 64}"
+SMALL = {"requests": {"memory": "1Mi", "ephemeral-storage": 0}, "limits": {"memory": "512m", "ephemeral-storage": 64}}
+TOO_SMALL = [
+    "limits.memory of container task is 512m, less than 1Mi: has it the right unit?",
+    "limits.ephemeral-storage of container task is 64, less than 1Mi: has it the right unit?",
+]
 
 
 @pytest.mark.parametrize(
@@ -168,6 +173,7 @@ def test_image_that_nodes_can_pull_is_no_doubt(image: str) -> None:
         ({"container": LOGIN | {"lifecycle": {"postStart": HOOKS[0]}}}, [], []),
         ({"container": {"envFrom": [{"secretRef": {"name": "s"}}]}}, ["A"], [PASSED]),
         ({"container": {"image": "${REGISTRY}/app"}, "bounds": {"report": "exit-code"}}, [], [UNFILLED]),
+        ({"container": LOGIN | {"resources": SMALL}}, [], TOO_SMALL),
         ({"bounds": {"report": "exit-code"}}, [], []),
         ({"bounds": {"report": "exit-code", "container": "work"}, "pod": {"containers": HELPERS}}, [], []),
         (

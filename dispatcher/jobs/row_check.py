@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from dispatcher.jobs.env import NOT_OPENED, env_denials
 from dispatcher.jobs.manifest import PlacedBy, plan_needs
-from dispatcher.jobs.templates import Template
+from dispatcher.jobs.templates import LEAST_BYTES, Template
 from dispatcher.model.launches import Offer
 from dispatcher.model.resources import parse_quantity
 from dispatcher.model.resources import written as in_words
@@ -122,6 +122,8 @@ def check_amount(resource: str, written: str | None, template: Template) -> str:
         return f"spec.{resource}: {fault}"
     if amount <= 0:
         return f"spec.{resource} must be above 0"
+    if resource == "memory" and amount < LEAST_BYTES:
+        return f"spec.memory {written[:40]} is less than 1Mi: it lacks its unit"
     if most is None:
         return f'template "{template.name}" has no bound of {resource}, so rows may not set it'
     bound = in_words(resource, int(most * 1000))

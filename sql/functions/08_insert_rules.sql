@@ -55,7 +55,7 @@ BEGIN
             WHEN name = 'image' THEN value #>> '{}' ~ '^[A-Za-z0-9][A-Za-z0-9._/:@-]*$' AND length(value #>> '{}') <= 512
             WHEN name = 'cpu' THEN coalesce(dispatch_private.quantity(value #>> '{}') BETWEEN 0.001 AND 10000, false)
             WHEN name = 'memory' THEN value #>> '{}' !~ 'm$'
-                AND coalesce(dispatch_private.quantity(value #>> '{}') BETWEEN 1 AND dispatch_private.quantity('1Pi'), false)
+                AND coalesce(dispatch_private.quantity(value #>> '{}') BETWEEN dispatch_private.quantity('1Mi') AND dispatch_private.quantity('1Pi'), false)
             ELSE value #>> '{}' ~ '^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$'
         END) IS NOT TRUE THEN
             RETURN ROW('DI002', 'spec', CASE
@@ -65,7 +65,7 @@ BEGIN
                 WHEN name IN ('command', 'args') THEN 'An array of at most 1000 strings, 128 KiB in all.'
                 WHEN name = 'image' THEN 'An image reference as a string.'
                 WHEN name = 'cpu' THEN 'A quantity as a string, such as "500m" or "2", from 1m to 10000.'
-                WHEN name = 'memory' THEN 'A quantity as a string, such as "512Mi" or "4Gi", above 0, at most 1Pi.'
+                WHEN name = 'memory' THEN 'A quantity as a string, such as "512Mi" or "4Gi", from 1Mi to 1Pi.'
                 ELSE 'A label value as a string: 63 letters, digits, ".", "_", "-".' END)::dispatch_private.refusal;
         END IF;
     END LOOP;

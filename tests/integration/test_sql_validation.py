@@ -71,7 +71,21 @@ BAD_SPEC: list[tuple[str, object]] = [
     ("an object as cpu", {"cpu": {"limit": SECRET}}),
     *(
         (f"memory {memory!r}", {"memory": memory, "image": SECRET})
-        for memory in ["", "0", "0Gi", "-1Gi", "9" * 30, "999999Pi", "NaN", "1 Gi", "1Gi\n", "Gi", "1GiB"]
+        for memory in [
+            "",
+            "0",
+            "512",
+            "1048575",
+            "0Gi",
+            "-1Gi",
+            "9" * 30,
+            "999999Pi",
+            "NaN",
+            "1 Gi",
+            "1Gi\n",
+            "Gi",
+            "1GiB",
+        ]
     ),
     ("a secret as memory", {"memory": SECRET}),
     ("a list as memory", {"memory": [SECRET]}),
@@ -124,7 +138,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     }}),
     *((f"cpu {cpu}", {"spec": {"cpu": cpu}}) for cpu in ["1", "1m", "0.5", "1.5", "2500m", "64"]),
     *((f"memory {memory}", {"spec": {"memory": memory}}) for memory in
-      ["128Mi", "1G", "1.5Gi", "1073741824", "500M", "1Ti"]),
+      ["1Mi", "128Mi", "1G", "1.5Gi", "1073741824", "500M", "1Ti"]),
     ("empty lists", {"spec": {"command": [], "args": []}}),
     *((f"priority {priority}", {"priority": priority}) for priority in [0, 1000]),
     *((f"timeout {timeout}", {"timeout_seconds": timeout}) for timeout in [1, 604800, None]),

@@ -128,7 +128,7 @@ def test_image_that_no_glob_matches_or_that_climbs_is_denied(image: str) -> None
     assert check_image(image, OPEN).startswith("spec.image is none of")
 
 
-@pytest.mark.parametrize(("resource", "written"), [("cpu", "2"), ("cpu", "1m"), ("memory", "4Gi"), ("memory", "1")])
+@pytest.mark.parametrize(("resource", "written"), [("cpu", "2"), ("cpu", "1m"), ("memory", "4Gi"), ("memory", "1Mi")])
 def test_amount_up_to_the_bound_is_allowed(resource: str, written: str) -> None:
     assert check_amount(resource, written, OPEN) == ""
 
@@ -138,6 +138,7 @@ def test_amount_up_to_the_bound_is_allowed(resource: str, written: str) -> None:
     [
         ("cpu", "0", "spec.cpu must be above 0"),
         ("cpu", "-1", "spec.cpu must be above 0"),
+        ("memory", "512", "spec.memory 512 is less than 1Mi: it lacks its unit"),
         ("memory", "lots", 'spec.memory: "lots" is not a Kubernetes quantity'),
         ("cpu", "2.0000000001", 'over the 2 of template "default"'),
         ("memory", "4Gi1", "is not a Kubernetes quantity"),

@@ -9,7 +9,7 @@ import pytest
 
 from dispatcher.jobs.catalog import read_file
 from dispatcher.jobs.fields import KINDS, at, dotted, field_faults, list_at, object_at
-from dispatcher.jobs.manifest import NOT_PLACED, build_job, plan_needs
+from dispatcher.jobs.manifest import build_job, plan_needs
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.row_check import judge_kind

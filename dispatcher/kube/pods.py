@@ -4,6 +4,7 @@
 itself. So the message is cut, and has no control characters.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -193,7 +194,7 @@ def end_of(wire: WirePod, task: str) -> PodEnd | None:
         return None
     status, ended = failed_container(wire, task)
     end = PodEnd() if status is None or ended is None else container_end(wire, status, ended, task)
-    said = words(wire.status.reason), disruption(wire), words(wire.status.message)
+    said = words(reason_of(wire.status)), disruption(wire), words(wire.status.message)
     return replace(end, reason=said[0], disruption=said[1], message=said[2])
 
 
@@ -231,6 +232,15 @@ def container_end(wire: WirePod, status: ContainerStatus, ended: ContainerState,
     )
 
 
+REPEATS: Final = re.compile(r"Running|Succeeded|Failed|Completed|Error|Container")
+"""Beginnings of reasons by which virtual kubelets repeat the phase, or how the containers ended. kubelet has none."""
+
+
+def reason_of(status: PodStatus) -> str:
+    """Why the kubelet ended the Pod, or rejected it; empty: it did not."""
+    return "" if REPEATS.match(status.reason) else status.reason
+
+
 EVICTED: Final = "Evicted"
 BY_KUBELET: Final = "TerminationByKubelet"
 """Reason of the condition of a Pod that its kubelet ends. kubelet sets it only after the end of all containers."""
@@ -254,8 +264,8 @@ def was_told(wire: WirePod, ended: ContainerState) -> bool:
     told = [disrupted_at(wire, one) for one in status.conditions if is_disruption(one)]
     if meta.deletion_timestamp is not None and meta.deletion_timestamp > LONG_AGO:
         told.append(meta.deletion_timestamp - seconds(meta.deletion_grace_period_seconds or 0))
-    if status.reason and status.reason != EVICTED:  # kubelet ended it
-        told.append(limit_of(wire) if status.reason == DEADLINE else LONG_AGO)
+    if (reason := reason_of(status)) not in {"", EVICTED}:  # kubelet ended it
+        told.append(limit_of(wire) if reason == DEADLINE else LONG_AGO)
     ended_at = since_long_ago(ended.finished_at)
     return bool(told) and (ended_at is None or ended_at + lag_of_node(status) >= min(told))
 

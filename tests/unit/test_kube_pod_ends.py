@@ -215,6 +215,26 @@ def test_container_was_told_to_stop_if_that_came_before_its_end(
     assert (pod.exit is not None and pod.exit.was_told) == told
 
 
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (0, {"phase": "Succeeded", "reason": "Completed"}),
+        (1, {"phase": "Failed", "reason": "ContainerFailed"}),
+        (1, {"phase": "Failed", "reason": "Error: 1"}),
+        (0, {"phase": "Running", "reason": "Running"}),
+    ],
+)
+def test_reason_that_only_repeats_how_the_container_ended_is_not_its_cause(code: int, status: dict[str, str]) -> None:
+    """Virtual kubelets such as those of interLink and HPK write it, some of them without the time of the start."""
+    pod = pod_of({**status, "containerStatuses": [{"name": "task", "state": {"terminated": {"exitCode": code}}}]})
+    pod = msgspec.structs.replace(pod, node_name="virtual")
+    assert pod.exit is not None
+    assert (pod.exit.exit_code, pod.exit.was_told, pod.is_rejected) == (code, False, False)
+    job = a_failed_job(report="exit-code") if code else a_complete_job(report="exit-code")
+    row = TaskWithJobs(a_task(), [job], a_cluster([msgspec.structs.replace(pod, job_uid=job.uid)]))
+    assert row.has_succeeded is (code == 0)
+
+
 MOMENTS = st.sampled_from([
     None, "0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "2026-07-01T12:00:00Z", "9999-12-31T23:59:59Z",
 ])  # fmt: skip

@@ -11,6 +11,7 @@ write rate is used up, a queue gets a launch a second in any case: rows that end
 
 * Its queue is paused, or has more Jobs than its cap.
 * It could take a node that is claimed for another row.
+* Only what admission added keeps it from every node, and that may be another by now.
 * Its shape gives its place to another one, or falls back to one Pod (`demand`).
 * A row of its shape that comes before its own waits for its place.
 * It takes the place of a row that could run now.
@@ -38,6 +39,7 @@ from dispatcher.admission.gates import (
     over_submitter_cap,
     too_many_held,
 )
+from dispatcher.admission.room_view import RoomView
 from dispatcher.admission.snapshot import ClusterSnapshot, GrowingShares, Shares, asks_of
 from dispatcher.model.cluster import LONG_AGO
 from dispatcher.model.jobs import Job, ObjectWrite
@@ -318,6 +320,19 @@ def plan_taken_back(
         else:
             ends += [mark(probe, OVER_CAP) for probe in beyond_cap(queue, waiting, snapshot)]
     return ends
+
+
+def outdated_shapes(probes: Iterable[Probe], view: RoomView) -> frozenset[str]:
+    """Shapes that only what admission added keeps from every node, such as the default of a LimitRange.
+
+    Whoever takes the cause away changes no Pod that waits already. So such a Pod would stand for its shape for ever.
+    """
+    made = {probe.job.shape: (probe.job.needs, probe.made) for probe in probes}
+    return frozenset(
+        shape
+        for shape, (asked, found) in made.items()
+        if asked and found and not view.sizes_for(found).is_enough and view.sizes_for(asked).is_enough
+    )
 
 
 def beyond_cap(queue: str, waiting: list[Probe], snapshot: ClusterSnapshot) -> list[Probe]:

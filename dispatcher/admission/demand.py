@@ -16,7 +16,7 @@ would take all places within a second, and most of its Pods would wait.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
@@ -291,10 +291,13 @@ class Demands:
         newest = sorted(asked.items(), key=lambda each: each[1].seen_at)[-MOST_SHAPES:]
         self._keep(dict(newest), now)
 
-    def given_back(self, waiting: Sequence[Probe], wanting: Iterable[PodKind]) -> list[tuple[Probe, str]]:
+    def given_back(
+        self, waiting: Sequence[Probe], wanting: Iterable[PodKind], outdated: Container[str] = ()
+    ) -> list[tuple[Probe, str]]:
         """The Pods that give their places back, each with the cause.
 
         wanting: kinds of Pods that found no place.
+        outdated: shapes that only admission keeps from every node.
         """
         now, asked = self.looked_at, self.current.asked
         every = by_shape(probe for probe in waiting if probe.job.shape in asked)
@@ -307,7 +310,10 @@ class Demands:
         }
         shapes = in_turns(asking, late, wanting, going & asking.keys())
         back += [(probe, GAVE_UP) for shape in (*sorted(going), *shapes) for probe in pods[shape]]
-        if shapes:
+        sure = late.keys() - self.current.contradicted.sizes.keys()
+        old = [shape for shape in sorted(sure) if shape in outdated and now - late[shape] >= QUIET]
+        back += [(probe, OUTDATED) for shape in old if shape not in shapes for probe in pods[shape]]
+        if shapes := list(dict.fromkeys([*shapes, *old])):
             self._keep({**asked, **{shape: rested(asked[shape], now) for shape in shapes}}, now)
         return back
 
@@ -345,6 +351,7 @@ class Demands:
 
 GAVE_UP: Final = "no node came for it in its grace, and other shapes ask, too"
 FELL_BACK: Final = "no more nodes come for its shape"
+OUTDATED: Final = "what admission added to it keeps it from every node, and may be another by now"
 
 
 def in_turns(

@@ -28,6 +28,7 @@ from dispatcher.admission.cycle import (
     CAPS,
     Plan,
     mark,
+    outdated_shapes,
     plan_cycle,
     plan_outranked,
     plan_pauses,
@@ -365,7 +366,8 @@ class Dispatch(Generic[P]):
             *plan_yields([one for one in held if one[1] in CAPS], probes, plan.after),
         ]
         if snapshot.room is not None:
-            ends += (mark(probe, cause) for probe, cause in self.demands.given_back(probes, wanting))
+            outdated = outdated_shapes(probes, snapshot.room.view)
+            ends += (mark(probe, cause) for probe, cause in self.demands.given_back(probes, wanting, outdated))
             ends += plan_outranked(found.behind, probes, priorities, plan.after, self.demands.looked_at)
         return list({end.name: end for end in ends}.values())
 

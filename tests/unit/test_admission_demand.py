@@ -16,6 +16,7 @@ from dispatcher.admission.demand import (
     GAVE_UP,
     LATE,
     MOST_SHAPES,
+    OUTDATED,
     QUIET,
     Demand,
     DemandRecord,
@@ -25,6 +26,7 @@ from dispatcher.admission.demand import (
 from dispatcher.admission.gates import Candidate, judge, wants_place, without_room
 from dispatcher.admission.room import room_of
 from dispatcher.admission.snapshot import ClusterSnapshot, plan_load, plan_stuck
+from dispatcher.admission.windows import Contradictions
 from dispatcher.model.cluster import Node, ScaleAnswer
 from dispatcher.model.launches import JobsVerdict, Offer, PodKind, Probe
 from dispatcher.model.tasks import Queue
@@ -381,6 +383,28 @@ def test_shape_that_gave_up_asks_again_after_growing_pauses_and_says_so() -> Non
     assert told is not None
     assert told.reason is HoldReason.NEVER_FITS
     assert "its Pods asked 7 times for a node in vain, next at " in told.detail
+
+
+def test_shape_that_admission_alone_keeps_from_every_node_asks_anew_after_growing_pauses() -> None:
+    """A LimitRange that is mended changes no Pod that waits already."""
+    quiet, probes = QUIET.total_seconds(), [a_probe()]
+    found = demands((10, probes))
+    found.update(probes, [], {}, later(quiet - 1))
+    assert found.given_back(probes, (), {"small"}) == [], "a node may still come"
+    found.update(probes, [], {}, later(quiet))
+    assert found.given_back(probes, (), {"large"}) == []
+    assert found.given_back(probes, (), {"small"}) == [(probes[0], OUTDATED)]
+    assert found.current.resting == {"small"}
+    assert found.given_back(probes, (), {"small"}) == [(probes[0], GAVE_UP)], "until its Job is marked"
+    assert found.current.asked["small"].tries == 1
+
+
+def test_shape_for_which_kube_scheduler_knows_better_keeps_its_place() -> None:
+    """Its nodes are of a size that our count does not see."""
+    probes, late = [a_probe()], later(QUIET.total_seconds())
+    found = demands((10, probes))
+    found.update(probes, [], {}, late, Contradictions({"small": 1}))
+    assert found.given_back(probes, (), {"small"}) == []
 
 
 def test_node_that_comes_after_its_pod_was_taken_back_is_its_answer() -> None:

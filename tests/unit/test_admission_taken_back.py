@@ -11,6 +11,7 @@ from dispatcher.admission.claims import Claim
 from dispatcher.admission.cycle import (
     MOST_YIELDS,
     PAUSE_GRACE,
+    outdated_shapes,
     plan_outranked,
     plan_pauses,
     plan_taken_back,
@@ -24,10 +25,11 @@ from dispatcher.jobs.picture import find_probes
 from dispatcher.model.cluster import Quota, Quotas
 from dispatcher.model.jobs import Job, ObjectWrite, Phase
 from dispatcher.model.launches import PodKind, Probe
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import HoldReason
 from tests.rig.builders import NOW, a_cluster, a_job, a_pod, a_queue, a_snapshot, ago, later
-from tests.unit.rooms import a_node, needs, unplaced, view_of
+from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
 
 PAUSED = a_queue(paused_until=later(3600))
 LONG_PAUSED = {"default": NOW - PAUSE_GRACE}
@@ -89,6 +91,26 @@ def test_pause_counts_since_it_was_first_seen_and_a_new_pause_begins_anew() -> N
 def test_queue_over_its_cap_gives_its_newest_probes_back(load: int, cap: int | None, expected: list[str]) -> None:
     probes = [a_probe(number, created_at=ago(100 - number)) for number in (2, 3, 1)]
     assert taken(probes, a_queue(max_jobs=cap), load, {}) == [("mark", name) for name in expected]
+
+
+@pytest.mark.parametrize(
+    ("asked", "made", "is_outdated"),
+    [
+        (needs("1"), needs("64"), True),
+        (needs("1"), needs("1", selector=(("pool", "away"),)), True),
+        (needs("1"), needs("2"), False),
+        (needs("64"), needs("65"), False),
+        (needs("64"), None, False),
+        (None, needs("64"), False),
+    ],
+    ids=["a default", "a selector", "it fits", "its row asks for as much", "as it was asked for", "not known"],
+)
+def test_shape_is_outdated_if_admission_alone_keeps_it_from_every_node(
+    asked: PodNeeds | None, made: PodNeeds | None, is_outdated: bool
+) -> None:
+    probe = replace(a_probe(shape="small", needs=asked), made=made)
+    found = outdated_shapes([probe], view_of([a_node()], [a_bound_pod("n1", cpu="4")]))
+    assert found == (frozenset({"small"}) if is_outdated else frozenset())
 
 
 # Places for rows that could run

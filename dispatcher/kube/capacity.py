@@ -3,6 +3,8 @@
 `QuotaMirror`: the ResourceQuotas of the namespace of Jobs. While they are not known for certain, they hold no row: the
 API server's own refusal names them.
 
+`NeedsOfShapes`: what the API server made of the newest Pod of each shape.
+
 `Mirror`: Jobs, Pods and nodes, and one view of all of them.
 
 `RoomMirror`, `CapacityMirror`: nodes, Pods and reservations of the whole cluster, for the free room of nodes.
@@ -31,7 +33,7 @@ from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import job_selector
 from dispatcher.model.needs import KUBE_SCHEDULERS, PodNeeds
 from dispatcher.model.reservations import Reservation
-from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import JOBS_ENDED
 
 NONE: Final[tuple[Quota, ...]] = ()
@@ -100,6 +102,60 @@ class QuotaMirror:
 
 MOST_SHAPES: Final = 2_000
 """Shapes whose needs are remembered, at most."""
+BELIEVED_SECONDS: Final = 2_400
+"""Seconds for which the needs of a shape are believed after its last Pod. The longest pause of demand is shorter."""
+LOOK_SECONDS: Final = 60
+"""Seconds between two looks at which shapes have Pods."""
+
+
+class NeedsOfShapes:
+    """What Pods of each shape need, as the newest one shows it: the next Pod will have the same needs.
+
+    What admission adds may change, and then no Pod shows it while a quota or our own count holds the rows of the shape.
+    So the needs are forgotten a while after its last Pod, and the next rows are judged by their template.
+
+    view: needs by shape. It never changes; news replace it.
+    """
+
+    def __init__(self, clock: Clock = elapsed) -> None:
+        self.view: Mapping[str, PodNeeds] = {}
+        self._clock = clock
+        self._known: dict[str, tuple[datetime, PodNeeds]] = {}
+        self._lived_at: dict[str, float] = {}
+        self._looked_at = clock()
+
+    def learn(self, pod: Pod) -> None:
+        known_at, known = self._known.get(pod.shape, (LONG_AGO, None))
+        if pod.needs is None or pod.created_at < known_at:
+            return
+        self._known.pop(pod.shape, None)
+        if len(self._known) >= MOST_SHAPES:
+            self._forget(next(iter(self._known)))  # the one that was read longest ago
+        self._known[pod.shape] = pod.created_at, pod.needs
+        self._lived_at[pod.shape] = self._clock()
+        if pod.needs != known:
+            self._show()
+
+    def look(self, pods: Iterable[Pod]) -> None:
+        """Forgets shapes of which no Pod has lived for a while. `pods`: ours. It looks at them once a minute."""
+        now = self._clock()
+        if now - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at = now
+        alive = {pod.shape for pod in pods if not pod.has_ended}
+        self._lived_at.update(dict.fromkeys(alive & self._known.keys(), now))
+        if old := [shape for shape, at in self._lived_at.items() if now - at >= BELIEVED_SECONDS]:
+            for shape in old:
+                self._forget(shape)
+            self._show()
+
+    def _forget(self, shape: str) -> None:
+        del self._known[shape], self._lived_at[shape]
+
+    def _show(self) -> None:
+        self.view = {shape: needs for shape, (_, needs) in self._known.items()}
+
+
 MOST_NODES: Final = 15_000
 """Nodes of Pods that are remembered, at most, where nodes are not watched."""
 NODES: Final[Resource[Node]] = Resource("nodes", "/api/v1/nodes", read_node)
@@ -121,8 +177,7 @@ class Mirror:
         self._own_pods: dict[str, Pod] = {}
         self._own_view: dict[str, Pod] | None = None
         self._nodes_of_pods: dict[str, None] = {}
-        self._made: dict[str, tuple[datetime, PodNeeds]] = {}
-        self._made_view: Mapping[str, PodNeeds] = {}
+        self._made = NeedsOfShapes()
         self._jobs = reflectors.of(Resource[Job]("jobs", jobs_path(namespace), read_job, ours))
         self._pods: Reflector[Pod] | Reflector[BoundPod]
         if all_pods is None:
@@ -165,6 +220,7 @@ class Mirror:
         """
         if self._own_view is None:
             self._own_view = dict(self._own_pods)
+        self._made.look(self._own_view.values())
         return ClusterView(
             now=self._client.now(),
             jobs=self._jobs.store.view(),
@@ -172,7 +228,7 @@ class Mirror:
             nodes=self._nodes.store.view() if self._nodes else {},
             jobs_version=self._jobs.store.resource_version,
             stale=self.stale(),
-            made=self._made_view,
+            made=self._made.view,
         )
 
     def stale(self) -> str:
@@ -190,7 +246,7 @@ class Mirror:
             del self._own_pods[before.name]
         if after is not None:
             self._own_pods[after.name] = after
-            self._learn(after)
+            self._made.learn(after)
             if after.node_name and not self._nodes:
                 self._remember_node(after.node_name)
         self._tell()
@@ -201,18 +257,6 @@ class Mirror:
         self._nodes_of_pods[name] = None
         if len(self._nodes_of_pods) > MOST_NODES:
             del self._nodes_of_pods[next(iter(self._nodes_of_pods))]  # the one that got a Pod longest ago
-
-    def _learn(self, pod: Pod) -> None:
-        """Keeps the needs of the newest Pod of each shape: the next Pod will have the same needs."""
-        known_at, known = self._made.get(pod.shape, (LONG_AGO, None))
-        if pod.needs is None or pod.created_at < known_at:
-            return
-        self._made.pop(pod.shape, None)
-        if len(self._made) >= MOST_SHAPES:
-            del self._made[next(iter(self._made))]  # the one that was read longest ago
-        self._made[pod.shape] = pod.created_at, pod.needs
-        if pod.needs != known:
-            self._made_view = {shape: needs for shape, (_, needs) in self._made.items()}
 
     def _hear(self, _before: object, _after: object) -> None:
         self._tell()

@@ -311,8 +311,10 @@ def own_pod_reader(
 
 
 def with_needs(pod: Pod, raw: bytes | msgspec.Raw, lately: ReadLately) -> Pod:
-    """The Pod, with its needs if no Pod of its shape was read lately. Pods without a Job and huge ones get none."""
-    if not pod.job_uid or len(memoryview(raw)) > LARGEST_LEARNT or not lately.is_due(pod.shape):
+    """The Pod, with its needs if no Pod of its shape was read lately. Ended Pods, huge ones and those without a Job get
+    none.
+    """
+    if pod.has_ended or not pod.job_uid or len(memoryview(raw)) > LARGEST_LEARNT or not lately.is_due(pod.shape):
         return pod
     return msgspec.structs.replace(pod, needs=made_needs(raw))
 

@@ -6,13 +6,15 @@ import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
-from dispatcher.kube.capacity import read_quota
+from dispatcher.kube.capacity import BELIEVED_SECONDS, MOST_SHAPES, NeedsOfShapes, read_quota
 from dispatcher.kube.objects import pod_reader, read_bound_pod, read_pod
 from dispatcher.kube.pods import LARGEST_JUDGED, MOST_NAMES, MOST_REQUIREMENTS, needs_of_manifest
 from dispatcher.model.cluster import Quota, Scope
 from dispatcher.model.launches import LABEL_INSTALLATION, MANAGED_BY, MANAGER
 from dispatcher.model.needs import PodNeeds, Requirement, SelectorTerm, Toleration
-from tests.unit.rooms import amounts_of
+from tests.rig.builders import a_pod as an_own_pod
+from tests.rig.builders import later
+from tests.unit.rooms import amounts_of, needs
 
 ONE_POD = ("pods", 1000)
 
@@ -274,6 +276,31 @@ def test_pod_that_preempts_others_uses_room_of_its_node_where_kube_scheduler_cho
     status = {"phase": "Pending", "nominatedNodeName": "a"}
     raw = msgspec.json.encode({"metadata": {"name": "p"}, "spec": {"schedulerName": scheduler}, "status": status})
     assert (pod_reader("jobs", "prod")(raw) is not None) is uses_room
+
+
+def test_needs_of_a_shape_are_believed_for_a_while_after_its_last_pod() -> None:
+    """A LimitRange may be another by then. Rows that a quota holds for what it added would be held for ever."""
+    now = [0.0]
+    made = NeedsOfShapes(lambda: now[0])
+    lives, ended = (an_own_pod(shape=shape, needs=needs("8")) for shape in ("long", "short"))
+    made.learn(lives)
+    made.learn(ended)
+    ended = msgspec.structs.replace(ended, phase="Succeeded")
+    for more, known in ((-1, {"long", "short"}), (58, {"long", "short"}), (59, {"long"})):
+        now[0] = BELIEVED_SECONDS + more
+        made.look([lives, ended])
+        assert made.view.keys() == known
+
+
+def test_newest_pod_tells_the_needs_of_its_shape_and_few_shapes_are_remembered() -> None:
+    made = NeedsOfShapes(lambda: 0.0)
+    for seconds, cpu in ((5, "2"), (4, "1"), (6, "3")):
+        made.learn(an_own_pod(shape="small", needs=needs(cpu), created_at=later(seconds)))
+        made.learn(an_own_pod(shape="small", created_at=later(seconds)))
+    assert made.view == {"small": needs("3")}
+    for number in range(MOST_SHAPES):
+        made.learn(an_own_pod(shape=str(number), needs=needs()))
+    assert (len(made.view), "small" in made.view) == (MOST_SHAPES, False)
 
 
 def test_cpu_behind_a_thousand_other_names_is_counted() -> None:

@@ -241,6 +241,12 @@ def test_pod_that_no_job_controls_tells_nothing() -> None:
     assert read_all(a_raw_pod(owners=[]), a_raw_pod(owners=[{"uid": "x"}])) == [None, None]
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_pod_that_has_ended_tells_nothing_of_the_next_one(phase: str) -> None:
+    """Each list reads it anew. What admission adds may be another by then."""
+    assert read_all(a_raw_pod().replace(b'"status":{}', b'"status":{"phase":"%s"}' % phase.encode())) == [None]
+
+
 def test_pods_of_all_namespaces_are_read_so_only_if_asked_for() -> None:
     def own_of(found: Any) -> Pod:
         assert found is not None

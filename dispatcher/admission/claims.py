@@ -10,8 +10,10 @@ shape. From time to time one Pod of each shape may wait: an autoscaler must see 
 as the one before, so in the end one is long enough for the claim.
 
 `Rejections`: a kubelet rejects Pods if a device plugin failed, the runtime is broken, or it counts too little of a
-resource. Such a node is always empty, so kube-scheduler sends it every Pod. Our knowledge rests on our own Pods, as
-long as they exist. So a node is forgotten by itself, and tried again.
+resource. Such a node is always empty, so kube-scheduler sends it every Pod. But the Pods may be the cause: they ask for
+a sysctl that is not allowed, or for more cores than one socket has. Then each kubelet rejects them, and a node takes
+others. So only Pods of the same submitter and shape avoid it, and all Pods of a submitter of which it rejects several
+shapes. Our knowledge rests on our own Pods, as long as they exist. So a node is forgotten by itself, and tried again.
 """
 
 from collections import defaultdict
@@ -25,7 +27,7 @@ from msgspec.structs import replace
 from dispatcher.admission.room_view import RoomView, fits
 from dispatcher.model.cluster import LONG_AGO, Pod
 from dispatcher.model.jobs import Job
-from dispatcher.model.launches import PodKind, PodRun, Probe
+from dispatcher.model.launches import PodKind, PodOrigin, PodRun, Probe
 from dispatcher.model.needs import PodNeeds, is_selected, untolerated
 from dispatcher.model.resources import Amounts, added
 
@@ -242,7 +244,7 @@ def is_free(claim: Claim, view: RoomView) -> bool:
 
 
 REJECTIONS: Final = 3
-"""Rejected Pods of ours after which a node is avoided."""
+"""Rejected Pods of a shape, or shapes of a submitter, after which a node is avoided."""
 WITHIN: Final = timedelta(minutes=10)
 """Time within which these Pods were rejected."""
 LOOKED_AT_AGAIN: Final = timedelta(seconds=30)
@@ -253,21 +255,40 @@ NO_ROW: Final = 0
 """A task id that no row has: Pods of every row avoid the node."""
 
 
+class RejectingNodes(Struct, frozen=True):
+    """The nodes whose kubelets reject our Pods, each with its kubelet's word.
+
+    every: all of them.
+    by_origin: those that reject the Pods of one submitter and shape, or of a submitter and ANY_SHAPE.
+    """
+
+    every: Mapping[str, str] = {}
+    by_origin: Mapping[PodOrigin, Mapping[str, str]] = {}
+
+    def avoided_by(self, origin: PodOrigin) -> Mapping[str, str]:
+        known = self.by_origin
+        return {**known.get((origin[0], ANY_SHAPE), {}), **known.get(origin, {})} if known else {}
+
+
+ANY_SHAPE: Final = "*"
+NONE_REJECTS: Final = RejectingNodes()
+
+
 class Rejections:
     """The rejecting nodes, as the last look found them.
 
-    nodes: the nodes that reject Pods, with the kubelet's word.
+    current: the nodes that reject Pods.
     told: the node of each Pod that the last look found rejected for the first time.
     """
 
     def __init__(self) -> None:
-        self.nodes: Mapping[str, str] = {}
+        self.current = NONE_REJECTS
         self.told: Sequence[str] = ()
         self._rejected: Set[str] | None = None
         """UIDs of the rejected Pods. The process before this one has reported those of the first look."""
         self._looked_at: tuple[Mapping[str, Pod], datetime] | None = None
 
-    def look(self, pods: Mapping[str, Pod], jobs: Iterable[Job], now: datetime) -> Mapping[str, str]:
+    def look(self, pods: Mapping[str, Pod], jobs: Iterable[Job], now: datetime) -> RejectingNodes:
         """Looks again if a Pod has changed, or time has passed. An equal answer is the same object.
 
         jobs: ours. A Pod without a Job does not count: its author could take a node from everybody.
@@ -275,30 +296,46 @@ class Rejections:
         last, self.told = self._looked_at, ()
         if last is None or last[0] is not pods or now - last[1] > LOOKED_AT_AGAIN:
             self._looked_at = pods, now
-            known_jobs = {job.uid for job in jobs} if any(pod.is_rejected for pod in pods.values()) else set[str]()
-            ours = [pod for pod in pods.values() if pod.job_uid in known_jobs]
+            is_any = any(pod.is_rejected for pod in pods.values())
+            origins = {job.uid: (job.submitted_by, job.shape) for job in jobs} if is_any else {}
+            ours = [pod for pod in pods.values() if pod.job_uid in origins]
             rejected = {pod.uid: pod.node_name for pod in ours if pod.is_rejected}
             known = self._rejected
             self.told = [node for uid, node in rejected.items() if known is not None and uid not in known]
             self._rejected = rejected.keys()
-            found = rejecting_nodes(ours, now) if rejected else {}
-            self.nodes = self.nodes if found == self.nodes else found
-        return self.nodes
+            found = rejecting_nodes(ours, origins, now) if rejected else NONE_REJECTS
+            self.current = self.current if found == self.current else found
+        return self.current
 
 
-def rejecting_nodes(pods: Iterable[Pod], now: datetime) -> Mapping[str, str]:
-    """The nodes that have rejected our newest Pods, at least REJECTIONS within WITHIN, with the kubelet's word."""
-    rejected: dict[str, list[Pod]] = defaultdict(list)
-    ran_at: dict[str, datetime] = {}
+def rejecting_nodes(pods: Sequence[Pod], origins: Mapping[str, PodOrigin], now: datetime) -> RejectingNodes:
+    """The nodes that have rejected our newest Pods. `origins`: by UID of the Job."""
+    bad = {pod.node_name for pod in pods if pod.is_rejected}
+    every: PodsOfNodes = defaultdict(list)
+    of_origins: dict[PodOrigin, PodsOfNodes] = defaultdict(lambda: defaultdict(list))
     for pod in pods:
-        if pod.is_rejected and now - pod.created_at < WITHIN:
-            rejected[pod.node_name].append(pod)
-        elif pod.had_begun and pod.created_at > ran_at.get(pod.node_name, datetime.min.replace(tzinfo=now.tzinfo)):
-            ran_at[pod.node_name] = pod.created_at
-    found = {}
-    for node, its in rejected.items():
-        newest = max(its, key=lambda pod: pod.created_at)
-        has_healed = node in ran_at and ran_at[node] > newest.created_at
-        if len(its) >= REJECTIONS and not has_healed and newest.end is not None:
-            found[node] = f"{newest.end.reason} ({len(its)} Pods)"
-    return found
+        if pod.node_name in bad and (pod.is_rejected or pod.had_begun):
+            submitter, shape = origins[pod.job_uid]
+            every[pod.node_name].append((pod.uid, pod))
+            of_origins[submitter, shape][pod.node_name].append((pod.uid, pod))
+            of_origins[submitter, ANY_SHAPE][pod.node_name].append((shape, pod))
+    by_origin = {origin: found for origin, nodes in of_origins.items() if (found := words_by_node(nodes, now))}
+    return RejectingNodes(words_by_node(every, now), by_origin)
+
+
+PodsOfNodes = dict[str, list[tuple[str, Pod]]]
+"""Pods by node, each with its kind. Pods of one kind count once."""
+
+
+def words_by_node(pods: PodsOfNodes, now: datetime) -> Mapping[str, str]:
+    return {node: word for node, its in pods.items() if (word := word_of(its, now))}
+
+
+def word_of(pods: Sequence[tuple[str, Pod]], now: datetime) -> str:
+    """The word of a node's kubelet if it rejected the newest of these Pods, REJECTIONS kinds or more within WITHIN."""
+    rejected = [(kind, pod) for kind, pod in pods if pod.is_rejected and now - pod.created_at < WITHIN]
+    if len({kind for kind, _ in rejected}) < REJECTIONS:
+        return ""
+    _, newest = max(rejected, key=lambda one: one[1].created_at)
+    has_healed = any(pod.had_begun and pod.created_at > newest.created_at for _, pod in pods)
+    return "" if has_healed or newest.end is None else f"{newest.end.reason} ({len(rejected)} Pods)"

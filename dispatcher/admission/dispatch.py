@@ -280,7 +280,7 @@ class Dispatch(Generic[P]):
             self.last = last_cycle(decision, picture, self.last, leads=leads)
             await self._act(picture, decision, leads=leads, deletes=leads and not view.stale)  # 5 act
             if leads:
-                report(decision, view.now, len(self._memory.rejections.nodes))
+                report(decision, view.now, len(self._memory.rejections.current.every))
             self._ports.tell(self.last)
             return self._pause(decision)  # 6 when to run again
 
@@ -427,7 +427,7 @@ class Dispatch(Generic[P]):
         """The orders for the planned launches. A replica that does not lead only plans."""
         if not plan.launches or not self._ports.lead.term():
             return []
-        now = NodesNow(room, self._memory.closed_nodes())
+        now = NodesNow(room, self._memory.claims.nodes(), self._memory.rejections.current)
         return await make_orders(rows, plan.launches, requests, self._ports.planner, now)
 
     def _pause(self, decision: Decision) -> float:
@@ -480,7 +480,7 @@ def report(decision: Decision, now: datetime, rejecting: int) -> None:
     """Sets the gauges for the rows that this cycle judged: the heads of the queues. Only the leader has them.
 
     now: the API server's clock.
-    rejecting: number of nodes that are avoided.
+    rejecting: number of nodes whose kubelets reject Pods.
     """
     plan = decision.plan
     REJECTING_NODES.set(rejecting)

@@ -17,11 +17,11 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from dispatcher.admission.claims import NO_ROW, may_have
+from dispatcher.admission.claims import MOST_AVOIDED, NO_ROW, NONE_REJECTS, RejectingNodes, may_have
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.room import Room, pods_left
+from dispatcher.admission.room import NOBODY, Room, pods_left
 from dispatcher.model.caches import CacheHistory, Placement, Use
-from dispatcher.model.launches import NO_KEY, Launch, LaunchSpec, Offer, start_key
+from dispatcher.model.launches import NO_KEY, Launch, LaunchSpec, Offer, PodOrigin, start_key
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.resources import NOTHING
 from dispatcher.model.tasks import Request, Task
@@ -47,26 +47,32 @@ class CacheNodeChooser:
         self._room = room
         self._order = order
         self._copies = copies
-        self._keys: dict[tuple[Key, PodNeeds], CacheNodeChoice] = {}
+        self._keys: dict[tuple[Key, PodNeeds, PodOrigin], CacheNodeChoice] = {}
 
-    def nodes(self, key: Key, warm: Sequence[str], needs: PodNeeds | None) -> tuple[str, ...]:
+    def nodes(
+        self, key: Key, warm: Sequence[str], needs: PodNeeds | None, origin: PodOrigin = NOBODY
+    ) -> tuple[str, ...]:
         """The nodes of the next launch of a key, those with room first. `warm`: its warm nodes, the best first."""
         threshold = self._room.view.threshold(needs) if self._room is not None and needs is not None else None
         if self._room is None or needs is None or threshold is None or not warm:
             return tuple(warm)
-        if (key, needs) not in self._keys:
+        if (key, needs, origin) not in self._keys:
             more = (node for node in self._order(key, self._room.view.nodes) if node not in warm)
-            self._keys[key, needs] = CacheNodeChoice(self._room, needs, threshold, (warm[:MOST_WARM], more))
-        return self._keys[key, needs].next(self._copies)
+            choice = CacheNodeChoice(self._room, needs, threshold, (warm[:MOST_WARM], more), origin)
+            self._keys[key, needs, origin] = choice
+        return self._keys[key, needs, origin].next(self._copies)
 
 
 class CacheNodeChoice:
     """A key in one cycle: its nodes, and the number of further launches that they have room for."""
 
-    def __init__(self, room: Room, needs: PodNeeds, threshold: int, nodes: tuple[Sequence[str], Iterator[str]]) -> None:
+    def __init__(
+        self, room: Room, needs: PodNeeds, threshold: int, nodes: tuple[Sequence[str], Iterator[str]], origin: PodOrigin
+    ) -> None:
         """`nodes`: the warm ones, and all others in the order of the key."""
         self._room = room
         self._needs = needs
+        self._is_usable = room.usable_by(origin)
         self._free = room.view.level(threshold).free
         warm, others = nodes
         self._more = islice(others, MOST_LOOKED_AT)
@@ -91,7 +97,7 @@ class CacheNodeChoice:
 
     def _room_on(self, node: str) -> int:
         """Number of Pods of the key that the node has room for."""
-        if not self._room.is_usable(node) or not may_have(self._needs, node, self._room.view):
+        if not self._is_usable(node) or not may_have(self._needs, node, self._room.view):
             return 0
         return max(0, pods_left(self._needs.asks, self._free.get(node, NOTHING), self._room.taken.get(node, NOTHING)))
 
@@ -132,10 +138,12 @@ class NodesNow(Struct, frozen=True):
 
     room: the room at its beginning; None: it is not judged.
     claimed: claimed nodes, with the task of each.
+    rejecting: nodes whose kubelets reject Pods.
     """
 
     room: Room | None = None
     claimed: Mapping[str, int] = {}
+    rejecting: RejectingNodes = NONE_REJECTS
 
 
 class OrderInputs(Struct, frozen=True):
@@ -145,12 +153,14 @@ class OrderInputs(Struct, frozen=True):
     secret: secret from which start keys are derived; None: no Job is made.
     plan: the placement of a row of a queue, by its cache history.
     claimed: claimed nodes, with the task of each. Pods of other rows avoid them.
+    rejecting: nodes whose kubelets reject Pods. Such Pods avoid them.
     """
 
     database_id: str
     secret: tuple[bytes, bytes] | None
     plan: PlanPlacement
     claimed: Mapping[str, int] = {}
+    rejecting: RejectingNodes = NONE_REJECTS
 
 
 async def make_orders(
@@ -170,10 +180,10 @@ async def make_orders(
     warm = {key: planner.warm(key, nodes.get(key, {})) for key in set(keys.values())}
     draw = CacheNodeChooser(now.room, planner.order, planner.copies)
     histories = {
-        one.task.id: history_of(draw.nodes(key, warm[key], needs_of(one)), warm[key], planner.uses(key))
+        one.task.id: history_of(draw.nodes(key, warm[key], needs_of(one), one.pod.origin), warm[key], planner.uses(key))
         for one in launches if (key := keys.get(one.task.id))
     }  # fmt: skip
-    inputs = OrderInputs(rows.database_id, await rows.start_secret(), planner.plan, now.claimed)
+    inputs = OrderInputs(rows.database_id, await rows.start_secret(), planner.plan, now.claimed, now.rejecting)
     return [order for one in launches if (order := order_of(one, known.get(one.task.id), histories, inputs))]
 
 
@@ -210,7 +220,8 @@ def make_order(
     task: Task, request: Request, launch: tuple[Launch, Offer], history: CacheHistory, inputs: OrderInputs
 ) -> LaunchSpec:
     """The order for one launch of a row: all inputs of its Job."""
-    avoided = {**dict.fromkeys(launch[0].avoid, NO_ROW), **inputs.claimed}
+    rejecting = sorted(inputs.rejecting.avoided_by((task.submitted_by, launch[1].shape)))[:MOST_AVOIDED]
+    avoided = {**dict.fromkeys((*launch[0].avoid, *rejecting), NO_ROW), **inputs.claimed}
     placement = avoiding(inputs.plan(task.queue, request, history), task.id, avoided)
     key = start_key(inputs.secret, task.id, task.created_at) if inputs.secret else NO_KEY
     return LaunchSpec(task, request, *launch, inputs.database_id, placement, key)

@@ -17,14 +17,14 @@ copy.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.admission.claims import Claim, is_free, may_have
+from dispatcher.admission.claims import NONE_REJECTS, Claim, RejectingNodes, is_free, may_have
 from dispatcher.admission.demand import AUTO, Demand, DemandPods
 from dispatcher.admission.room_view import (
     KnownSizes,
@@ -36,12 +36,13 @@ from dispatcher.admission.room_view import (
     nodes_to_find,
 )
 from dispatcher.model.cluster import LONG_AGO, BoundPod, Node, PriorityClass
-from dispatcher.model.launches import PodKind
+from dispatcher.model.launches import PodKind, PodOrigin
 from dispatcher.model.needs import PodNeeds, is_of_the_start
 from dispatcher.model.reservations import Reservation, key_of
 from dispatcher.model.resources import NOTHING, Amounts, add_to, added, take_from
 from dispatcher.model.verdicts import Hold
 
+NOBODY: Final[PodOrigin] = "", ""
 ANY_NUMBER: Final = 2**31
 """Number of Pods without requests that a node has room for: no bound."""
 
@@ -53,27 +54,29 @@ class Room(Struct, frozen=True):
     taken: amounts that our Pods without a node will take, by node.
     waiting: our Pods for which there was no node: the demand.
     turn: by needs, the index in the list of nodes with room at which the next Pod is placed.
-    witness: by needs, a node that fits; "": no node does; "*": not judged.
+    witness: by needs and by those that nodes reject, a node that fits; "": no node does; "*": not judged.
     closed: claimed nodes, with the task of each. Nothing is counted on them.
     guarded: claimed nodes for which no Pod may wait that could take them.
     ready: rows whose claimed node fits them now.
     refusals: answers that were asked for: the hold of a kind of Pod without room; None: it may wait as demand.
-    rejecting: nodes whose kubelet rejects Pods, with its word. Nothing is counted on them, either.
+    rejecting: nodes whose kubelet rejects Pods. None of such a Pod's submitter and shape is counted on them.
     """
 
     view: RoomView
     taken: Mapping[str, Amounts] = {}
     waiting: DemandPods = DemandPods()
     turn: Mapping[PodNeeds, int] = {}
-    witness: dict[PodNeeds, str] = {}
+    witness: dict[tuple[PodNeeds, PodOrigin], str] = {}
     closed: Mapping[str, int] = {}
     guarded: Set[str] = frozenset()
     ready: Set[int] = frozenset()
     refusals: dict[PodKind, Hold | None] = {}
-    rejecting: Mapping[str, str] = {}
+    rejecting: RejectingNodes = NONE_REJECTS
 
-    def is_usable(self, node: str) -> bool:
-        return node not in self.closed and node not in self.rejecting
+    def usable_by(self, origin: PodOrigin) -> Callable[[str], bool]:
+        """Tells whether Pods of this origin may be counted on a node."""
+        closed, avoided = self.closed, self.rejecting.avoided_by(origin)
+        return lambda node: node not in closed and node not in avoided
 
     def is_kept_for(self, task_id: int) -> bool:
         """Whether a node, or a part of one, is kept for the row. Then room does not hold it."""
@@ -91,24 +94,25 @@ class Room(Struct, frozen=True):
 
     def has_room_for(self, pod: PodKind) -> bool:
         """Whether a node has room for the Pod. False for a shape in doubt."""
-        return pod.shape not in self.waiting.demand.contradicted.doubted and self.has_room(pod.needs)
+        return pod.shape not in self.waiting.demand.contradicted.doubted and self.has_room(pod.needs, pod.origin)
 
-    def has_room(self, needs: PodNeeds | None) -> bool:
+    def has_room(self, needs: PodNeeds | None, origin: PodOrigin = NOBODY) -> bool:
         """Whether a node has room now, or will when it has started. True for a Pod that cannot be judged."""
         if needs is None:
             return True
-        if needs not in self.witness:
+        key = needs, origin if self.rejecting.by_origin else NOBODY
+        if key not in self.witness:
             threshold = self.view.threshold(needs)
-            self.witness[needs] = "*" if threshold is None else self._first(needs, self.view.level(threshold))
-        return self.witness[needs] != ""
+            self.witness[key] = "*" if threshold is None else self._first(*key, self.view.level(threshold))
+        return self.witness[key] != ""
 
-    def _first(self, needs: PodNeeds, level: LevelOfRoom) -> str:
+    def _first(self, needs: PodNeeds, origin: PodOrigin, level: LevelOfRoom) -> str:
         """The first node with room; empty: there is none."""
-        coming = self.view.coming(needs)
+        coming, is_usable = self.view.coming(needs), self.usable_by(origin)
         return next(
             (
                 name for name in chain(self.view.fitting(needs, level), coming)
-                if self.is_usable(name) and is_left(needs.asks, level.free[name], self.taken.get(name, NOTHING))
+                if is_usable(name) and is_left(needs.asks, level.free[name], self.taken.get(name, NOTHING))
             ),
             "",
         )  # fmt: skip
@@ -120,11 +124,11 @@ class Room(Struct, frozen=True):
         threshold = self.view.threshold(pod.needs) if pod.needs is not None else None
         if pod.needs is None or threshold is None:
             return self
-        charging = RoomAllocation(self, pod.needs, self.view.level(threshold))
+        charging = RoomAllocation(self, pod, pod.needs, self.view.level(threshold))
         placed = charging.place(count)
         placed += charging.place_on(self.view.coming(pod.needs), count - placed) if placed < count else 0
         # Room only shrinks within a cycle: an answer stays true unless its node was taken.
-        witness = {needs: node for needs, node in self.witness.items() if node not in charging.nodes}
+        witness = {key: node for key, node in self.witness.items() if node not in charging.nodes}
         waiting = self.waiting.with_pods(pod, count - placed) if placed < count else self.waiting
         turn = {**self.turn, pod.needs: charging.turn}
         return replace(self, taken=charging.taken, waiting=waiting, turn=turn, witness=witness, refusals={})
@@ -133,13 +137,13 @@ class Room(Struct, frozen=True):
 class RoomAllocation:
     """Counts equal Pods on nodes, in turns. `taken`, `turn`: of the room after it. `nodes`: the nodes that changed."""
 
-    def __init__(self, room: Room, needs: PodNeeds, level: LevelOfRoom) -> None:
+    def __init__(self, room: Room, pod: PodKind, needs: PodNeeds, level: LevelOfRoom) -> None:
         self.taken = dict(room.taken)
         self.turn = room.turn.get(needs, 0)
         self.nodes: set[str] = set()
         self._asks = dict(needs.asks)
         self._free = level.free
-        self._is_usable = room.is_usable
+        self._is_usable = room.usable_by(pod.origin)
         self._found = room.view.nodes_with_room(needs, level)
 
     def place(self, count: int) -> int:
@@ -185,7 +189,7 @@ class RoomAllocation:
 
 def room_of(
     view: RoomView, unplaced: Mapping[PodKind, int], claims: Sequence[Claim] = (), demand: Demand = AUTO,
-    rejecting: Mapping[str, str] = {},
+    rejecting: RejectingNodes = NONE_REJECTS,
 ) -> Room:  # fmt: skip
     """The room that Pods without a node, and claims, leave.
 

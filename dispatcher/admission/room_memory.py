@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dispatcher.admission.claims import MOST_AVOIDED, NO_ROW, Claim, Claims, Pods, PodsWithoutDoubt, Rejections
+from dispatcher.admission.claims import Claim, Claims, Pods, PodsWithoutDoubt, RejectingNodes, Rejections
 from dispatcher.admission.demand import Demand, Demands, FirstPods, Patience
 from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_view import RoomView
@@ -23,7 +23,7 @@ from dispatcher.model.launches import PodKind, Probe
 
 SET_BACK: Final = timedelta(minutes=5)
 """A clock that goes back by more was set back. Those of the replicas of an API server may differ by some minutes."""
-RoomInputs = tuple[Mapping[PodKind, int], Sequence[Claim], Demand, Mapping[str, str]]
+RoomInputs = tuple[Mapping[PodKind, int], Sequence[Claim], Demand, RejectingNodes]
 
 
 class RoomMemory:
@@ -72,11 +72,11 @@ class RoomMemory:
 
     def _empty_room(self, view: RoomView) -> Room:
         """The room of nodes that have started, as if none of our Pods waited."""
-        return Room(replace(view, starting=()), closed=self.claims.nodes(), rejecting=self.rejections.nodes)
+        return Room(replace(view, starting=()), closed=self.claims.nodes())
 
     def room(self, view: RoomView, unplaced: Mapping[PodKind, int]) -> Room:
         """The room that Pods without a node leave. It is the last object if nothing has changed."""
-        given = unplaced, self.claims.current, self.demands.current, self.rejections.nodes
+        given = unplaced, self.claims.current, self.demands.current, self.rejections.current
         last = self._last_room
         if last is None or last[0] is not view or last[1] != given:
             last = self._last_room = view, given, room_of(view, *given)
@@ -93,8 +93,3 @@ class RoomMemory:
         doubted = self.demands.current.contradicted.doubted
         lacking = {task: pod for task, pod in roomless.items() if pod.shape not in doubted}
         self.claims.update(lacking, PodsWithoutDoubt(ours, doubted), room, now, known)
-
-    def closed_nodes(self) -> Mapping[str, int]:
-        """The nodes that launches avoid, with the task of each claim. A Pod's affinity names each of them."""
-        rejecting = dict.fromkeys(sorted(self.rejections.nodes)[:MOST_AVOIDED], NO_ROW)
-        return {**rejecting, **self.claims.nodes()}

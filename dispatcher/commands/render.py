@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.launch_inputs import OrderInputs, make_order
-from dispatcher.admission.room import Room, RoomIndex
+from dispatcher.admission.room import NOBODY, Room, RoomIndex
 from dispatcher.admission.room_view import RoomView
 from dispatcher.commands.options import as_document
 from dispatcher.jobs.catalog import Catalog, bounded
@@ -335,7 +335,7 @@ def describe_room(needs: PodNeeds | None, view: RoomView) -> str:
     if needs is None or view.threshold(needs) is None:
         return "not judged: only the Pod's scheduler can tell"
     if room.has_room(needs):
-        return f"node {room.witness[needs]} has room now"
+        return f"node {room.witness[needs, NOBODY]} has room now"
     could_fit, why = view.why_not(needs)
     return f"{HoldReason.NO_ROOM_NOW if could_fit else HoldReason.NEVER_FITS}: {why}"
 

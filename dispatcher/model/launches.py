@@ -43,6 +43,10 @@ class Offer(Struct, frozen=True):
     needs: PodNeeds | None = None
 
 
+PodOrigin = tuple[str, str]
+"""Submitter and shape of a Pod."""
+
+
 class PodKind(Struct, frozen=True, cache_hash=True):
     """What Pods of launches have in common. `shape`, `needs`: those of their offer."""
 
@@ -50,6 +54,10 @@ class PodKind(Struct, frozen=True, cache_hash=True):
     submitted_by: str
     shape: str
     needs: PodNeeds | None
+
+    @property
+    def origin(self) -> PodOrigin:
+        return self.submitted_by, self.shape
 
 
 class InFlight(Struct, frozen=True):

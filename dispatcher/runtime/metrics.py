@@ -67,7 +67,7 @@ CYCLE_TASKS: Final = Gauge(
 )
 REFUSED_PODS: Final = Gauge("dispatcher_refused_pods", "Jobs without a Pod whose Pods are refused", ["cause"])
 REJECTING_NODES: Final = Gauge(
-    "dispatcher_rejecting_nodes", "Nodes that the leader avoids: their kubelet rejects our Pods"
+    "dispatcher_rejecting_nodes", "Nodes whose kubelet has rejected our newest Pods there, as the leader sees it"
 )
 NODE_REJECTIONS: Final = Counter(
     "dispatcher_node_rejections_total", "Pods of ours that the kubelet of their node has rejected", ["node"]

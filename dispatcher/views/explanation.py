@@ -147,7 +147,7 @@ def nodes_for(task: Task, cycle: LastCycle) -> Sequence[NodeGroup]:
         return ()
     jobs = chain.from_iterable(picture.jobs.values())
     limits = limits_by_node(jobs, picture.cluster, needs.priority_class, cycle.at)
-    return group_nodes(needs, room, task.id, limits)
+    return group_nodes(needs, room, task.id, limits, candidate.pod.origin)
 
 
 def estimate_of(facts: RowFacts, reason: HoldReason, now: datetime) -> Estimate | None:

@@ -88,7 +88,7 @@ class NodeRoom(Struct, frozen=True, kw_only=True):
     reserved: what NodeReservations keep.
     free: the rest.
     kept_for: the row that the whole rest is kept for; None: it is not kept.
-    rejects: why it is avoided: its kubelet's word for the Pods of ours that it has rejected; empty: it takes them.
+    rejects: its kubelet's word for our newest Pods there, which it has rejected; empty: it takes them.
     reservations: the NodeReservations.
     warm: number of cache keys whose files it probably has, by queue.
     caches: what its cache keeper reports; None: it reports nothing.
@@ -227,7 +227,7 @@ def node_status(node: Node, room: Room, ours: Amounts, held: Sequence[Reservatio
         reserved=used(node, reserved),
         free=quantities(free_of(node, room, EVERY_POD)),
         kept_for=room.closed.get(node.name),
-        rejects=room.rejecting.get(node.name, ""),
+        rejects=room.rejecting.every.get(node.name, ""),
         reservations=[held_room(one) for one in held],
         warm=known.warm.by_node.get(node.name, {}) if known.warm else {},
         caches=known.caches.get(node.name),

@@ -17,10 +17,11 @@ from typing import Final
 from msgspec import Struct
 
 from dispatcher.admission.last_cycle import SeenPods
-from dispatcher.admission.room import Room, pods_left
+from dispatcher.admission.room import NOBODY, Room, pods_left
 from dispatcher.admission.room_view import EVERY_POD, free_for
 from dispatcher.model.cluster import Node
 from dispatcher.model.jobs import Job
+from dispatcher.model.launches import PodOrigin
 from dispatcher.model.needs import CORDON_KEY, OF_THE_MOMENT, PodNeeds, Taint, is_selected, untolerated
 from dispatcher.model.resources import NOTHING, Amounts, added, less, milli_of, written
 
@@ -90,7 +91,9 @@ class Answer(Struct, frozen=True):
     resource: str = ""
 
 
-def group_nodes(needs: PodNeeds, room: Room, task_id: int, limits: Limits = NO_LIMITS) -> list[NodeGroup]:
+def group_nodes(
+    needs: PodNeeds, room: Room, task_id: int, limits: Limits = NO_LIMITS, origin: PodOrigin = NOBODY
+) -> list[NodeGroup]:
     """The nodes by their answer to a Pod, the largest group first. Empty: the Pod cannot be judged.
 
     limits: our running Pods, by node.
@@ -100,7 +103,7 @@ def group_nodes(needs: PodNeeds, room: Room, task_id: int, limits: Limits = NO_L
         return []
     groups = NodeGroups(needs)
     for name, node in room.view.nodes.items():
-        free, closed = free_of(node, room, threshold), why_closed(room, name, task_id)
+        free, closed = free_of(node, room, threshold), why_closed(room, name, task_id, origin)
         found, amount = answer(needs, node, free, closed)
         is_limited = found.why == FULL and name in limits
         groups.add(name, found, amount, fits_at(needs, free, limits[name]) if is_limited else None)
@@ -153,10 +156,10 @@ def free_of(node: Node, room: Room, threshold: int) -> Amounts:
     return less(free, room.taken.get(node.name, NOTHING))
 
 
-def why_closed(room: Room, node: str, task_id: int | None = None) -> str:
+def why_closed(room: Room, node: str, task_id: int | None = None, origin: PodOrigin = NOBODY) -> str:
     """Why a node takes no Pod of this row, however much room it has; empty: it takes the Pod."""
-    if node in room.rejecting:
-        return f"its kubelet rejects Pods: {room.rejecting[node]}"
+    if word := room.rejecting.avoided_by(origin).get(node):
+        return f"its kubelet rejects such Pods: {word}"
     return KEPT if room.closed.get(node, task_id) != task_id else ""
 
 

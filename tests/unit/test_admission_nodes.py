@@ -1,18 +1,25 @@
 """Nodes in the picture of room: smaller by NodeReservations, avoided if a kubelet rejects Pods, and up to date."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.admission.claims import LOOKED_AT_AGAIN, REJECTIONS, Rejections, rejecting_nodes
+from dispatcher.admission.claims import (
+    LOOKED_AT_AGAIN,
+    NONE_REJECTS,
+    REJECTIONS,
+    RejectingNodes,
+    Rejections,
+    rejecting_nodes,
+)
 from dispatcher.admission.gates import without_room
 from dispatcher.admission.launch_inputs import OrderInputs, make_order
 from dispatcher.admission.room import MOST_THRESHOLDS, ReservedRoom, Room, RoomIndex, room_of
 from dispatcher.admission.room_view import KnownSizes
 from dispatcher.model.caches import CacheHistory, Placement
 from dispatcher.model.cluster import BoundPod, Pod, PodEnd, PriorityClass
-from dispatcher.model.launches import Launch, Offer
+from dispatcher.model.launches import Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds, Taint
 from dispatcher.model.reservations import Reservation
 from dispatcher.views.nodes import group_nodes
@@ -153,6 +160,7 @@ def rejected(number: int, node: str = "bad", seconds: float = 60, reason: str = 
 
 
 OURS = [a_job(uid=rejected(0).job_uid)]
+ORIGIN = OURS[0].submitted_by, OURS[0].shape
 
 
 def disrupted(number: int) -> Pod:
@@ -184,7 +192,8 @@ def ran(node: str = "bad", seconds: float = 30, **facts: Any) -> Pod:
          "run limit", "ended by somebody else", "any word of a kubelet", "no node"],
 )  # fmt: skip
 def test_node_that_rejects_the_newest_pods_is_found(pods: list[Pod], found: dict[str, str]) -> None:
-    assert rejecting_nodes(pods, NOW) == found
+    told = rejecting_nodes(pods, {OURS[0].uid: ORIGIN}, NOW)
+    assert (told.every, told.avoided_by(ORIGIN)) == (found, found)
 
 
 def test_container_that_failed_is_no_rejection() -> None:
@@ -197,9 +206,10 @@ def test_equal_answer_is_the_same_object_and_time_alone_ends_it() -> None:
     pods = {pod.name: pod for pod in (rejected(n, seconds=500) for n in range(REJECTIONS))}
     rejections = Rejections()
     first = rejections.look(pods, OURS, NOW)
+    assert first.every
     assert rejections.look(pods, OURS, NOW) is first
     assert rejections.look(dict(pods), OURS, NOW) is first
-    assert rejections.look(pods, OURS, later(LOOKED_AT_AGAIN.total_seconds() + 100)) == {}
+    assert rejections.look(pods, OURS, later(LOOKED_AT_AGAIN.total_seconds() + 100)) == NONE_REJECTS
 
 
 def test_each_rejected_pod_is_told_once_and_those_of_an_earlier_process_never() -> None:
@@ -219,18 +229,54 @@ def test_each_rejected_pod_is_told_once_and_those_of_an_earlier_process_never() 
 def test_pod_that_no_job_of_ours_has_made_says_nothing_of_its_node() -> None:
     pods = {pod.name: replace(pod, job_uid="made-up") for pod in (rejected(n) for n in range(REJECTIONS))}
     rejections, theirs = Rejections(), [replace(OURS[0], uid="made-up")]
-    assert rejections.look(pods, OURS, NOW) == {}
-    assert rejections.look(dict(pods), theirs, NOW) == {"bad": "UnexpectedAdmissionError (3 Pods)"}
+    assert rejections.look(pods, OURS, NOW) == NONE_REJECTS
+    assert rejections.look(dict(pods), theirs, NOW).every == {"bad": "UnexpectedAdmissionError (3 Pods)"}
+
+
+def test_pods_that_a_kubelet_rejects_for_what_they_ask_close_no_node_for_others() -> None:
+    """More cores than one socket has, or a sysctl that no node allows: each kubelet rejects the rows of one team."""
+    numa, others = a_job(uid="numa", submitted_by="team_a"), a_job(uid="others", submitted_by="team_b")
+    pods = [replace(rejected(n, reason="TopologyAffinityError"), job_uid="numa") for n in range(REJECTIONS)]
+    ran_before = replace(ran(seconds=90), job_uid="others")
+    found = Rejections().look({pod.name: pod for pod in (*pods, ran_before)}, [numa, others], NOW)
+    assert found.avoided_by(("team_a", numa.shape)) == {"bad": "TopologyAffinityError (3 Pods)"}
+    assert found.avoided_by(("team_b", others.shape)) == found.avoided_by(("team_a", "other")) == {}
+    room = room_of(view_of([a_node("bad")]), {}, rejecting=found)
+    kinds = [unplaced(needs(), shape, "q", who) for who, shape in (("team_a", numa.shape), ("team_b", numa.shape))]
+    assert [room.has_room_for(pod) for pod in (*kinds, kinds[0])] == [False, True, False]
+    assert [list(room.with_launches(pod).taken) for pod in kinds] == [[], ["bad"]]
+
+
+def test_node_that_rejects_several_shapes_of_a_submitter_is_avoided_by_all_its_pods() -> None:
+    """Each row may ask for other amounts, so few Pods are of one shape."""
+    jobs = [a_job(uid=shape, shape=shape, submitted_by="team_a") for shape in "xyz"]
+    pods = [replace(rejected(n), job_uid=job.uid) for n, job in enumerate(jobs)]
+    for number, avoided in ((2, {}), (3, {"bad": "UnexpectedAdmissionError (3 Pods)"})):
+        found = Rejections().look({pod.name: pod for pod in pods[:number]}, jobs, NOW)
+        assert found.avoided_by(("team_a", "new")) == avoided
+        assert found.avoided_by(("team_b", "x")) == {}
+
+
+def test_pod_of_another_shape_heals_no_node_for_those_that_it_rejects() -> None:
+    """The plugin of its devices has failed. Pods that ask for none run there."""
+    devices, plain = a_job(uid="devices", shape="devices"), a_job(uid="plain", shape="plain")
+    pods = [*(replace(rejected(n), job_uid="devices") for n in range(REJECTIONS)), replace(ran(), job_uid="plain")]
+    found = Rejections().look({pod.name: pod for pod in pods}, [devices, plain], NOW)
+    assert found.avoided_by((devices.submitted_by, "devices")) == {"bad": "UnexpectedAdmissionError (3 Pods)"}
+    assert found.every == {}
+
+
+BAD: Final = RejectingNodes({}, {ORIGIN: {"bad": "OutOfcpu (3 Pods)"}})
 
 
 def test_room_of_such_a_node_counts_as_none_and_says_why() -> None:
     view, asked = view_of([a_node("bad", cpu="9"), a_node("good", cpu="1")]), needs("1")
-    room = room_of(view, {}, rejecting={"bad": "OutOfcpu (3 Pods)"})
-    assert room.has_room(asked)
-    after = room.with_launches(unplaced(asked))
-    assert (after.has_room(asked), list(after.taken)) == (False, ["good"])
-    assert {group.why: list(group.examples) for group in group_nodes(asked, room, 1)} == {
-        "has room": ["good"], "its kubelet rejects Pods: OutOfcpu (3 Pods)": ["bad"],
+    room, pod = room_of(view, {}, rejecting=BAD), PodKind("q", *ORIGIN, asked)
+    assert room.has_room_for(pod)
+    after = room.with_launches(pod)
+    assert (after.has_room_for(pod), list(after.taken)) == (False, ["good"])
+    assert {group.why: list(group.examples) for group in group_nodes(asked, room, 1, origin=ORIGIN)} == {
+        "has room": ["good"], "its kubelet rejects such Pods: OutOfcpu (3 Pods)": ["bad"],
     }  # fmt: skip
 
 
@@ -241,6 +287,14 @@ def test_next_launch_of_a_rejected_row_avoids_its_node() -> None:
     launch = Launch(2, avoid=("bad",)), Offer("app:1", "small", "default")
     made = make_order(a_task(id=42), a_request(), launch, CacheHistory(), inputs).placement
     assert (made.preferred, made.avoided) == (("good",), ("bad", "others"))
+
+
+def test_first_launch_avoids_a_node_that_rejects_such_pods() -> None:
+    inputs = OrderInputs("db", None, lambda *_: Placement(), rejecting=BAD)
+    for shape, avoided in ((ORIGIN[1], ("bad",)), ("other", ())):
+        launch = Launch(1), Offer("app:1", shape, "default")
+        task = a_task(submitted_by=ORIGIN[0])
+        assert make_order(task, a_request(), launch, CacheHistory(), inputs).placement.avoided == avoided
 
 
 NODES = [a_node(f"n{number:02}") for number in range(20)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from dispatcher.admission.claims import GUARD, NO_ROW, REJECTIONS, Claims
+from dispatcher.admission.claims import GUARD, REJECTIONS, Claims
 from dispatcher.admission.demand import FIRST, PATIENCE, Demands
 from dispatcher.admission.room_memory import RoomMemory
 from dispatcher.admission.room_view import RoomView
@@ -86,7 +86,7 @@ def test_clock_that_was_set_back_by_an_hour_begins_the_memory_anew() -> None:
     assert not memory.first_pods(launched, a_view(PATIENCE.total_seconds())).must_wait("new")
 
 
-def test_claimed_and_rejecting_nodes_are_closed_to_the_next_launches() -> None:
+def test_claimed_and_rejecting_nodes_are_known_to_the_next_launches() -> None:
     memory, late = a_memory(), GUARD.total_seconds()
     failed = [
         a_pod(
@@ -101,10 +101,10 @@ def test_claimed_and_rejecting_nodes_are_closed_to_the_next_launches() -> None:
         for n in range(REJECTIONS)
     ]
     memory.look(a_view(0, *failed, stale="too old"), ROOMY, [], {})
-    assert memory.closed_nodes() == {"bad": NO_ROW}, "kubelets are believed also in an old view"
+    assert list(memory.rejections.current.every) == ["bad"], "kubelets are believed also in an old view"
     memory.plan_claims({7: unplaced(needs())}, NoPods(), ROOMY, NOW, {})
     memory.plan_claims({7: unplaced(needs())}, NoPods(), ROOMY, later(late), {7: "n1"})
-    assert memory.closed_nodes() == {"bad": NO_ROW, "n1": 7}
+    assert memory.claims.nodes() == {"n1": 7}
 
 
 def test_row_of_a_shape_in_doubt_claims_no_node() -> None:

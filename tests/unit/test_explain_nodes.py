@@ -331,7 +331,7 @@ def test_as_many_pods_fit_as_the_gate_admits(nodes: list[tuple[str, str, bool]],
         place = place.with_launches(unplaced(needs(one, "1Gi")))
     asked = needs_of(cpu, "1Gi")
     assert asked is not None
-    admitted = RoomAllocation(place, asked, place.view.level(0)).place(10_000)
+    admitted = RoomAllocation(place, unplaced(asked), asked, place.view.level(0)).place(10_000)
     assert fitting_of(asked, place, cpu, "1Gi").told.pods == admitted
     assert dict(asked.asks)["cpu"] == Fraction(cpu) * 1000
 

@@ -11,6 +11,7 @@ that fails for a minute must not end rows.
 that the rows of one submitter never displace the rows of another.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -110,11 +111,14 @@ class Trials:
         return tried is None or (tried.hold is not None and elapsed() - tried.since >= self._steady_seconds)
 
     async def ask(self, orders: Sequence[LaunchSpec], templates: Mapping[str, Template | str]) -> None:
-        for order in orders:
-            key, now = (order.task.id, order.task.attempt), elapsed()
-            hold, before = await self._trial.refusal(order, templates), self._tried.get(key)
-            same = before is not None and before.hold is not None and hold is not None
-            self._tried[key] = RowTrials(hold, before.since if before and same else now, now)
+        """Tries the rows, all at the same time: a webhook may be silent for one team, and the round is that of all."""
+        await asyncio.gather(*(self._ask(order, templates) for order in orders))
+
+    async def _ask(self, order: LaunchSpec, templates: Mapping[str, Template | str]) -> None:
+        key, now = (order.task.id, order.task.attempt), elapsed()
+        hold, before = await self._trial.refusal(order, templates), self._tried.get(key)
+        same = before is not None and before.hold is not None and hold is not None
+        self._tried[key] = RowTrials(hold, before.since if before and same else now, now)
 
     def confirmed(self, orders: Sequence[LaunchSpec], began: float) -> dict[int, Hold]:
         """Refusals by task that are older than `steady_seconds`, and were repeated since `began`."""
@@ -129,7 +133,7 @@ T = TypeVar("T")
 CLOSED_AT_ONCE: Final = 200
 """Refused rows that one round reads, at most."""
 TRIED_AT_ONCE: Final = 10
-"""Rows that one round tries, at most."""
+"""Rows that one round tries, at most, at the same time."""
 LOOKED_AT: Final = 50_000
 """Waiting rows that a round judges by their template, at most, in equal parts for each submitter in a queue."""
 OLDEST: Final = 200

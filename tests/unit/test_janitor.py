@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
@@ -23,19 +24,21 @@ from dispatcher.janitor.janitor import (
     Snapshots,
     most_held,
 )
+from dispatcher.janitor.rows import TRIED_AT_ONCE, Trial, Trials
 from dispatcher.janitor.tables import LOOK_SECONDS, WRITE_SECONDS, Offered, TemplateTableSync
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.offered import MOST_TOLD, differences, offered_templates, without_brackets
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model.cluster import ClusterView
 from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
+from dispatcher.model.jobs import ApiAnswer, Manifest
 from dispatcher.model.tasks import OfferedTemplate
 from dispatcher.pg.tasks import MOST_REFUSED, DeletionResult, pass_over
 from dispatcher.runtime.metrics import OLDEST_SNAPSHOT
 from dispatcher.settings.definition import JobSettings
 from dispatcher.views.counting import COMPARE_SECONDS
 from dispatcher.views.surfaces import TemplateComparison
-from tests.rig.builders import NOT_PLACED, NOW, a_job, a_manifest, a_template
+from tests.rig.builders import NOT_PLACED, NOW, SITE, a_job, a_manifest, a_task, a_template, an_order
 
 
 @pytest.mark.parametrize(("listing", "pause"), [(0.0, 10), (0.5, 10), (1.0, 20), (15.0, 300), (60.0, 300)])
@@ -54,6 +57,28 @@ def test_rows_with_a_job_hide_no_row_whose_job_is_gone() -> None:
     """A large installation has more rows with Jobs than a round would read otherwise. They come in no order."""
     jobs = {f"job-{number}": a_job() for number in range(20_000)}
     assert most_held(ClusterView(NOW, jobs, {}, {})) > len(jobs)
+
+
+class SilentApi:
+    """Has no Job, and answers dry runs when a number of them has come."""
+
+    def __init__(self, number: int) -> None:
+        self._all_came = asyncio.Barrier(number)
+
+    async def get(self, name: str) -> ApiAnswer:
+        return ApiAnswer(404, "NotFound")
+
+    async def try_create(self, manifest: Manifest) -> ApiAnswer:
+        await self._all_came.wait()
+        return ApiAnswer(504)
+
+
+async def test_webhook_that_is_silent_for_one_team_makes_a_round_as_long_as_one_dry_run() -> None:
+    """Ten of them, one after the other, held the ends of all rows for a hundred seconds in each round."""
+    orders = [an_order(task=a_task(id=number)) for number in range(1, TRIED_AT_ONCE + 1)]
+    trials = Trials(Trial(SilentApi(len(orders)), SITE), 600)
+    await asyncio.wait_for(trials.ask(orders, {"default": a_template()}), 5)
+    assert trials.confirmed(orders, 0) == {}
 
 
 class Table:

@@ -316,6 +316,7 @@ class App:
             async with asyncio.timeout(STOP_SECONDS):
                 await asyncio.wait(stages)
                 await self.launcher.drain()
+                await self.remover.drain()
                 is_drained = True
         for stage in stages:
             stage.cancel()

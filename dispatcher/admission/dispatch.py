@@ -145,7 +145,7 @@ class DispatchPorts(Struct, frozen=True):
     not_allowed: rights that our account lacks; empty: none.
     is_listening: whether the database notifies us of new rows.
     lead: the lease.
-    remove: deletes at most so many of the objects; returns the number of writes.
+    remove: begins to delete at most so many of the objects; returns the number of writes.
     planner: placement of launches.
     room: nodes and their free amounts now; None: room is not judged.
     quotas: the ResourceQuotas of the namespace of Jobs; none if they are not known.
@@ -289,7 +289,7 @@ class Dispatch(Generic[P]):
         return len(view.jobs) + self._without_job + SPARE
 
     async def _act(self, picture: P, decision: Decision, *, leads: bool, deletes: bool) -> None:
-        """Sends deletes and creates at the same time. A slow delete must not delay a create."""
+        """Sends deletes and creates at the same time. A slow delete must not delay a create, nor the next cycle."""
         judged = [(candidate.task, candidate.jobs) for candidate in decision.candidates]
         async with asyncio.TaskGroup() as acts:
             if deletes and decision.plan.ends:

@@ -131,6 +131,12 @@ log = structlog.get_logger(component="sweep")
 
 AT_A_TIME: Final = 8
 """Calls that end objects at the same time, at most."""
+AGAIN_AT_A_TIME: Final = 4
+"""Objects that are tried again at the same time after a slow call in vain, at most."""
+BEGUN: Final = 200
+"""Calls that are under way or wait for a place, at most."""
+WAITED_SECONDS: Final = 1
+"""Seconds for which a round waits for the answers. A webhook may be silent for ten, and a cycle creates Jobs, too."""
 AGAIN_SECONDS: Final = 10
 """Seconds before an object is ended again: the watch may still have to show the effect."""
 
@@ -143,10 +149,15 @@ class JobDeletion(Protocol):
 
 REFUSED_SECONDS: Final = 60
 """A refusal is told for so many seconds. A refused object is ended again within that time."""
+MOST_SLOW: Final = 10_000
+"""Slow calls in vain that are remembered, at most."""
 
 
 class Remover:
-    """Ends objects, and remembers the newest refusal."""
+    """Ends objects, and remembers the newest refusal.
+
+    under_way: the calls without an answer, by UID of the object.
+    """
 
     def __init__(self, cluster: JobDeletion, refused: Callable[[], None], clock: Clock = elapsed) -> None:
         """`refused` is called when our identity may not end objects any more."""
@@ -154,7 +165,10 @@ class Remover:
         self._refused = refused
         self._clock = clock
         self._places = asyncio.Semaphore(AT_A_TIME)
+        self.under_way: dict[str, asyncio.Task[None]] = {}
         self._sent: dict[str, float] = {}
+        self._slow: dict[str, None] = {}
+        """Objects whose last call was slow and in vain."""
         self._refusal = "", 0.0
 
     @property
@@ -167,26 +181,51 @@ class Remover:
         return words if words and self._clock() - at < REFUSED_SECONDS else ""
 
     async def remove(self, ends: Sequence[ObjectWrite], most: int) -> int:
-        """Ends at most so many of the objects that were not tried within AGAIN_SECONDS. Returns the number of tries.
+        """Begins to end at most so many of the objects that were not tried within AGAIN_SECONDS. Returns their number,
+        after WAITED_SECONDS at the latest.
 
-        Those that were tried longest ago, or never, come first: objects that a policy keeps must not hide others.
+        Those that were tried longest ago, or never, come first, and of those with a slow call in vain there are few:
+        objects that a policy keeps, or whose webhook is silent, must not hide others.
         """
         now = self._clock()
         self._sent = {uid: at for uid, at in self._sent.items() if now - at < REFUSED_SECONDS}
-        tried = {end.uid: self._sent.get(end.uid, -inf) for end in ends}
-        wanted = {end.uid: end for end in ends if now - tried[end.uid] >= AGAIN_SECONDS}
-        chosen = sorted(wanted.values(), key=lambda end: tried[end.uid])[:most]
-        self._sent |= {end.uid: now for end in chosen}
-        async with asyncio.TaskGroup() as group:
-            for end in chosen:
-                group.create_task(self._remove(end))
-        return len(chosen)
+        tried = {end.uid: self._sent.get(end.uid, -inf) for end in ends if end.uid not in self.under_way}
+        wanted = {end.uid: end for end in ends if now - tried.get(end.uid, now) >= AGAIN_SECONDS}
+        every = sorted(wanted.values(), key=lambda end: tried[end.uid])
+        again = [end for end in every if end.uid in self._slow][: max(0, AGAIN_AT_A_TIME - len(self.under_way))]
+        chosen = [*(end for end in every if end.uid not in self._slow), *again]
+        chosen = chosen[: max(0, min(most, BEGUN - len(self.under_way)))]
+        begun = {end.uid: asyncio.create_task(self._remove(end)) for end in chosen}
+        self._sent |= dict.fromkeys(begun, now)
+        self.under_way |= begun
+        if begun:
+            await asyncio.wait(begun.values(), timeout=WAITED_SECONDS)
+        self._settle()
+        return len(begun)
+
+    async def drain(self) -> None:
+        """Waits until every call has its answer."""
+        while self.under_way:
+            await asyncio.wait(self.under_way.values())
+            self._settle()
+
+    def _settle(self) -> None:
+        for uid, call in list(self.under_way.items()):
+            if call.done():
+                del self.under_way[uid]
+                call.result()  # a bug ends the round
 
     async def _remove(self, end: ObjectWrite) -> None:
         async with self._places:
+            began = self._sent[end.uid] = self._clock()
             answer = await self._cluster.end(end)
         outcome = read_end(answer)
         SWEEP_DELETES.labels(outcome).inc()
+        self._slow.pop(end.uid, None)
+        if outcome in {"failed", "unknown"} and self._clock() - began >= WAITED_SECONDS:
+            self._slow[end.uid] = None
+            if len(self._slow) > MOST_SLOW:
+                del self._slow[next(iter(self._slow))]
         if end.kind == "mark" and outcome == "deleted":
             TAKEN_BACK.inc()
         if outcome == "forbidden":

@@ -175,14 +175,15 @@ class Replica:
     def kill(self, loop: asyncio.AbstractEventLoop, *, lands_later: bool) -> None:
         """Ends the process at once. Requests that were sent may still land; its memory is lost."""
         self._network.cut(self.api, lands_later=lands_later)
-        for task in self._tasks.values():
+        for task in (*self._tasks.values(), *self._remover.under_way.values()):
             task.cancel()
         loop.run_until_complete(self._calm())
         self._tasks = {}
 
     def is_idle(self) -> bool:
-        """Whether no round runs and no create waits for its answer."""
-        return all(task.done() for task in self._tasks.values()) and not self.memory.creates.under_way()
+        """Whether no round runs and no create or delete waits for its answer."""
+        tasks = (*self._tasks.values(), *self._remover.under_way.values())
+        return all(task.done() for task in tasks) and not self.memory.creates.under_way()
 
     async def _calm(self) -> None:
         """Gives every coroutine the time to end, or to reach its next question to the world."""

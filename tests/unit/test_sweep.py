@@ -2,6 +2,7 @@
 Creates leave deletes their half of the writes where finished Jobs pile up.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -13,7 +14,15 @@ from dispatcher.model.tasks import Status, Task
 from dispatcher.runtime.clock import Bucket
 from dispatcher.settings.definition import SweepSettings
 from dispatcher.sweep.plan import MANY_FINISHED
-from dispatcher.sweep.sweep import REFUSED_SECONDS, Remover, Sweep, SweepPorts
+from dispatcher.sweep.sweep import (
+    AGAIN_AT_A_TIME,
+    AGAIN_SECONDS,
+    AT_A_TIME,
+    REFUSED_SECONDS,
+    Remover,
+    Sweep,
+    SweepPorts,
+)
 from tests.rig.builders import DATABASE_ID, NOW, a_complete_job, a_task
 
 
@@ -68,6 +77,35 @@ async def test_objects_that_a_policy_keeps_hide_no_other_one() -> None:
     now[0] += 10
     await remover.remove([*ends, ObjectWrite("jobs", "job-f", "f", "its row is over")], 2)
     assert tried[5:] == ["f", "a"]
+
+
+async def test_webhook_that_is_silent_for_some_objects_holds_up_neither_a_round_nor_the_ends_of_others() -> None:
+    """A cycle ends objects and creates Jobs. A hundred silent deletes made it two minutes long, for all teams."""
+    now, tried, answers = [100.0], list[str](), asyncio.Event()
+
+    class Silent:
+        async def end(self, end: ObjectWrite) -> ApiAnswer:
+            tried.append(end.uid)
+            if end.uid == "other":
+                return ApiAnswer(200)
+            await answers.wait()
+            now[0] += AGAIN_SECONDS
+            return ApiAnswer(504, "Timeout", "no answer")
+
+    remover = Remover(Silent(), lambda: None, lambda: now[0])
+    silent = [ObjectWrite("jobs", f"job-{number}", f"{number}", "its row is over") for number in range(2 * AT_A_TIME)]
+    assert await asyncio.wait_for(remover.remove(silent, 100), 5) == len(silent)
+    assert (await remover.remove(silent, 100), len(tried)) == (0, AT_A_TIME), "they are under way"
+    answers.set()
+    await remover.drain()
+    assert len(tried) == len(silent)
+    answers.clear()
+    now[0] += AGAIN_SECONDS
+    other = ObjectWrite("jobs", "job-other", "other", "its row is over")
+    assert await remover.remove([*silent, other], 100) == 1 + AGAIN_AT_A_TIME
+    assert tried[len(silent) :] == ["other", *(end.uid for end in silent[:AGAIN_AT_A_TIME])]
+    answers.set()
+    await remover.drain()
 
 
 RATE, SECONDS = 20, 12

@@ -17,7 +17,20 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.env import escape
-from dispatcher.jobs.refusals import OF_THE_ROW, Attempt, Breaker, CreateOutcome, K, Refusals, RefusedRows, trimmed
+from dispatcher.jobs.refusals import (
+    OF_THE_ROW,
+    Attempt,
+    Breaker,
+    CreateOutcome,
+    K,
+    Origin,
+    Refusals,
+    RefusedRows,
+    SlowCreates,
+    SlowOrigins,
+    origin_of,
+    trimmed,
+)
 from dispatcher.model.cluster import ClusterView
 from dispatcher.model.jobs import ApiAnswer, Job, LaunchGroup
 from dispatcher.model.launches import CreatePauses, Launch, LaunchSpec, Offer, identity_of, is_same
@@ -36,12 +49,6 @@ AHEAD_SECONDS: Final = 120
 """Turns are given for this time ahead. A row beyond it asks again."""
 AGAIN_SECONDS: Final = 120
 """Seconds after which such a row asks again."""
-Origin = tuple[str, str]
-"""Template and submitter of a row."""
-
-
-def origin_of(task: Task) -> Origin:
-    return task.template, task.submitted_by
 
 
 def row_bytes(request: Request) -> int:
@@ -161,7 +168,7 @@ class UnseenCreates:
         )
 
     def sent(self, name: str, now: float) -> None:
-        """Sets the time of the POST. The question to the API server may have come before it."""
+        """Sets the time of the POST, or of the next one. The question to the API server may have come before it."""
         if (unseen := self.by_name.get(name)) is not None:
             self.by_name[name] = msgspec.structs.replace(unseen, sent_at=now)
 
@@ -282,6 +289,7 @@ class KnownCreates(Struct, frozen=True):
     deferred: tasks whose Job exists although the view does not show it yet.
     templates: pauses by template.
     changed: pauses of Jobs that come back other than they were sent, by template and submitter.
+    slow: templates and submitters whose creates take long.
     tried_at: time of the last failed create by task, in seconds of this process's clock.
     brakes: pauses that answers ask for all creates.
     """
@@ -291,6 +299,7 @@ class KnownCreates(Struct, frozen=True):
     deferred: frozenset[int] = frozenset()
     templates: Mapping[str, TemplatePause] = {}
     changed: Mapping[Origin, TemplatePause] = {}
+    slow: SlowOrigins = SlowOrigins()
     tried_at: Mapping[int, float] = {}
     brakes: CreatePauses = CreatePauses()
 
@@ -299,13 +308,17 @@ class KnownCreates(Struct, frozen=True):
         if task.id in self.deferred:
             return Hold(HoldReason.LAUNCHED, Stage.UNSEEN)
         brake, changed = self.templates.get(task.template, OPEN), self.changed.get(origin_of(task), OPEN)
-        if (hold := self.refused.hold(task, now) or changed.hold or brake.hold) is not None:
+        if (hold := self.refused.hold(task, now) or changed.hold or self.pause_of(origin_of(task))) is not None:
             return hold
         if (brake.is_probing or changed.is_probing) and task.template in self.probed():
             return Hold(
                 HoldReason.DISPATCHER_NOT_READY, f"{NotReady.API_THROTTLED}: one create of this template at a time"
             )
         return None
+
+    def pause_of(self, origin: Origin) -> Hold | None:
+        """The hold of all rows of a template and submitter; None: no hold."""
+        return self.templates.get(origin[0], OPEN).hold or self.slow.hold(origin)
 
     def probed(self) -> set[str]:
         """Names of templates that have a create under way."""
@@ -321,6 +334,7 @@ class Memory:
         self.refusals = Refusals()
         self.api = Breaker()
         self.quota = Breaker()
+        self.slow = SlowCreates()
         self._templates: dict[str, Breaker] = {}
         self._changed: dict[Origin, Breaker] = {}
         self._unchanged: set[Origin] = set()
@@ -358,9 +372,15 @@ class Memory:
             frozenset(id_ for id_, until in self._deferred.items() if now < until),
             brakes_of(self._templates, now),
             brakes_of(self._changed, now),
+            self.slow_origins(now),
             dict(self._failed),
             CreatePauses(self.api.hold(now), self.quota.hold(now), is_probing, len(under_way)),
         )
+
+    def slow_origins(self, now: float) -> SlowOrigins:
+        """The templates and submitters whose creates take long now."""
+        sent = [((one.offer.template, one.submitted_by), one.sent_at) for one in self.creates.under_way()]
+        return self.slow.known(sent, now)
 
     def learn(self, result: CreateResult, now: float) -> None:
         """Updates the memory from the result of one order."""

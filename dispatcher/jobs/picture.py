@@ -24,7 +24,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from dispatcher.jobs.memory import OPEN, KnownCreates, UnobservedCreate, plan_create
+from dispatcher.jobs.memory import KnownCreates, UnobservedCreate, plan_create
 from dispatcher.jobs.observed import ObservedCluster, Rules, bound_at, by_job, observe, overlooked_jobs
 from dispatcher.jobs.outcome import judge
 from dispatcher.model.cluster import CRASHES, DEADLINE, ENDED, ClusterView, Pod
@@ -388,8 +388,8 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     def refused(self, row: IndexedRow) -> Hold | None:
         """The hold that the API server's answers to this row, to similar rows or to their template ask for."""
         offer = self.offers.known_offer(row.kind)
-        template = self.creates.templates.get(offer.template, OPEN).hold if isinstance(offer, Offer) else None
-        return template or self.creates.refused.hold(row, self.at)
+        paused = self.creates.pause_of((offer.template, row.submitted_by)) if isinstance(offer, Offer) else None
+        return paused or self.creates.refused.hold(row, self.at)
 
     def tried_at(self, task_id: int) -> float:
         """Time of the row's last failed create, in seconds of this process's clock."""

@@ -2,6 +2,8 @@
 
 `Breaker`: pauses that answers of the API server ask for.
 
+`SlowCreates`: creates that take long leave places to others.
+
 `Refusals`: a row that our own rules refuse is held until it or a template changes. One that the API server refused is
 tried again after minutes: a policy of the cluster may be the cause, and may be gone. Three refused rows hold similar
 rows for a minute, because each try costs a write. Refused rows never hold rows of another submitter.
@@ -10,7 +12,7 @@ rows for a minute, because each try costs a write. Refused rows never hold rows 
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -21,7 +23,7 @@ from dispatcher.model.errors import NOT_READY_YET, doubled
 from dispatcher.model.jobs import ApiAnswer, Job
 from dispatcher.model.launches import LaunchSpec, is_same
 from dispatcher.model.tasks import IndexedRow, Task
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import Hold, HoldReason, NotReady
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -45,6 +47,18 @@ LONGEST_PAUSE_SECONDS: Final = 30
 """The longest of these pauses."""
 LONGEST_WISH_SECONDS: Final = 300
 """The longest Retry-After that is obeyed. After this time one create asks again."""
+SLOW_SECONDS: Final = 1
+"""Seconds after which a create is slow."""
+SLOW_AT_A_TIME: Final = 12
+"""Slow creates under way at the same time, at most. 16 creates may be under way."""
+SLOW_FOR_SECONDS: Final = 60
+"""Seconds for which creates of a template and submitter count as slow after a slow one."""
+Origin = tuple[str, str]
+"""Template and submitter of a row."""
+
+
+def origin_of(task: Task) -> Origin:
+    return task.template, task.submitted_by
 
 
 class Breaker:
@@ -77,6 +91,53 @@ class Breaker:
     def is_probing(self) -> bool:
         """Whether a create failed and none has succeeded since. Then only one create at a time is sent."""
         return self._failures > 0
+
+
+TOO_SLOW: Final = Hold(
+    HoldReason.DISPATCHER_NOT_READY, f"{NotReady.API_THROTTLED}: such creates take long, {SLOW_AT_A_TIME} are under way"
+)
+
+
+class SlowOrigins(Struct, frozen=True):
+    """The origins whose creates are slow, and the number of further ones that may begin now."""
+
+    origins: frozenset[Origin] = frozenset()
+    places: int = SLOW_AT_A_TIME
+
+    def hold(self, origin: Origin) -> Hold | None:
+        """The hold of all rows of an origin; None: no hold."""
+        return TOO_SLOW if origin in self.origins and not self.places else None
+
+    def sparing(self, orders: Iterable[LaunchSpec]) -> Iterator[LaunchSpec]:
+        """The orders, without slow ones for which no place is left. The next cycle judges their rows again."""
+        begun = 0
+        for order in orders:
+            is_slow = origin_of(order.task) in self.origins
+            if not is_slow or begun < self.places:
+                begun += is_slow
+                yield order
+
+
+class SlowCreates:
+    """Which creates take long. A webhook that verifies images asks their registry, which may be slow for one team.
+
+    If the API server is slow, all are.
+    """
+
+    def __init__(self) -> None:
+        self._at: dict[Origin, float] = {}
+
+    def learn(self, origin: Origin, sent_at: float, now: float) -> None:
+        """Notes that a create has its answer now."""
+        if now - sent_at >= SLOW_SECONDS:
+            trimmed(self._at)[origin] = now
+
+    def known(self, under_way: Collection[tuple[Origin, float]], now: float) -> SlowOrigins:
+        """`under_way`: the creates without an answer, each with the time at which it was sent."""
+        self._at = {origin: at for origin, at in self._at.items() if now - at < SLOW_FOR_SECONDS}
+        origins = self._at.keys() | {origin for origin, at in under_way if now - at >= SLOW_SECONDS}
+        begun = sum(origin in origins for origin, _ in under_way)
+        return SlowOrigins(frozenset(origins), max(0, SLOW_AT_A_TIME - begun))
 
 
 def likeness(order: LaunchSpec) -> Likeness:

@@ -20,7 +20,7 @@ from dispatcher.jobs.memory import NOT_READY, CreateResult, Memory
 from dispatcher.jobs.observed import Rules, due_at, observe
 from dispatcher.jobs.picture import CarriedState, JobsPicture, JudgedRows, KnownJobs, know_jobs, still_carried
 from dispatcher.jobs.policy import check_job
-from dispatcher.jobs.refusals import CreateOutcome, are_over, is_absent, is_of_a_policy, read_create
+from dispatcher.jobs.refusals import CreateOutcome, are_over, is_absent, is_of_a_policy, origin_of, read_create
 from dispatcher.jobs.templates import Template
 from dispatcher.model.cluster import ClusterView
 from dispatcher.model.errors import ClusterError
@@ -71,6 +71,8 @@ log = structlog.get_logger(component="jobs.submit")
 
 AT_A_TIME: Final = 16
 """Creates under way at the same time, at most."""
+ENTER_SECONDS: Final = 1
+"""Seconds for which a cycle waits until one more create may begin."""
 RESOLVE_AFTER_SECONDS: Final = 20
 """Seconds after which no POST of ours can land (client and server limits together), so that a GET gives the result."""
 TAKEN_AS_IT_IS: Final = frozenset(
@@ -137,19 +139,26 @@ class Submitter:
         """Stores the database's time, for the metric of waiting times."""
         self._database_clock = now, self._clock()
 
-    async def submit(self, orders: Sequence[LaunchSpec], templates: Mapping[str, Template | str]) -> None:
-        """Starts every order. Returns before the last answers, so that the next cycle need not wait."""
+    async def submit(self, orders: Sequence[LaunchSpec], templates: Mapping[str, Template | str]) -> int:
+        """Starts the orders. Returns before the last answers, so that the next cycle need not wait. Returns the number
+        of orders that were started: all, unless the creates under way take long. The next cycle judges the rest again.
+        """
         if self._bugs:
             raise self._bugs.pop()
-        for order in orders:
+        for number, order in enumerate(orders):
             template = templates[order.task.template]
             assert isinstance(template, Template)
-            await self._lanes.enter()
+            try:
+                async with asyncio.timeout(ENTER_SECONDS):
+                    await self._lanes.enter()
+            except TimeoutError:
+                return number
             name = name_of(order, self._site.installation)
             self._memory.creates.begin(name, order.task, order.offer, self._clock())
             task = asyncio.create_task(self._carry_out(order, name, template))
             self._under_way.add(task)
             task.add_done_callback(self._ended)
+        return len(orders)
 
     async def drain(self) -> None:
         """Waits until every create has its answer."""
@@ -224,7 +233,7 @@ class Submitter:
         return None if is_absent(answer) or is_foreign else answer
 
     async def _create(self, order: LaunchSpec, name: str, manifest: Manifest) -> CreateResult:
-        answer = await self._answer_of(name, manifest)
+        answer = await self._answer_of(order, name, manifest)
         meaning, job = read_create(answer), answer.job
         if meaning is CreateOutcome.CREATED and job is None:
             meaning = CreateOutcome.UNKNOWN  # an answer of a proxy, or a Job without its identity
@@ -233,13 +242,15 @@ class Submitter:
         JOB_CREATES.labels(meaning).inc()
         return CreateResult(order, name, meaning, answer, job)
 
-    async def _answer_of(self, name: str, manifest: Manifest) -> ApiAnswer:
+    async def _answer_of(self, order: LaunchSpec, name: str, manifest: Manifest) -> ApiAnswer:
         """The answer to the POST. If the server asks for a pause, the POST is repeated after it. Other creates
         go on.
         """
         for _ in range(TRIES):
-            self._memory.creates.sent(name, self._clock())
+            sent_at = self._clock()
+            self._memory.creates.sent(name, sent_at)
             answer = await self._jobs.create(manifest)
+            self._memory.slow.learn(origin_of(order.task), sent_at, self._clock())
             is_busy = answer.status == TOO_MANY and not is_of_a_policy(answer.message)
             if not is_busy or answer.retry_after > LONGEST_WISH_SECONDS:
                 break
@@ -247,7 +258,9 @@ class Submitter:
             self._lanes.leave()
             try:
                 wish = max(answer.retry_after, PAUSE_SECONDS)
-                await self.sleep(wish * random.uniform(1, 1.3))  # noqa: S311  # spreads creates, keeps no secret
+                pause = wish * random.uniform(1, 1.3)  # noqa: S311  # spreads creates, keeps no secret
+                self._memory.creates.sent(name, self._clock() + pause)
+                await self.sleep(pause)
             finally:
                 await self._lanes.enter()
         if answer.job is not None:
@@ -333,13 +346,13 @@ class Launcher:
         return self._known
 
     async def launch(self, picture: JobsPicture, judged: JudgedRows, orders: Sequence[LaunchSpec]) -> int:
-        """Ends the cycle of a picture: sends the orders. Returns their number, without waiting for the answers."""
+        """Ends the cycle of a picture: starts the orders. Returns their number, without waiting for the answers."""
         self._carried = picture.carry(judged)
         await self._submitter.resolve()
         now = self._clock()
-        sent = [order for order in self._probes(orders, picture.creates.probed()) if not self._rests(order, now)]
-        await self._submitter.submit(sent, self._catalog.templates)
-        return len(sent)
+        spared = self._memory.slow_origins(now).sparing(self._probes(orders, picture.creates.probed()))
+        sent = [order for order in spared if not self._rests(order, now)]
+        return await self._submitter.submit(sent, self._catalog.templates)
 
     def _rests(self, order: LaunchSpec, now: float) -> bool:
         """Whether the row is held for a while: similar rows were refused, or its Job has much text."""

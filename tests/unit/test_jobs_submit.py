@@ -1,5 +1,6 @@
 """The results of creates, by the answers of a cluster that gives exactly these answers."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 
 import msgspec
@@ -8,10 +9,10 @@ from msgspec.structs import replace
 from prometheus_client import REGISTRY
 
 from dispatcher.jobs.memory import CreateResult, Memory
-from dispatcher.jobs.refusals import CreateOutcome
-from dispatcher.jobs.submit import TRIES, Submitter
-from dispatcher.model.jobs import ApiAnswer, Job, Phase
-from dispatcher.model.launches import Ask, Launch, LaunchSpec, identity_of, name_of
+from dispatcher.jobs.refusals import SLOW_AT_A_TIME, SLOW_FOR_SECONDS, SLOW_SECONDS, TOO_SLOW, CreateOutcome
+from dispatcher.jobs.submit import AT_A_TIME, TRIES, Submitter
+from dispatcher.model.jobs import ApiAnswer, Job, Manifest, Phase
+from dispatcher.model.launches import IDENTITY, SUBMITTED_BY, Ask, Launch, LaunchSpec, identity_of, name_of
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.runtime.clock import elapsed
 from tests.rig.builders import a_job, a_task, a_template, an_order
@@ -125,6 +126,48 @@ async def test_policy_for_one_team_holds_no_row_of_another() -> None:
         await submitted(cluster, other, memory)
     assert (len(cluster.created), len(cluster.tried)) == (3, 1)
     assert memory.known(now).why_wait(order.task, now) == Hold(HoldReason.JOB_CHANGED, CHANGED[0])
+
+
+class LateForOne(Cluster):
+    """Makes all Jobs. The answers to creates of team_a come when `answers` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = asyncio.Event()
+
+    async def create(self, manifest: Manifest) -> ApiAnswer:
+        notes = manifest["metadata"]["annotations"]
+        if notes[SUBMITTED_BY] == "team_a":
+            await self.answers.wait()
+        job = msgspec.structs.replace(a_job(), name=manifest["metadata"]["name"], identity=notes[IDENTITY])
+        return ApiAnswer(201, job=job)
+
+
+async def test_creates_that_take_long_leave_places_to_those_of_others() -> None:
+    """A webhook verifies images, and the registry of one team answers late. Its creates used every place."""
+    now, cluster, memory = [0.0], LateForOne(), Memory()
+    submitter = Submitter(cluster, SITE, memory, lambda: None, lambda: now[0])
+
+    async def begun(*orders: LaunchSpec) -> int:
+        spared = [*memory.slow_origins(now[0]).sparing(orders)]
+        return await asyncio.wait_for(submitter.submit(spared, {"default": a_template()}), 5)
+
+    late, others = (
+        [an_order(task=a_task(id=first + number, submitted_by=team)) for number in range(20)]
+        for first, team in ((100, "team_a"), (200, "team_b"))
+    )
+    assert await begun(*late) == AT_A_TIME
+    now[0] += SLOW_SECONDS
+    holds = [memory.known(now[0]).why_wait(order.task, now[0]) for order in (late[-1], others[0])]
+    assert holds == [TOO_SLOW, None]
+    cluster.answers.set()
+    await submitter.drain()
+    cluster.answers.clear()
+    assert await begun(*late, *others) == SLOW_AT_A_TIME + len(others)
+    cluster.answers.set()
+    await submitter.drain()
+    now[0] += SLOW_FOR_SECONDS
+    assert memory.slow_origins(now[0]).origins == frozenset()
 
 
 async def test_job_whose_labels_were_changed_is_found_by_its_name_and_followed() -> None:

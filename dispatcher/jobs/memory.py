@@ -34,7 +34,7 @@ from dispatcher.jobs.refusals import (
 from dispatcher.model.cluster import ClusterView
 from dispatcher.model.jobs import ApiAnswer, Job, LaunchGroup
 from dispatcher.model.launches import CreatePauses, Launch, LaunchSpec, Offer, identity_of, is_same
-from dispatcher.model.tasks import Request, Task
+from dispatcher.model.tasks import IndexedRow, Request, Task
 from dispatcher.model.verdicts import BY_POLICY, MUCH_TEXT, Hold, HoldReason, NotReady, Stage
 
 PLAIN_BYTES: Final = 4096
@@ -303,22 +303,26 @@ class KnownCreates(Struct, frozen=True):
     tried_at: Mapping[int, float] = {}
     brakes: CreatePauses = CreatePauses()
 
+    def hold(self, row: Task | IndexedRow, template: str, now: float) -> Hold | None:
+        """The hold that answers to the row, to similar rows, to its template, or to Jobs of its submitter ask for."""
+        origin = template, row.submitted_by
+        changed = self.changed.get(origin, OPEN).hold
+        return (
+            self.refused.hold(row, now) or changed or self.templates.get(template, OPEN).hold or self.slow.hold(origin)
+        )
+
     def why_wait(self, task: Task, now: float) -> Hold | None:
         """The hold that answers of the API server ask for before a launch of this row; None: no hold."""
         if task.id in self.deferred:
             return Hold(HoldReason.LAUNCHED, Stage.UNSEEN)
-        brake, changed = self.templates.get(task.template, OPEN), self.changed.get(origin_of(task), OPEN)
-        if (hold := self.refused.hold(task, now) or changed.hold or self.pause_of(origin_of(task))) is not None:
+        if (hold := self.hold(task, task.template, now)) is not None:
             return hold
+        brake, changed = self.templates.get(task.template, OPEN), self.changed.get(origin_of(task), OPEN)
         if (brake.is_probing or changed.is_probing) and task.template in self.probed():
             return Hold(
                 HoldReason.DISPATCHER_NOT_READY, f"{NotReady.API_THROTTLED}: one create of this template at a time"
             )
         return None
-
-    def pause_of(self, origin: Origin) -> Hold | None:
-        """The hold of all rows of a template and submitter; None: no hold."""
-        return self.templates.get(origin[0], OPEN).hold or self.slow.hold(origin)
 
     def probed(self) -> set[str]:
         """Names of templates that have a create under way."""

@@ -386,10 +386,9 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         return offer if made is None or not isinstance(offer, Offer) else offer_with(offer, made)
 
     def refused(self, row: IndexedRow) -> Hold | None:
-        """The hold that the API server's answers to this row, to similar rows or to their template ask for."""
+        """The hold that the API server's answers ask for, as `judge_row` finds it: a scan passes the row over."""
         offer = self.offers.known_offer(row.kind)
-        paused = self.creates.pause_of((offer.template, row.submitted_by)) if isinstance(offer, Offer) else None
-        return paused or self.creates.refused.hold(row, self.at)
+        return self.creates.hold(row, offer.template if isinstance(offer, Offer) else "", self.at)
 
     def tried_at(self, task_id: int) -> float:
         """Time of the row's last failed create, in seconds of this process's clock."""

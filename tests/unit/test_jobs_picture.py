@@ -26,10 +26,23 @@ from dispatcher.model.tasks import Kind
 from dispatcher.model.verdicts import BY_POLICY, Hold, HoldReason
 from dispatcher.views.node_room import ours_on
 from dispatcher.views.nodes import limits_by_node
-from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task, ago, an_order, later
+from tests.rig.builders import (
+    NOW,
+    a_cluster,
+    a_failed_job,
+    a_job,
+    a_picture,
+    a_pod,
+    a_task,
+    ago,
+    an_indexed_row,
+    an_order,
+    later,
+)
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
 POISON = Hold(HoldReason.POISON, "422")
+CHANGED = Hold(HoldReason.JOB_CHANGED, "spec.ttlSecondsAfterFinished is 2, not absent")
 OTHER_CREATE = UnobservedCreate("other", 7, 1, "q", "team_b", Offer("app:1", "small", "default"), 0, is_under_way=True)
 
 
@@ -211,6 +224,23 @@ def test_offer_tells_what_the_api_server_makes_of_its_pods() -> None:
     assert picture.known_offer(b"kind") is picture.known_offer(b"kind")
     assert a_picture(cluster=a_cluster(made={"other": made}), offers=OneOffer(offer)).known_offer(b"kind") is offer
     assert a_picture(cluster=a_cluster(made={"small": made}), offers=OneOffer(STOP)).known_offer(b"kind") is STOP
+
+
+@pytest.mark.parametrize(
+    "creates",
+    [
+        KnownCreates(refused=RefusedRows({(42, 1): POISON})),
+        KnownCreates(templates={"default": TemplatePause(STOP, is_probing=True)}),
+        KnownCreates(changed={("default", "team_a"): TemplatePause(CHANGED, is_probing=True)}),
+        KnownCreates(changed={("default", "team_b"): TemplatePause(CHANGED, is_probing=True)}),
+    ],
+    ids=["refused row", "template", "changed Jobs", "changed Jobs of another submitter"],
+)
+def test_scan_passes_over_the_rows_that_answers_hold(creates: KnownCreates) -> None:
+    """Otherwise the first hundred of them would hide the rows of others in their queue, in every cycle."""
+    picture, row = a_picture(creates=creates, offers=OneOffer(Offer("app:1", "small", "default"))), an_indexed_row(42)
+    verdict = picture.judge_row(a_task()).verdict
+    assert (picture.refused(row) or Launch(1)) == verdict
 
 
 def test_unseen_create_is_unplaced_until_its_pod_has_a_node() -> None:

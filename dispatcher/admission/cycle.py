@@ -33,6 +33,7 @@ from msgspec import Struct
 from dispatcher.admission.gates import (
     Candidate,
     RowBehind,
+    is_at_cap,
     judge,
     over_queue_cap,
     over_quota,
@@ -287,7 +288,6 @@ OVER_CAP: Final = "its queue has more Jobs than its max_jobs"
 YIELDS: Final = "a row that could run now needs its place"
 MOST_YIELDS: Final = 20
 """Places that one cycle gives back for rows that could run, at most."""
-CAPS: Final = frozenset({HoldReason.SUBMITTER_CAP, HoldReason.QUEUE_CAP, HoldReason.JOB_CAP})
 CLAIMED: Final = "it could take a node that is kept for another row"
 
 
@@ -340,6 +340,12 @@ def beyond_cap(queue: str, waiting: list[Probe], snapshot: ClusterSnapshot) -> l
     cap = snapshot.queue(queue).max_jobs
     excess = 0 if cap is None else max(0, snapshot.load.by_queue.get(queue, 0) - cap)
     return newest_first(waiting)[:excess]
+
+
+def rows_at_a_cap(held: Iterable[tuple[PodKind, Hold]]) -> list[tuple[PodKind, HoldReason]]:
+    """The rows that a cap holds, with the cap."""
+    caps = HoldReason.QUEUE_CAP, HoldReason.JOB_CAP
+    return [(pod, hold.reason) for pod, hold in held if hold.reason in caps or is_at_cap(hold)]
 
 
 def plan_yields(

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from dispatcher.admission.claims import Claim, Claims
 from dispatcher.admission.cycle import (
-    CAPS,
     Plan,
     mark,
     outdated_shapes,
@@ -34,6 +33,7 @@ from dispatcher.admission.cycle import (
     plan_pauses,
     plan_taken_back,
     plan_yields,
+    rows_at_a_cap,
 )
 from dispatcher.admission.demand import Demands
 from dispatcher.admission.gates import Candidate, wants_place
@@ -357,13 +357,13 @@ class Dispatch(Generic[P]):
         candidates, found, resting = judged
         priorities = {id_: row.priority for id_, row in resting.items()} if found.behind else {}
         priorities |= {one.task.id: one.task.priority for one in candidates}
-        held = [(one.pod, plan.holds[one.task.id].reason) for one in candidates if one.task.id in plan.holds]
+        held = [(one.pod, plan.holds[one.task.id]) for one in candidates if one.task.id in plan.holds]
         reasons = FOR_ROOM | ({HoldReason.PENDING_PODS} if snapshot.is_strict else frozenset[HoldReason]())
-        lacking = [*found.wanting, *(pod for pod, reason in held if reason in reasons)]
+        lacking = [*found.wanting, *(pod for pod, hold in held if hold.reason in reasons)]
         wanting = [pod for pod in lacking if wants_place(pod, plan.after)]
         ends = [
             *plan_taken_back(probes, snapshot, self._paused_since),
-            *plan_yields([one for one in held if one[1] in CAPS], probes, plan.after),
+            *plan_yields(rows_at_a_cap(held), probes, plan.after),
         ]
         if snapshot.room is not None:
             outdated = outdated_shapes(probes, snapshot.room.view)

@@ -14,7 +14,7 @@ from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds, fits_wherever
 from dispatcher.model.resources import Amounts
 from dispatcher.model.tasks import Queue, Task
-from dispatcher.model.verdicts import Admit, Hold, HoldReason, Stage, Verdict
+from dispatcher.model.verdicts import MUCH_TEXT, Admit, Hold, HoldReason, Stage, Verdict
 
 
 class Candidate(Struct, frozen=True):
@@ -136,6 +136,11 @@ def over_submitter_cap(queue: str, submitter: str, snapshot: ClusterSnapshot, mo
     """The hold if a submitter's Jobs, with `more` further rows, use up its cap."""
     cap = snapshot.queue(queue).max_jobs_per_submitter
     return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((queue, submitter), 0) + more, cap)
+
+
+def is_at_cap(hold: Hold) -> bool:
+    """Whether the row is at its submitter's cap, as all rows behind it are. A Job with much text waits by itself."""
+    return hold.reason is HoldReason.SUBMITTER_CAP and not hold.detail.startswith(MUCH_TEXT)
 
 
 def queue_cap(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:

@@ -16,6 +16,7 @@ from dispatcher.admission.gates import (
     RowBehind,
     group_failing,
     holds_of_queue,
+    is_at_cap,
     is_behind,
     over_quota,
     over_submitter_cap,
@@ -132,6 +133,7 @@ class Head(Struct, frozen=True):
     told: the first held rows, each with its hold.
     roomless: the first row that waits for room, and for which a node is large enough; None: there is none.
     only_wait: rows that may be launched after all others, because their Pods would only wait.
+    at_cap: number of the held rows that are at their submitter's cap.
     """
 
     read_count: int = 0
@@ -140,6 +142,7 @@ class Head(Struct, frozen=True):
     told: Sequence[HeldRow] = ()
     roomless: IndexedRow | None = None
     only_wait: Sequence[IndexedRow] = ()
+    at_cap: int = 0
 
 
 class Judge:
@@ -179,6 +182,7 @@ class Judge:
         chosen: Counter[QueueSubmitter] = Counter()
         roomless: IndexedRow | None = None
         only_wait: list[IndexedRow] = []
+        at_cap = 0
         unknown = [row for row in rows if self._known.attempts.get(row.id) != row.attempt]
         for row in unknown:
             hold = self._hold(row, chosen[queue_submitter(row)])
@@ -189,11 +193,12 @@ class Judge:
                 chosen[queue_submitter(row)] += 1
                 continue
             held[hold.reason] += 1
+            at_cap += is_at_cap(hold)
             if len(told) < self.told_of_a_queue:
                 told.append((row, hold))
             if roomless is None and hold.reason is HoldReason.NO_ROOM_NOW and self._could_fit(row):
                 roomless = row
-        return Head(len(unknown), launchable, held, told, roomless, only_wait)
+        return Head(len(unknown), launchable, held, told, roomless, only_wait, at_cap)
 
     def windows_of_queues(self, queues: Iterable[str], window: int) -> dict[str, int]:
         """A window for each queue: `window` rows besides the known ones, which would hide the rows behind them."""

@@ -61,9 +61,6 @@ HELD_ROWS_OF_ALL_A_SECOND: Final = 10_000
 BURST_SECONDS: Final = 4
 """The reads that the rate allows in this time may be made at once."""
 
-OF_USE: Final = frozenset({HoldReason.SUBMITTER_CAP, HoldReason.NEXT_CYCLE})
-"""Holds of rows whose read was not in vain."""
-
 
 class WideRead(NamedTuple):
     """The last read beyond a submitter's first rows.
@@ -71,11 +68,13 @@ class WideRead(NamedTuple):
     at: time of the read, by the database's clock.
     read_count: number of rows that were read.
     held: number of held rows by reason.
+    at_cap: number of those that are at their submitter's cap.
     """
 
     at: datetime
     read_count: int
     held: Mapping[HoldReason, int]
+    at_cap: int = 0
 
     @property
     def bad(self) -> int:
@@ -84,7 +83,7 @@ class WideRead(NamedTuple):
         Rows that wait for their submitter's cap do not count: the next row to launch comes after them. Rows of new
         kinds do not count either: the next cycle judges them. Rows with a Job under way are not in `held`.
         """
-        return sum(count for reason, count in self.held.items() if reason not in OF_USE)
+        return sum(self.held.values()) - self.at_cap - self.held.get(HoldReason.NEXT_CYCLE, 0)
 
     @property
     def is_of_use(self) -> bool:
@@ -229,7 +228,7 @@ class SubmitterScan:
         for key, head in read.items():
             if farthest[key] > first[key]:
                 self._windows |= window_for(key, head, first[key])
-                new[key] = WideRead(now, head.read_count, head.held)
+                new[key] = WideRead(now, head.read_count, head.held, head.at_cap)
                 continue
             if key in known:
                 self._windows[key] = known[key]
@@ -244,8 +243,7 @@ def window_for(key: QueueSubmitter, head: Head, first: int) -> dict[QueueSubmitt
 
     Rows at their submitter's cap hide no row that could be launched, because all rows after them are at the cap, too.
     """
-    hiding = held_count(head) - head.held.get(HoldReason.SUBMITTER_CAP, 0)
-    needed = min(hiding + first, WIDEST_WINDOW)
+    needed = min(held_count(head) - head.at_cap + first, WIDEST_WINDOW)
     return {key: needed} if needed > 2 * first else {}
 
 

@@ -8,7 +8,7 @@ from dispatcher.admission.heads import FIRST_WINDOW, LEAST_WINDOW, WIDEST_WINDOW
 from dispatcher.admission.scan import ReadPace, WideRead
 from dispatcher.admission.snapshot import plan_load
 from dispatcher.model.tasks import IndexedRow
-from dispatcher.model.verdicts import HoldReason
+from dispatcher.model.verdicts import MUCH_TEXT, Hold, HoldReason
 from tests.rig.builders import a_queue, a_snapshot, ago, an_indexed_row, later
 from tests.unit.scanning import BAD, WANTED, KindJudge, Looking, Table, rows, scan
 
@@ -55,9 +55,17 @@ async def test_every_submitter_is_read_in_every_look() -> None:
     assert set(table.of_submitters[0].values()) == {20}
 
 
-async def test_wide_window_is_read_three_times_and_then_every_two_seconds() -> None:
-    table = Table([*rows(range(10_000), submitted_by="noisy", kind=b"bad"), *rows([70_000])])
-    looking = Looking(KindJudge({b"bad": BAD}), WANTED)
+MUCH = Hold(HoldReason.SUBMITTER_CAP, f"{MUCH_TEXT}: 16000 bytes")
+
+
+@pytest.mark.parametrize(
+    "book",
+    [KindJudge({b"held": BAD}), KindJudge({}, refusals=dict.fromkeys(range(10_000), MUCH))],
+    ids=["denied", "much text"],
+)
+async def test_wide_window_is_read_three_times_and_then_every_two_seconds(book: KindJudge) -> None:
+    table = Table([*rows(range(10_000), submitted_by="noisy", kind=b"held"), *rows([70_000])])
+    looking = Looking(book, WANTED)
     wide = []
     for tenth in range(41):
         table.of_submitters.clear()
@@ -237,11 +245,11 @@ def test_submitter_that_was_read_longest_ago_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "bad", "is_of_use"),
-    [("NoRoomNow", 501, False), ("NoRoomNow", 500, True), ("SubmitterCap", 1000, True), ("NoRoomNow", 0, True)],
+    ("bad", "at_cap", "is_of_use"),
+    [(501, 0, False), (500, 0, True), (1000, 1000, True), (1000, 499, False), (0, 0, True)],
 )
-def test_window_is_of_use_unless_most_of_its_rows_are_read_in_vain(reason: str, bad: int, *, is_of_use: bool) -> None:
-    assert WideRead(later(0), 1000, {HoldReason(reason): bad}).is_of_use is is_of_use
+def test_window_is_of_use_unless_most_of_its_rows_are_read_in_vain(bad: int, at_cap: int, *, is_of_use: bool) -> None:
+    assert WideRead(later(0), 1000, {HoldReason.NO_ROOM_NOW: bad}, at_cap).is_of_use is is_of_use
 
 
 def test_debts_that_are_paid_are_forgotten() -> None:

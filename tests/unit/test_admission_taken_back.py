@@ -16,6 +16,7 @@ from dispatcher.admission.cycle import (
     plan_pauses,
     plan_taken_back,
     plan_yields,
+    rows_at_a_cap,
 )
 from dispatcher.admission.demand import DemandPods
 from dispatcher.admission.gates import RowBehind
@@ -27,7 +28,7 @@ from dispatcher.model.jobs import Job, ObjectWrite, Phase
 from dispatcher.model.launches import PodKind, Probe
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Queue
-from dispatcher.model.verdicts import HoldReason
+from dispatcher.model.verdicts import MUCH_TEXT, Hold, HoldReason
 from tests.rig.builders import NOW, a_cluster, a_job, a_pod, a_queue, a_snapshot, ago, later
 from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
 
@@ -139,6 +140,13 @@ def test_newest_pod_within_the_cap_gives_its_place_to_a_row_that_could_run(cap: 
         a_probe(3, created_at=ago(7), submitted_by="team_b"), a_probe(4, created_at=ago(6), queue="other"),
     ]  # fmt: skip
     assert yields(probes, (ONE_CORE, cap)) == names
+
+
+def test_row_whose_job_has_much_text_takes_no_place_of_a_pod_that_waits() -> None:
+    """It waits for its turn, and a free place brings no turn."""
+    cap, text = (Hold(HoldReason.SUBMITTER_CAP, words) for words in ("3 of 3", f"{MUCH_TEXT}: 16000 bytes"))
+    assert yields([a_probe(1)], *rows_at_a_cap([(ONE_CORE, cap)])) == ["job-1"]
+    assert yields([a_probe(1)], *rows_at_a_cap([(ONE_CORE, text)])) == []
 
 
 def test_only_so_many_places_are_given_as_rows_could_run() -> None:

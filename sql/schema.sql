@@ -914,7 +914,11 @@ CREATE VIEW dispatch_private.explanations AS
         CASE
             WHEN (own.reason IS NOT NULL) THEN own.since
             WHEN (why.reason = 'NotDue'::text) THEN t.created_at
-            WHEN (why.reason = ANY (ARRAY['InLine'::text, 'Unjudged'::text])) THEN GREATEST(t.created_at, t.run_at)
+            WHEN (why.reason = ANY (ARRAY['InLine'::text, 'Unjudged'::text])) THEN
+            CASE
+                WHEN ((t.attempt = 1) OR (t.run_at IS NOT NULL)) THEN GREATEST(t.created_at, t.run_at)
+                ELSE NULL::timestamp with time zone
+            END
             WHEN (why.reason = (q.behind ->> 'reason'::text)) THEN GREATEST(t.created_at, t.run_at, ((q.behind ->> 'since'::text))::timestamp with time zone)
             WHEN (why.reason IS NULL) THEN COALESCE(t.finished_at, t.started_at)
             ELSE NULL::timestamp with time zone
@@ -2541,7 +2545,7 @@ COMMENT ON COLUMN dispatch.queue_status.max_jobs IS 'The cap of unfinished Jobs;
 COMMENT ON COLUMN dispatch.queue_status.weight IS 'Share of the cluster, relative to other queues.';
 COMMENT ON COLUMN dispatch.queue_status.share IS 'Largest part of any one resource of the cluster that its Jobs ask for.';
 COMMENT ON COLUMN dispatch.queue_status.paused_until IS 'End of the pause; NULL: not paused.';
-COMMENT ON COLUMN dispatch.queue_status.oldest_wait_seconds IS 'For how long its oldest due row has waited; NULL: no row waits.';
+COMMENT ON COLUMN dispatch.queue_status.oldest_wait_seconds IS 'For how long its oldest due row has waited, without rows that somebody has retried; NULL: none waits.';
 COMMENT ON COLUMN dispatch.queue_status.reasons IS 'Number of waiting rows by reason.';
 COMMENT ON COLUMN dispatch.queue_status.as_of IS 'When the dispatcher last looked.';
 COMMENT ON COLUMN dispatch.queue_status.roles_gone IS 'The owner_role or submit_role of the queue that is gone; nobody has its rights. {}: both are there, or none is named.';

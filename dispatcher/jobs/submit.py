@@ -285,7 +285,7 @@ class Submitter:
     def _report_launch(self, order: LaunchSpec) -> None:
         """Counts the launch, and observes the time that a row waited for its first Job."""
         LAUNCHES.labels(FIRST if order.launch.number - order.launch.unplaced == 1 else AGAIN).inc()
-        if order.launch.number == 1 and not order.launch.is_repeat:
+        if order.launch.number == 1 and not (order.launch.is_repeat or order.task.is_retried):
             told, at = self._database_clock
             now = told + timedelta(seconds=self._clock() - at)
             INSERT_TO_JOB.observe(max(0.0, (now - due_at(order.task)).total_seconds()))

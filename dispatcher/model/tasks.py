@@ -61,6 +61,11 @@ class Task(Struct, frozen=True, kw_only=True):
     def is_waiting(self) -> bool:
         return self.status is Status.WAITING
 
+    @property
+    def is_retried(self) -> bool:
+        """Whether somebody has retried it. Then nothing tells since when it waits."""
+        return self.attempt > 1 and self.run_at is None
+
 
 class IndexedRow(Struct, frozen=True, gc=False):
     """A waiting row with the columns of the index. They suffice to drop it without reading the row."""
@@ -104,7 +109,7 @@ class QueueCount(Struct, frozen=True):
 
     due: rows that are due.
     not_due: rows whose `run_at` is in the future.
-    oldest: since when the oldest due row waits; None: there is none.
+    oldest: since when the oldest due row waits, without rows that somebody has retried; None: there is none.
     note: the operator's note on the queue.
     starts, ends: launches that started, and rows that ended, in the last COUNTED_MINUTES.
     """

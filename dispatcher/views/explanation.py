@@ -245,7 +245,7 @@ def since_of(task: Task, reason: HoldReason, cycle: LastCycle) -> datetime | Non
     if reason is HoldReason.NOT_DUE:
         return task.created_at
     if reason in IN_TURN:
-        return due
+        return None if task.is_retried else due
     if reason in FROM_JOBS:
         told = cycle.told.get(task.id)
         return told.since if told is not None and (told.attempt, told.hold.reason) == (task.attempt, reason) else None

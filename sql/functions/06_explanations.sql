@@ -114,7 +114,7 @@ SELECT t.id, t.queue, t.status, t.attempt, why.reason, coalesce(part.whose_turn,
     CASE
         WHEN own.reason IS NOT NULL THEN own.since
         WHEN why.reason = 'NotDue' THEN t.created_at
-        WHEN why.reason IN ('InLine', 'Unjudged') THEN greatest(t.created_at, t.run_at)
+        WHEN why.reason IN ('InLine', 'Unjudged') THEN CASE WHEN t.attempt = 1 OR t.run_at IS NOT NULL THEN greatest(t.created_at, t.run_at) END
         WHEN why.reason = q.behind ->> 'reason' THEN greatest(t.created_at, t.run_at, (q.behind ->> 'since')::timestamptz)
         WHEN why.reason IS NULL THEN coalesce(t.finished_at, t.started_at)
     END AS since,

@@ -193,6 +193,21 @@ async def test_row_that_was_due_before_its_insert_has_waited_since_its_insert(da
     assert (await counted(database)).oldest == (await first.now())["created_at"]
 
 
+async def test_row_that_somebody_retries_ages_no_queue(database: Database) -> None:
+    """It was inserted long ago, and nothing tells since when it waits again."""
+    admin = await database.session("admin")
+    old, new = await insert_row(database), await insert_row(database)
+    await old.cancel()
+    await admin.execute("UPDATE dispatch_private.tasks SET created_at = now() - interval '9 d' WHERE id = $1", old.id)
+    await old.retry()
+    found = await counted(database)
+    assert (found.due, found.oldest) == (2, (await new.now())["created_at"])
+    await new.cancel()
+    assert (await counted(database)).oldest is None
+    team = await database.session("team_a")
+    assert await team.fetchval("SELECT since FROM dispatch.task_explain($1)", old.id) is None
+
+
 async def test_marks_of_a_row_are_read_as_they_are(database: Database) -> None:
     row = await database.insert_task(batch="july", labels={"month": "7"})
     bare = await database.insert_task()

@@ -138,6 +138,8 @@ def test_time_of_a_shared_reason_begins_anew_after_a_break() -> None:
 def test_row_in_line_waits_since_it_is_due() -> None:
     assert explained(a_task(run_at=ago(7)), a_cycle(a_snapshot())).since == ago(7)
     assert explained(a_task(run_at=later(7)), a_cycle(a_snapshot())).since == CREATED
+    assert explained(a_task(attempt=2, run_at=ago(7)), a_cycle(a_snapshot())).since == ago(7)
+    assert explained(a_task(attempt=2), a_cycle(a_snapshot())).since is None, "nothing tells when somebody retried it"
 
 
 def test_next_holds_of_a_row_are_told_once_for_each_reason() -> None:

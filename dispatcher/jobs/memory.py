@@ -10,6 +10,7 @@ while the watch lags. A row has one unanswered create at a time (docs/protocol.m
 `Memory`: learns from the result of each create. Each cycle gets a copy that does not change while the cycle decides.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -445,7 +446,7 @@ class Memory:
             brake = self.of_template(template) if self._is_of_the_template(template, answer, now) else self.api
             brake.trip(not_ready(NotReady.API_THROTTLED, answer), now, answer.retry_after)
         elif meaning is CreateOutcome.QUOTA:
-            self.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED, answer.message), now, BLOCKED_SECONDS)
+            self.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED, for_all(answer.message)), now, BLOCKED_SECONDS)
         elif meaning in NOT_READY:
             self.api.trip(not_ready(NOT_READY[meaning], answer), now, BLOCKED_SECONDS)
 
@@ -486,4 +487,12 @@ def refusal_of(meaning: CreateOutcome, answer: ApiAnswer) -> Hold:
 
 
 def not_ready(why: NotReady, answer: ApiAnswer) -> Hold:
-    return Hold(HoldReason.DISPATCHER_NOT_READY, f"{why}: {answer.status} {answer.message}"[:300])
+    return Hold(HoldReason.DISPATCHER_NOT_READY, f"{why}: {answer.status} {for_all(answer.message)}"[:300])
+
+
+NAME_OF_A_JOB: Final = re.compile(r"[a-z0-9][-a-z0-9]*-\d{1,19}-[0-9a-f]{8}-\d{1,5}(?:r\d{1,5})?")
+
+
+def for_all(message: str) -> str:
+    """The words of an answer about one Job without its name: they hold the rows of all teams, and it has a row's id."""
+    return NAME_OF_A_JOB.sub("...", message)

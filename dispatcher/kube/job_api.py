@@ -115,7 +115,7 @@ class JobApi:
         """A consistent list of one task's Jobs. Raises ClusterError if they are not known."""
         params = {"labelSelector": job_selector(self._installation, task_id)}
         reply = await self._client.request("GET", self._jobs, params=params, seconds=WRITE_SECONDS)
-        page = reply.read(f"list Jobs of task {task_id}", ListPage)
+        page = reply.read("list the Jobs of a task", ListPage)
         return [job for raw in page.items if (job := read_job(raw)) is not None]
 
     async def end(self, end: ObjectWrite) -> ApiAnswer:

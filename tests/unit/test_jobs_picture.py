@@ -364,6 +364,20 @@ def test_row_that_was_refused_is_tried_again_after_five_minutes(meaning: CreateO
     assert holds == [hold] * 2 + [None]
 
 
+@pytest.mark.parametrize(
+    "meaning", [CreateOutcome.QUOTA, CreateOutcome.TERMINATING, CreateOutcome.FORBIDDEN, CreateOutcome.UNKNOWN, None]
+)
+def test_hold_of_the_rows_of_all_teams_names_no_job(meaning: CreateOutcome | None) -> None:
+    """The name has the id of the row whose Job was asked for."""
+    memory, order = Memory(), an_order()
+    answer = ApiAnswer(500, message=f'jobs.batch "{name_of(order, "dispatcher")}" is forbidden: exceeded quota: q')
+    memory.learn(result(order, meaning, answer) if meaning else CreateResult(order, "x", question=answer), 0)
+    known = memory.known(0)
+    held = known.brakes.api or known.brakes.quota or known.templates[order.task.template].hold
+    assert held is not None
+    assert held.detail.endswith('jobs.batch "..." is forbidden: exceeded quota: q')
+
+
 def test_webhook_that_is_silent_for_one_template_stops_no_other() -> None:
     """Only where the creates of two templates time out, it is the API server or its proxy."""
     memory, first, second = Memory(), an_order(), an_order(task=a_task(id=7, template="other"))

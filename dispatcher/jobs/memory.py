@@ -307,10 +307,8 @@ class KnownCreates(Struct, frozen=True):
     def hold(self, row: Task | IndexedRow, template: str, now: float) -> Hold | None:
         """The hold that answers to the row, to similar rows, to its template, or to Jobs of its submitter ask for."""
         origin = template, row.submitted_by
-        changed = self.changed.get(origin, OPEN).hold
-        return (
-            self.refused.hold(row, now) or changed or self.templates.get(template, OPEN).hold or self.slow.hold(origin)
-        )
+        changed, brake = self.changed.get(origin, OPEN), self.templates.get(template, OPEN)
+        return self.refused.hold(row, now) or changed.hold or brake.hold or self.slow.hold(origin)
 
     def why_wait(self, task: Task, now: float) -> Hold | None:
         """The hold that answers of the API server ask for before a launch of this row; None: no hold."""

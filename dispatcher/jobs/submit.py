@@ -7,6 +7,7 @@ for certain whether the Job was made counts as unknown.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -71,8 +72,8 @@ log = structlog.get_logger(component="jobs.submit")
 
 AT_A_TIME: Final = 16
 """Creates under way at the same time, at most."""
-ENTER_SECONDS: Final = 1
-"""Seconds for which a cycle waits until one more create may begin."""
+LANE_SECONDS: Final = 1
+"""Seconds for which a cycle waits until it can send its creates, at most."""
 RESOLVE_AFTER_SECONDS: Final = 20
 """Seconds after which no POST of ours can land (client and server limits together), so that a GET gives the result."""
 TAKEN_AS_IT_IS: Final = frozenset(
@@ -139,26 +140,39 @@ class Submitter:
         """Stores the database's time, for the metric of waiting times."""
         self._database_clock = now, self._clock()
 
-    async def submit(self, orders: Sequence[LaunchSpec], templates: Mapping[str, Template | str]) -> int:
-        """Starts the orders. Returns before the last answers, so that the next cycle need not wait. Returns the number
-        of orders that were started: all, unless the creates under way take long. The next cycle judges the rest again.
+    async def submit(
+        self,
+        orders: Iterable[LaunchSpec],
+        templates: Mapping[str, Template | str],
+        rests: Callable[[LaunchSpec], bool] = lambda _: False,
+    ) -> int:
+        """Starts the orders. Returns their number, before the last answers, so that the next cycle need not wait.
+
+        If creates take long, the next cycle decides anew about the rest. A webhook may be slow for one team alone.
+        rests: whether the row is held for a while. Asked when a create could begin.
         """
         if self._bugs:
             raise self._bugs.pop()
-        for number, order in enumerate(orders):
-            template = templates[order.task.template]
-            assert isinstance(template, Template)
-            try:
-                async with asyncio.timeout(ENTER_SECONDS):
+        begun = 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LANE_SECONDS):
+                for order in orders:
+                    template = templates[order.task.template]
+                    assert isinstance(template, Template)
                     await self._lanes.enter()
-            except TimeoutError:
-                return number
-            name = name_of(order, self._site.installation)
-            self._memory.creates.begin(name, order.task, order.offer, self._clock())
-            task = asyncio.create_task(self._carry_out(order, name, template))
-            self._under_way.add(task)
-            task.add_done_callback(self._ended)
-        return len(orders)
+                    if rests(order):
+                        self._lanes.leave()
+                        continue
+                    self._begin(order, template)
+                    begun += 1
+        return begun
+
+    def _begin(self, order: LaunchSpec, template: Template) -> None:
+        name = name_of(order, self._site.installation)
+        self._memory.creates.begin(name, order.task, order.offer, self._clock())
+        task = asyncio.create_task(self._carry_out(order, name, template))
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
 
     async def drain(self) -> None:
         """Waits until every create has its answer."""
@@ -346,16 +360,15 @@ class Launcher:
         return self._known
 
     async def launch(self, picture: JobsPicture, judged: JudgedRows, orders: Sequence[LaunchSpec]) -> int:
-        """Ends the cycle of a picture: starts the orders. Returns their number, without waiting for the answers."""
+        """Ends the cycle of a picture: sends orders. Returns their number, without waiting for the answers."""
         self._carried = picture.carry(judged)
         await self._submitter.resolve()
-        now = self._clock()
-        spared = self._memory.slow_origins(now).sparing(self._probes(orders, picture.creates.probed()))
-        sent = [order for order in spared if not self._rests(order, now)]
-        return await self._submitter.submit(sent, self._catalog.templates)
+        sent = self._memory.slow_origins(self._clock()).sparing(self._probes(orders, picture.creates.probed()))
+        return await self._submitter.submit(sent, self._catalog.templates, self._rests)
 
-    def _rests(self, order: LaunchSpec, now: float) -> bool:
+    def _rests(self, order: LaunchSpec) -> bool:
         """Whether the row is held for a while: similar rows were refused, or its Job has much text."""
+        now = self._clock()
         if self._memory.refusals.rests(order, now):
             return True
         waits = self._memory.large.hold(order, now)

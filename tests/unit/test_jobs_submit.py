@@ -202,6 +202,30 @@ async def test_create_that_is_asked_to_wait_is_sent_again_by_itself() -> None:
     assert (len(waits), memory.api.is_probing, memory.api.hold(elapsed())) == (2, False, None)
 
 
+class SlowCluster(Cluster):
+    """Answers creates when `goes_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = asyncio.Event()
+
+    async def create(self, manifest: Manifest) -> ApiAnswer:
+        await self.goes_on.wait()
+        return await super().create(manifest)
+
+
+async def test_creates_that_take_long_hold_no_cycle_for_more_than_a_second() -> None:
+    """A webhook asks a slow registry about the images of one team. The rows of others are judged meanwhile."""
+    cluster = SlowCluster()
+    submitter = Submitter(cluster, SITE, Memory(), lambda: None)
+    orders = [an_order(task=a_task(id=number)) for number in range(1, AT_A_TIME + 9)]
+    async with asyncio.timeout(5):
+        assert await submitter.submit(orders, {"default": a_template()}) == AT_A_TIME
+    cluster.goes_on.set()
+    await submitter.drain()
+    assert len(cluster.created) == AT_A_TIME
+
+
 async def test_create_that_is_asked_to_wait_again_and_again_pauses_all_creates() -> None:
     cluster, memory = Cluster([TOO_MANY] * 99), Memory()
     submitter = Submitter(cluster, SITE, memory, lambda: None)

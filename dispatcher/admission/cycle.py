@@ -3,7 +3,8 @@
 `LaunchOrder`: fair between queues, then by priority (lower first), then by id. The queue with the least share of the
 cluster for its weight comes first (`Shares`). In a queue with `fair_submitters`, so does the submitter with the least
 share. Each admission changes the shares, so the order is decided anew after it (as in kueue's fair sharing). Where the
-write rate is used up, a queue gets a launch a second in any case: rows that end at once have next to no share.
+write rate or the batch is used up, a queue gets a launch a second in any case: rows that end at once have next to no
+share.
 
 `plan_cycle`: judges the candidates in their order, each after the admissions before it.
 
@@ -106,7 +107,7 @@ class FairLine(Generic[T]):
 
 
 TURN: Final = timedelta(seconds=1)
-"""A queue has its turn after this time without a launch, where the write rate is used up."""
+"""A queue has its turn after this time without a launch, where the write rate or the batch is used up."""
 TURNS: Final = 10
 """Queues that have a turn within TURN, at most. Of more queues each waits longer, so that weights order the rest."""
 

@@ -103,8 +103,8 @@ class LastCycle(Struct, frozen=True):
 
     @property
     def lacks_writes(self) -> bool:
-        """Whether the write rate was used up."""
-        return any(reason is HoldReason.RATE_LIMITED for _, reason in self.held)
+        """Whether the write rate was used up, or the batch of the cycle: rows of one queue could take all launches."""
+        return self.snapshot.allowance.batch < 1 or any(reason is HoldReason.RATE_LIMITED for _, reason in self.held)
 
     def after(self, before: "LastCycle | None") -> "LastCycle":
         """The cycle, with the values that it takes over from the cycle before it."""

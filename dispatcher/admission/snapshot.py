@@ -219,8 +219,8 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     stuck: where room is not judged, the Pods that kube-scheduler finds no node for. They give way like demand.
     in_line: the rows that wait for room.
     stuck_shapes: their shapes, and those that waited lately. A further Pod would only wait.
-    launched_at: when a row of each (queue, submitter) was launched last, where the write rate is used up; None: it is
-    not.
+    launched_at: when a row of each (queue, submitter) was launched last, where the write rate or the batch is used up;
+    None: neither is.
     """
 
     now: datetime

@@ -422,18 +422,18 @@ def test_turns_of_many_queues_leave_most_writes_to_their_weights(seconds: float,
     assert len(rows_in_turn({name: [a_candidate(1, queue=name)] for name in names}, snapshot)) == turns
 
 
-def test_turns_count_only_while_the_write_rate_is_used_up() -> None:
+def test_turns_count_only_while_the_write_rate_or_the_batch_is_used_up() -> None:
     before: LastCycle | None = None
     found = []
-    for seconds, reason in ((0, HoldReason.RATE_LIMITED), (1, HoldReason.NO_ROOM_NOW)):
+    for seconds, reason, batch in ((0, "RateLimited", 9), (1, "NextCycle", 0), (2, "NoRoomNow", 9)):
         launched_at = {("q", f"team {seconds}"): later(seconds)}
         cycle = LastCycle(
-            a_snapshot(now=later(seconds)), a_picture(), {}, frozenset(), {("q", reason): 3}, {}, leads=True,
-            launched_at=launched_at,
+            a_snapshot(now=later(seconds), allowance=Allowance(9, batch)), a_picture(), {}, frozenset(),
+            {("q", HoldReason(reason)): 3}, {}, leads=True, launched_at=launched_at,
         ).after(before)  # fmt: skip
         found.append((cycle.lacks_writes, len(cycle.launched_at)))
         before = cycle
-    assert found == [(True, 1), (False, 2)]
+    assert found == [(True, 1), (True, 2), (False, 3)]
 
 
 def test_demand_counts_in_no_share() -> None:

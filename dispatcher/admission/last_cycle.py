@@ -17,7 +17,7 @@ from dispatcher.model.jobs import Job
 from dispatcher.model.launches import JobsVerdict, Offer
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Frame, IndexedRow, Status, Task
-from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
+from dispatcher.model.verdicts import PARKED, Hold, HoldReason, NotReady, Stage
 
 QueueReason = tuple[str, HoldReason]
 SCARCE: Final = timedelta(minutes=1)
@@ -202,6 +202,10 @@ def in_turns(told: Mapping[int, RowReason], rank: Callable[[RowReason], int]) ->
         places.append((key[0], taken[key], id_))
         taken[key] += 1
     return [(id_, told[id_]) for _, _, id_ in sorted(places)]
+
+
+def parked_in_turns(told: Mapping[int, RowReason]) -> list[tuple[int, RowReason]]:
+    return in_turns({id_: one for id_, one in told.items() if one.hold.reason in PARKED}, lambda _: 0)
 
 
 def has_started(row: Task | IndexedRow) -> bool:

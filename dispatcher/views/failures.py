@@ -17,12 +17,12 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.heads import KnownOffers
-from dispatcher.admission.last_cycle import LastCycle, RowReason
+from dispatcher.admission.last_cycle import LastCycle, RowReason, parked_in_turns
 from dispatcher.model.history import MOST_FAILED, FailedTask, JobSource
 from dispatcher.model.launches import Offer
 from dispatcher.model.reasons import cause_of
 from dispatcher.model.tasks import MARKS
-from dispatcher.model.verdicts import PARKED, HoldReason
+from dispatcher.model.verdicts import HoldReason
 
 LONGEST_READ: Final = 400
 """Characters of an error that are folded, at most."""
@@ -263,8 +263,8 @@ def failed_since(rows: Sequence[FailedTask], since: datetime) -> datetime:
 
 
 def parked_ids(cycle: LastCycle) -> list[int]:
-    """The parked rows, the newest first."""
-    return sorted((id_ for id_, one in cycle.told.items() if one.hold.reason in PARKED), reverse=True)
+    """The parked rows, in turns of submitters: of very many not all are read."""
+    return [id_ for id_, _ in parked_in_turns(cycle.told)]
 
 
 def image_of(row: JobSource, offers: KnownOffers) -> str:

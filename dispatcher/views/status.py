@@ -15,7 +15,7 @@ from typing import Annotated, Final
 from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
 from dispatcher.admission.gates import holds_of_queue
-from dispatcher.admission.last_cycle import LastCycle, QueueReason, RowReason, in_turns
+from dispatcher.admission.last_cycle import LastCycle, QueueReason, RowReason, parked_in_turns
 from dispatcher.admission.room_view import told
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.caches import CacheTotal
@@ -293,8 +293,7 @@ def more(number: int) -> list[str]:
 
 def parked_rows(told: Mapping[int, RowReason]) -> Iterator[ParkedRow]:
     """The parked rows among the judged rows, in turns of submitters."""
-    parked = {id_: one for id_, one in told.items() if one.hold.reason in PARKED}
-    for id_, one in in_turns(parked, lambda _: 0):
+    for id_, one in parked_in_turns(told):
         cause = cause_of(one.hold)
         yield ParkedRow(
             task=id_, queue=one.queue, attempt=one.attempt, reason=cause.reason, message=cause.message, since=one.since

@@ -128,11 +128,11 @@ def test_failures_are_complete_since_a_day_or_since_the_oldest_row_that_was_read
     assert failed_since([a_failed(number) for number in range(MOST_FAILED)], day) == ago(MOST_FAILED - 1)
 
 
-def test_parked_rows_are_those_that_the_last_cycle_told_the_newest_first() -> None:
+def test_parked_rows_are_those_that_the_last_cycle_told() -> None:
     reasons = {1: HoldReason.POISON, 2: HoldReason.QUEUE_CAP, 3: HoldReason.UNKNOWN_TEMPLATE}
     told = {id_: RowReason("q", 1, Hold(reason), NOW) for id_, reason in reasons.items()}
     cycle = LastCycle(a_snapshot(), a_picture(), told, frozenset(), {}, {}, leads=True)
-    assert parked_ids(cycle) == [3, 1]
+    assert parked_ids(cycle) == [1, 3]
 
 
 ALIKE = [

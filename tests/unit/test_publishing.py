@@ -22,6 +22,7 @@ from dispatcher.model.errors import ClusterAway
 from dispatcher.model.tasks import EndCount, QueueCount
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.counting import Overview, SurfacePace
+from dispatcher.views.failures import parked_ids
 from dispatcher.views.published import (
     MOST_ROWS,
     REASONS_BYTES,
@@ -223,6 +224,7 @@ def test_parked_rows_of_one_submitter_leave_no_parked_row_of_another_out() -> No
     cycle = a_cycle({**{n: told("Poison") for n in range(3000)}, 9999: theirs})
     assert [row[0] for row in reasons_of(cycle).rows[:3]] == [0, 9999, 1]
     assert [row.task for row in parked_rows(cycle.told)][:3] == [0, 9999, 1]
+    assert parked_ids(cycle)[:3] == [0, 9999, 1], "the page of failures reads 2,000"
 
 
 def test_reasons_without_room_for_a_row_say_how_many_there_are() -> None:

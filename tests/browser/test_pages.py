@@ -70,13 +70,13 @@ async def test_page_has_no_barriers(browser: Browser, world: World, axe: str, na
 
 
 @each_page
-async def test_nothing_of_a_page_moves_while_it_is_loaded(browser: Browser, world: World, name: str) -> None:
+async def test_page_moves_nothing_while_it_is_loaded(browser: Browser, world: World, name: str) -> None:
     async with opened(browser, world, name) as (page, _):
         assert await shifts(page) == []
 
 
 @each_page
-async def test_nothing_of_a_page_moves_when_it_is_refreshed(browser: Browser, world: World, name: str) -> None:
+async def test_page_moves_nothing_when_it_is_refreshed(browser: Browser, world: World, name: str) -> None:
     async with opened(browser, world, name) as (page, _):
         await expect(page.locator("main[data-told]")).to_be_attached()
         assert await shifts(page) == []

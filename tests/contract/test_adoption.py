@@ -109,7 +109,7 @@ def words_of_policy(spec: dict[str, Any]) -> list[str]:
     return [one.words for one in found[0].fields if one.did is Did.OPEN and "policy" in one.words]
 
 
-def test_what_the_policy_refuses_is_left_to_a_person() -> None:
+def test_field_that_the_policy_refuses_is_left_to_a_person() -> None:
     """Otherwise every row of the template is refused, and nobody knows why."""
     attacks = {name: pod(container(**fields)) for name, (fields, _) in CONTAINER_ATTACKS.items()}
     attacks |= {name: pod(**fields) for name, (fields, _) in POD_ATTACKS.items()}

@@ -141,7 +141,7 @@ def test_login_is_mounted_with_every_key_of_its_secret() -> None:
         assert (mount["mountPath"], "subPath" in mount) == ("/etc/dispatcher/database", False)
 
 
-def test_nothing_is_looked_up_that_an_installer_may_be_refused() -> None:
+def test_chart_looks_up_nothing_that_an_installer_may_be_refused() -> None:
     """helm ends at a 403. Whoever installs makes what is looked up in the release's namespace."""
     texts = [one.read_text(encoding="utf-8") for one in (CHART / "templates").iterdir()]
     found = re.findall(r'lookup "(\S+)" "(\w+)" (\S+)', "\n".join(texts))

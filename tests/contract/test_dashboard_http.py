@@ -198,7 +198,7 @@ async def test_name_of_another_host_gets_no_page(server: Server, host: str) -> N
 
 @pytest.mark.fault(62)
 @pytest.mark.parametrize("address", ["0.0.0.0", "127.0.0.1"])
-async def test_dashboard_answers_to_its_own_names_and_to_those_of_its_setting_wherever_it_listens(address: str) -> None:
+async def test_dashboard_answers_to_its_own_names_and_those_of_its_setting(address: str) -> None:
     """A server on every interface is reached under names that the network gives it. Nobody checks those but us."""
     async with serving(no_rows, address=address, hosts=("tasks.example", "tasks.internal")) as server:
         for host, status in (
@@ -229,7 +229,7 @@ async def test_very_many_connections_take_no_place_from_a_new_one(server: Server
 
 
 @pytest.mark.fault(62)
-async def test_database_that_never_answers_keeps_no_request_waiting_and_leaves_a_place_for_the_next_one() -> None:
+async def test_silent_database_keeps_no_request_waiting_and_no_place_taken() -> None:
     """Sixteen are answered at once. The others wait for a place, and are refused."""
     waiting = Silent()
     async with serving(waiting.opened, answer_seconds=0.5) as server:

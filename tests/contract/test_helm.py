@@ -173,9 +173,7 @@ async def test_missing_namespace_of_jobs_is_named_before_anything_is_made(helm: 
     assert {one["metadata"]["name"] for one in accounts["items"]} <= {"default"}
 
 
-async def test_kube_scheduler_that_is_newer_than_the_api_server_is_named_before_anything_is_made(
-    helm: Helm, jobs: str
-) -> None:
+async def test_kube_scheduler_newer_than_the_api_server_is_named_before_the_install(helm: Helm, jobs: str) -> None:
     """It would wait for ever for kinds that the API server does not have, and Pods of ours for it."""
     image = "registry.example:5000/kube-scheduler:v1.99.0"
     said = await helm.install(jobsNamespace=jobs, scheduler={"enabled": True, "image": image})
@@ -304,9 +302,7 @@ async def test_rollback_brings_the_settings_back(helm: Helm, jobs: str) -> None:
 
 
 @pytest.mark.slow
-async def test_notes_name_each_secret_the_alerts_of_kept_jobs_and_caches_that_nobody_removes(
-    helm: Helm, jobs: str
-) -> None:
+async def test_notes_name_secrets_alerts_of_kept_jobs_and_caches_without_a_keeper(helm: Helm, jobs: str) -> None:
     said = await helm.install(jobsNamespace=jobs, settings={"CACHE_ROOT": "/caches"}, cacheKeeper={"enabled": False})
     assert "Nobody removes cache directories below /caches" in said.out
     for name in ("dispatcher-database", "dispatcher-janitor-database", "dispatcher-migrate-database"):

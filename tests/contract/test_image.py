@@ -126,7 +126,7 @@ def test_copy_into_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None
     assert (done.returncode, done.stderr) == (1, f"{tmp_path / 'none'} is no folder: mount an emptyDir there\n")
 
 
-def test_nothing_is_compiled_when_a_program_starts(tree: Path) -> None:
+def test_program_compiles_nothing_when_it_starts(tree: Path) -> None:
     sources = {path for path in tree.rglob("*.py") if "licences" not in path.parts}
     compiled = {path.parent.parent / f"{path.name.split('.')[0]}.py" for path in tree.rglob("__pycache__/*.pyc")}
     assert {path for path in sources - compiled if path.parent != tree} == set()

@@ -306,7 +306,7 @@ class TestEnd:
         assert now == msgspec.structs.replace(before, is_unplaced=True, resource_version=now.resource_version)
 
     @pytest.mark.parametrize("who", EndedBy)
-    async def test_who_deletes_its_pod_is_noted_on_any_version_of_the_job(self, account: Account, who: EndedBy) -> None:
+    async def test_deleter_of_a_pod_is_noted_on_any_version_of_its_job(self, account: Account, who: EndedBy) -> None:
         made = await account.created(waiting_for_no_node(account))
         await account.the_pod(made, "is there", lambda _: True)  # its controller has changed the Job since
         before = await account.the_job(made.name)

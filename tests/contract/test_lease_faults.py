@@ -99,7 +99,7 @@ class TestNoAnswer:
         assert not lease.is_trusted()
 
 
-async def test_fault_that_lasts_is_logged_when_it_begins_when_the_term_ends_and_seldom_later(
+async def test_lasting_fault_is_logged_at_its_begin_at_the_end_of_a_term_and_seldom(
     replicas: Replicas,
 ) -> None:
     lease, began = await replicas.leader(), replicas.clock.at

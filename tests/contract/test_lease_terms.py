@@ -312,7 +312,7 @@ class TestLeaderThatCannotWork:
         await turns.until(start + 300)
         assert (first.term(), second.term()) == (0, 1)
 
-    async def test_it_goes_on_where_no_other_can_and_seldom_asks(self, replicas: Replicas) -> None:
+    async def test_leader_goes_on_where_no_replica_can_and_seldom_asks(self, replicas: Replicas) -> None:
         start, led = replicas.clock.at, list[bool]()
         first = await replicas.leader(is_able=lambda: False)
         turns = Turns(replicas.clock, first, replicas.one(is_able=lambda: False))
@@ -322,7 +322,7 @@ class TestLeaderThatCannotWork:
         assert led[30 : 30 + 2 * SECONDS].count(False) > SECONDS
         assert led.count(False) < 6 * SECONDS
 
-    async def test_it_leads_at_once_when_it_can_work_again(self, replicas: Replicas) -> None:
+    async def test_leader_leads_at_once_when_it_can_work_again(self, replicas: Replicas) -> None:
         start = replicas.clock.at
         alone = await replicas.leader(is_able=lambda: replicas.clock.at >= start + 50)
         turns = Turns(replicas.clock, alone)

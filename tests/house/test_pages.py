@@ -70,7 +70,7 @@ def details_in_text(source: str) -> Iterator[int]:
                     yield node.lineno
 
 
-def test_every_detail_of_a_launch_and_of_a_dispatcher_that_is_not_ready_is_on_the_page_of_reasons() -> None:
+def test_every_detail_of_a_reason_is_on_the_page_of_reasons() -> None:
     page = read_page("docs/reasons.md")
     assert [one for one in (*Stage, *NotReady) if f"\n| `{one}` | " not in page] == []
     package = {shown(path): path.read_text(encoding="utf-8") for path in python_files("dispatcher/", "demo/")}

@@ -69,7 +69,7 @@ def test_readme_names_each_file_of_statements() -> None:
     assert sorted(named) == FILES
 
 
-def test_every_block_has_a_purpose_line_and_those_of_the_dispatcher_have_one_statement() -> None:
+def test_every_block_has_a_purpose_line_and_ours_have_one_statement() -> None:
     found = [
         f"{file}/{block}:{one}"
         for file in FILES

@@ -65,7 +65,7 @@ async def refusal(team: Connection, row: dict[str, Any]) -> str:
     return ""
 
 
-async def test_columns_of_the_view_are_those_that_a_row_may_set_and_those_that_functions_keep(
+async def test_columns_of_the_view_may_be_set_or_are_kept_by_functions(
     database: Database,
 ) -> None:
     admin = await database.session("admin")

@@ -81,7 +81,7 @@ async def test_unknown_id_has_no_row(world: World, login: str, call: str, id_: i
 
 @everybody
 @pytest.mark.parametrize(("call", "key"), [("task_explain", "id"), ("task_history", "task_id")])
-async def test_what_a_view_tells_of_a_row_is_told_by_its_id(world: World, login: str, call: str, key: str) -> None:
+async def test_calls_by_id_return_the_rows_of_their_view(world: World, login: str, call: str, key: str) -> None:
     view = await (await world.database.session(login)).fetch(f"SELECT * FROM dispatch.{call} ORDER BY 1, 2, 3")
     told = {row.id: await world.fetch(login, call, row.id) for row in world.rows.values()}
     assert {id_ for id_ in told if told[id_]} == {row[key] for row in view}

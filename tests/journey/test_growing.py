@@ -134,7 +134,7 @@ async def test_row_that_fits_nowhere_gives_its_place_to_a_row_that_could_run(pla
 
 
 @pytest.mark.slow
-async def test_where_no_node_is_read_the_need_goes_out_at_once_and_autoscalers_are_heard(place: Place) -> None:
+async def test_need_goes_out_at_once_and_autoscalers_are_heard_without_nodes(place: Place) -> None:
     """The variant `namespaced`. The row whose Pod waits is told what the autoscaler said, and so is the operator."""
     async with growing(place) as grown, place.playing(), in_group(place, CHECK_ROOM="false") as dispatcher:
         (large,) = await insert(place, 1, **CORE | {"spec": {"cpu": "100"}})

@@ -60,7 +60,7 @@ def test_cap_admits_the_first_rows_of_the_order() -> None:
     assert done.holds[4].detail == "2 of 2"
 
 
-def test_without_a_look_at_room_rows_whose_pods_would_only_wait_come_last() -> None:
+def test_rows_whose_pods_would_only_wait_come_last_without_judged_room() -> None:
     huge = Candidate(a_task(id=1, priority=0), Offer("app:1", "huge", "default"), JobsVerdict(FIRST_LAUNCH))
     done = plan(huge, a_candidate(2), snapshot=a_snapshot(max_jobs=1, stuck_shapes=frozenset({"huge"})))
     assert (launched(done), reasons(done)) == ([2], {1: "JobCap"})
@@ -408,7 +408,7 @@ def launches_of_each(queue: Queue, seconds: float) -> Counter[tuple[str, str]]:
     return found
 
 
-def test_queue_of_rows_that_end_at_once_leaves_others_a_launch_a_second_where_writes_are_used_up() -> None:
+def test_queue_of_short_rows_leaves_others_a_launch_a_second() -> None:
     found = launches_of_each(a_queue("long"), 9.95)
     assert found == {("short", "team_a"): 90, ("long", "b"): 10}
     fair = launches_of_each(a_queue("long", fair_submitters=True), 9.95)

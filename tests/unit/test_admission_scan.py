@@ -72,7 +72,7 @@ async def test_rows_with_jobs_hide_no_row_behind_them(is_fair: bool) -> None:
     assert len(table.windows) + len(table.of_submitters) == 1, "one read is enough"
 
 
-def test_of_known_rows_those_that_wait_are_counted() -> None:
+def test_known_rows_that_wait_are_counted() -> None:
     """A row that a container holds is in no index of waiting rows."""
     resting = {1: a_task(id=1), 2: a_task(id=2, attempt=3), 3: a_running_task(id=3)}
     found = known_rows(resting, {2: a_task(id=2, attempt=4, submitted_by="other")})

@@ -160,14 +160,14 @@ def test_only_so_many_places_are_given_as_rows_could_run() -> None:
     assert len(yields(many, *[row] * 30, room=large)) == MOST_YIELDS
 
 
-def test_without_a_look_at_room_rows_of_a_shape_that_waits_get_no_place() -> None:
+def test_rows_of_a_shape_that_waits_get_no_place_without_judged_room() -> None:
     """Nodes cannot be read. Where no Pod of the row's shape waits, the row could run."""
     probes = [a_probe(number, shape="huge", created_at=ago(number)) for number in (1, 2)]
     huge = unplaced(needs("1"), "huge", "default", "team_b")
     assert yields(probes, (huge, HoldReason.JOB_CAP), (ONE_CORE, HoldReason.JOB_CAP), room=None) == ["job-1"]
 
 
-def test_without_a_look_at_room_whoever_has_most_pods_that_wait_gives_first() -> None:
+def test_submitter_with_most_pods_that_wait_gives_first_without_judged_room() -> None:
     """Rows of a hostile team, each of another shape, take the places of its own Pods."""
     probes = [a_probe(number, shape=f"shape-{number}", submitted_by="hostile") for number in range(2, 5)]
     probes.append(a_probe(1, shape="huge", created_at=later(9)))

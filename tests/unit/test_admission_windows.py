@@ -292,7 +292,7 @@ def ports(*moments: tuple[float, list[Pod]], room: RoomView = ROOMY) -> Contradi
     return looked(*moments, room=room, asks=needs())
 
 
-def test_shape_is_in_doubt_when_our_count_has_had_room_for_long_and_kube_scheduler_none() -> None:
+def test_shape_is_in_doubt_when_our_count_alone_has_had_room_for_long() -> None:
     most = DOUBT.total_seconds()
     assert ports((0, [BLOCKED]), (most - 0.1, [BLOCKED])) == AGREES
     assert ports((0, [BLOCKED]), (most, [BLOCKED])) == Contradictions({"small": 1}, {"small": "no free ports"})

@@ -49,7 +49,7 @@ CHART = {"metadata": {"name": "c", "namespace": "prod"}}
          "Job of v1alpha1/x Job is a kind"),
     ],
 )  # fmt: skip
-def test_what_is_no_work_says_the_next_step(document: dict[str, Any], did: Did, words: str) -> None:
+def test_object_without_work_says_the_next_step(document: dict[str, Any], did: Did, words: str) -> None:
     found = adopt(document)
     assert isinstance(found, tuple)
     assert (found[0], words in found[1]) == (did, True), found
@@ -92,7 +92,7 @@ def printed(*documents: dict[str, Any]) -> list[AdoptedFile]:
     return list(adopt_documents(list(read_text(Path("a.yaml"), text)), Path("none"), check=True))
 
 
-def test_without_a_template_there_is_nothing_to_paste() -> None:
+def test_manifest_without_a_template_prints_nothing_to_paste() -> None:
     """Rows would run another template of its name, or none."""
     crons = [{"type": "cron", "metadata": {"start": start, "end": "x"}} for start in ("@daily", "@hourly")]
     (one,) = printed(scaled_job(pod(container(image="")), triggers=crons))
@@ -180,7 +180,7 @@ SHELL = container(command=["/bin/bash", "-c"], args=["echo ${HOME} {{ .Values.x 
         (alone(pod(container(args=["oc", "get", "-f", "x; y {{ .a }}"]))), "spec.containers[0].args[3]", "{{ .a }}"),
     ],
 )  # fmt: skip
-def test_what_a_tool_would_fill_in_is_left_to_a_person(document: dict[str, Any], field: str, text: str) -> None:
+def test_text_that_a_tool_would_fill_in_is_left_to_a_person(document: dict[str, Any], field: str, text: str) -> None:
     (one,) = unfilled(document)
     assert (one.did, one.field) == (Did.OPEN, field)
     assert one.words.startswith(f"nobody fills in {text!r} here: write it")
@@ -357,7 +357,7 @@ def beside(kind: str, name: str, spec: dict[str, Any] | None = None, **more: Any
         ({**beside("NetworkPolicy", "x"), "metadata": {"namespace": "other"}}, Did.LEFT_OUT, "leave it as it is"),
     ],
 )  # fmt: skip
-def test_what_stands_beside_work_is_judged_by_its_pods(
+def test_object_that_runs_nothing_is_judged_by_the_adopted_pods(
     tmp_path: Path, document: dict[str, Any], did: Did, words: str
 ) -> None:
     """Also where it stands in front of them."""

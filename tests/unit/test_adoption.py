@@ -41,7 +41,7 @@ def test_corpus_has_sixty_manifests() -> None:
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_what_is_adopted_is_accepted(name: str) -> None:
+def test_adopted_template_is_accepted(name: str) -> None:
     found = adopt(manifest(name))
     assert isinstance(found, list)
     for one in found:
@@ -95,7 +95,7 @@ def test_no_field_is_lost_without_a_word(name: str) -> None:
         ("parameters", {"row-may-set": "env.IN_FILE,env.MODE,env.X"}),
     ],
 )
-def test_what_a_manifest_says_becomes_an_annotation(name: str, expected: dict[str, str]) -> None:
+def test_terms_of_a_manifest_become_annotations(name: str, expected: dict[str, str]) -> None:
     assert annotations(name) == annotations(name) | expected
 
 
@@ -325,7 +325,9 @@ READS_A_LOST_LABEL = {"metadata": {"labels": {MANAGER: "x"}}, "spec": pod(contai
           for image in ("{{ .Values.image }}", "${REGISTRY}/app:1", "<IMAGE>", "https://reg.example/x:1", " a", "A B")),
     ],
 )  # fmt: skip
-def test_what_is_left_to_a_person_or_kept_is_told(document: dict[str, Any], field: str, did: Did, words: str) -> None:
+def test_field_that_is_left_to_a_person_or_kept_is_told(
+    document: dict[str, Any], field: str, did: Did, words: str
+) -> None:
     assert [one for one in told(document, field) if one[0] is did and words in one[1]], adopted(document).fields
 
 

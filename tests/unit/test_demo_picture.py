@@ -119,7 +119,7 @@ def test_state_has_a_colour_in_its_line_and_in_the_headline() -> None:
         assert styles(head, f"1 {state}") == [COLORS[state]], head.plain
 
 
-def test_colour_is_one_that_a_terminal_shows_and_tells_what_runs_from_what_needs_somebody() -> None:
+def test_colours_exist_in_a_terminal_and_set_running_rows_apart() -> None:
     assert [state for state, style in COLORS.items() if Style.parse(style).color is None] == []
     loud = [RowState.WAITING, RowState.RUNNING, RowState.NEEDS_YOU, RowState.DONE, RowState.FAILED]
     assert len({COLORS[state] for state in loud}) == len(loud)

@@ -140,7 +140,7 @@ def test_leader_is_judged_by_its_lease(term: LeaseTerm | UnreadObject, state: Fi
     assert told(PodCount(1, 1), PodCount(1, 1), term)[2] == ("Lease live-leader", state, message)
 
 
-def test_lease_that_is_not_there_is_no_fault_for_who_may_not_read_whether_a_replica_is_wanted() -> None:
+def test_absent_lease_is_no_fault_for_a_reader_without_the_deployment() -> None:
     assert told(FORBIDDEN, FORBIDDEN, ABSENT)[2] == ("Lease live-leader", FindingState.NOT_CHECKED, "404 NotFound")
     assert told(FORBIDDEN, FORBIDDEN, LeaseTerm("live-1", 99.0, 15.0))[2][1] is FindingState.FAULT
 

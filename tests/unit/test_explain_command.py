@@ -260,7 +260,7 @@ def test_pod_tells_the_end_of_a_launch_until_the_database_knows_it() -> None:
     assert (known.reason, known.exit_code) == ("OOMKilled", 137)
 
 
-def test_names_that_a_container_told_of_its_pod_and_node_give_way_to_those_of_the_cluster() -> None:
+def test_names_that_a_container_told_give_way_to_those_of_the_cluster() -> None:
     """Otherwise a container could send the readers of its log to the Pod of another team."""
     job = a_job()
     told = recorded(pod="pod-of-another-team", node="elsewhere")

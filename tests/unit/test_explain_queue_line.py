@@ -72,7 +72,7 @@ def test_rows_come_by_priority_then_by_id() -> None:
     assert [(row.task, row.place) for row in rows_of(a_cycle(), rows)] == [(3, 1), (1, 2), (2, 3)]
 
 
-def test_submitters_of_a_fair_queue_take_turns_and_the_one_with_less_in_flight_is_first() -> None:
+def test_submitters_of_a_fair_queue_take_turns_and_less_in_flight_is_first() -> None:
     rows = [an_indexed_row(n, submitted_by="a") for n in (1, 2)] + [an_indexed_row(n, submitted_by="b") for n in (3, 4)]
     fair = a_queue(fair_submitters=True)
     assert ids(in_order(rows, "default", a_cycle(queue=fair))) == [1, 3, 2, 4]
@@ -273,7 +273,7 @@ def test_demand_is_told_shape_by_shape_with_its_answer() -> None:
     ]  # fmt: skip
 
 
-def test_where_room_is_not_judged_the_pods_that_wait_are_told_with_what_autoscalers_say() -> None:
+def test_pods_that_wait_are_told_without_judged_room_too() -> None:
     demand = Demand(asked={"large": DemandRecord(NOW, NOW, ago(90), since=ago(60), refused="max size")})
     snapshot = a_snapshot(stuck=DemandPods(demand, {unplaced(needs("9"), "large"): 2}))
     (found,) = demand_of(replace(a_cycle_with_room(None), snapshot=snapshot))

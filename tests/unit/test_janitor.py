@@ -117,7 +117,7 @@ async def test_fault_of_the_only_entry_is_raised() -> None:
         await pass_over(Table(1).write, [1])
 
 
-async def test_nothing_to_write_is_one_call_and_its_fault_is_raised() -> None:
+async def test_round_without_a_write_is_one_call_and_its_fault_is_raised() -> None:
     assert await pass_over(Table().write, []) == (0, [])
 
     async def fails(_: Sequence[int]) -> int:
@@ -249,7 +249,7 @@ async def test_new_template_is_written_in_the_next_round(kept: Kept) -> None:
     assert await kept.round(2) == [(["a", "b"], False)]
 
 
-async def test_table_is_compared_after_a_while_and_others_are_deleted_when_the_files_are_steady(kept: Kept) -> None:
+async def test_table_is_compared_after_a_while_and_cut_when_the_files_are_steady(kept: Kept) -> None:
     await kept.round(0)
     assert await kept.round(WRITE_SECONDS - 1) == []
     assert await kept.round(WRITE_SECONDS) == [(["a"], False)]

@@ -281,9 +281,7 @@ def test_work_that_ended_with_0_is_not_repeated_when_its_pod_goes(job: dict[str,
     ],
     ids=["is evicted", "is deleted", "has ended"],
 )
-def test_work_that_ended_with_0_is_not_repeated_when_its_pod_goes_before_the_janitor_has_seen_it(
-    seen: Job, left: Job
-) -> None:
+def test_work_that_ended_with_0_is_not_repeated_when_its_pod_goes_early(seen: Job, left: Job) -> None:
     """A container beside the task may run on until its node is removed. So its Pod goes at once with its end."""
     found = judged(a_task(), seen, pods=[an_exited_pod(seen, phase="Running", deleting=True)])
     assert removed(found) == [("itself", seen.uid)]

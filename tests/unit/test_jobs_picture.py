@@ -76,7 +76,7 @@ def test_row_is_judged_by_its_own_jobs() -> None:
     assert found.reason is HoldReason.LAUNCHED
 
 
-def test_deleted_job_that_a_finalizer_keeps_gives_its_place_back_although_nothing_changes() -> None:
+def test_deleted_job_kept_by_a_finalizer_gives_its_place_back_after_a_minute() -> None:
     job = a_job(deleting=True)
     first = ClusterView(NOW, {job.name: job}, {}, {})
     views = [msgspec.structs.replace(first, now=later(seconds)) for seconds in (0, 59, 60)]

@@ -93,7 +93,7 @@ async def test_success_without_our_job_is_unknown() -> None:
 CHANGED = ("spec.ttlSecondsAfterFinished is 20, not absent",)
 
 
-async def test_template_whose_job_came_back_changed_is_held_until_a_dry_run_comes_back_as_sent() -> None:
+async def test_template_of_a_changed_job_is_held_until_a_dry_run_is_unchanged() -> None:
     order, memory = an_order(), Memory()
     cluster = Cluster([ApiAnswer(201, job=made(order), changes=CHANGED, is_compared=True)])
     await submitted(cluster, order, memory)

@@ -145,7 +145,7 @@ TEXTS = st.one_of(
         TEXTS, st.one_of(TEXTS, st.lists(TEXTS), st.integers(-(2**53), 2**53), st.booleans(), st.none()), min_size=1
     )
 )
-def test_what_is_written_is_read_again(value: dict[str, Any]) -> None:
+def test_written_document_is_read_again(value: dict[str, Any]) -> None:
     assert read_manifest(write_document(value)) == value
 
 

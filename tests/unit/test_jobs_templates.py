@@ -183,7 +183,7 @@ def test_image_that_nodes_can_pull_is_no_doubt(image: str) -> None:
         ),
     ],
 )
-def test_what_the_author_may_not_have_meant_is_told(parts: dict[str, Any], passed: list[str], told: list[str]) -> None:
+def test_doubts_about_a_template_are_told(parts: dict[str, Any], passed: list[str], told: list[str]) -> None:
     assert list(a_template(**parts).doubts(passed)) == told
 
 

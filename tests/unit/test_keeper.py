@@ -56,7 +56,7 @@ def plan(
     return told(list(plan_removals(directories, set(in_use), Disk(used, 100 - used), marks, NOW)))
 
 
-def test_nothing_goes_while_the_disk_is_not_above_the_high_mark() -> None:
+def test_directories_stay_while_the_disk_is_not_above_the_high_mark() -> None:
     assert plan(a_directory("a", 1), a_directory("b", 29), used=80) == []
 
 
@@ -88,7 +88,7 @@ def test_largest_of_the_directories_that_are_too_large_goes_first() -> None:
     assert plan(*directories, marks=marks) == [("b", RemovalCause.SIZE), ("a", RemovalCause.SIZE)]
 
 
-def test_directory_that_somebody_wants_to_go_goes_first_unless_it_is_newer_than_the_order() -> None:
+def test_directory_with_an_order_to_go_is_first_unless_it_is_newer() -> None:
     marks = Marks(0.8, 0.7, 30, ordered={"a": NOW, "b": NOW - 95 * DAY, "c": NOW, "gone": NOW})
     found = plan(a_directory("c", 40), a_directory("b", 1), a_directory("a", 1), a_directory("d", 50), marks=marks)
     assert found == [("c", RemovalCause.ORDER), ("a", RemovalCause.ORDER), ("d", RemovalCause.AGE)]
@@ -109,7 +109,7 @@ def test_old_directory_goes_once_if_the_disk_is_full_after_it() -> None:
     ]  # fmt: skip
 
 
-def test_nothing_goes_after_a_directory_whose_size_is_not_sure() -> None:
+def test_directory_of_unsure_size_is_the_last_that_goes() -> None:
     """Others would go in its place. The disk is asked after its removal."""
     unsure = replace(a_directory("a", 9, size=0), is_sure=False)
     assert plan(unsure, a_directory("b", 8), a_directory("c", 7), used=99) == [("a", RemovalCause.DISK)]
@@ -297,7 +297,7 @@ def a_round(sizes: Mapping[str, int], **facts: Any) -> Round:
     return Round([Directory(name, size, 1, 0, 0) for name, size in sizes.items()], frozenset(), DISK, **facts)
 
 
-async def test_nothing_is_told_before_the_first_round() -> None:
+async def test_keeper_tells_nothing_before_its_first_round() -> None:
     made, cluster, _ = telling(None)
     assert await made.run_once() < TELL_SECONDS
     assert cluster.written == []

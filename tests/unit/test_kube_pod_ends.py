@@ -279,7 +279,7 @@ def test_eviction_is_the_end_of_the_container_unless_its_node_needed_room(
     assert pod.exit.was_told == told
 
 
-def test_exit_0_of_a_container_that_was_stopped_at_its_own_storage_limit_is_no_success() -> None:
+def test_exit_0_after_a_stop_at_the_own_storage_limit_is_no_success() -> None:
     ended = {"exitCode": 0, "startedAt": AT, "finishedAt": "2026-07-01T12:00:00Z"}
     statuses = [{"name": "task", "state": {"terminated": ended}}]
     pod = pod_of({"phase": "Failed", "reason": "Evicted", "containerStatuses": statuses})
@@ -291,9 +291,7 @@ def test_exit_0_of_a_container_that_was_stopped_at_its_own_storage_limit_is_no_s
 @pytest.mark.parametrize(
     ("told", "is_success"), [({}, True), ({"deletionTimestamp": AT}, False)], ids=["by itself", "deleted"]
 )
-def test_pod_that_has_succeeded_ended_with_0_although_its_kubelet_tells_of_no_container(
-    told: dict[str, str], is_success: bool
-) -> None:
+def test_pod_that_succeeded_without_a_container_state_ended_with_0(told: dict[str, str], is_success: bool) -> None:
     pod = read_pod(written({"metadata": {"name": "p", **told}, "status": {"phase": "Succeeded"}}))
     job = a_complete_job(report="exit-code")
     row = TaskWithJobs(a_task(), [job], a_cluster([msgspec.structs.replace(pod, job_uid=job.uid)]))

@@ -274,7 +274,7 @@ def settings(own: dict[str, Any], **defaults: Any) -> QueueSettings:
     return effective_settings(replace(PLAIN, **own), replace(PLAIN, **defaults), 1, NOW)
 
 
-def test_without_any_setting_nothing_is_inherited() -> None:
+def test_queue_inherits_nothing_where_nothing_is_set() -> None:
     found = settings({})
     assert (found.max_jobs, found.submit_role, found.paused_until, found.inherited) == (None, None, None, [])
     assert found.max_pending == 1, "the setting of the dispatcher"

@@ -117,7 +117,7 @@ def test_bar_of_waiting_rows_is_as_wide_as_each_reason_and_leads_to_its_rows() -
     assert nightly()["Queue"].links == ["/proxy/queues/nightly"]
 
 
-def test_starts_and_ends_of_the_last_hour_are_drawn_with_the_time_since_when_they_are_known() -> None:
+def test_starts_and_ends_are_drawn_with_the_time_since_when_they_are_known() -> None:
     drawn = nightly()[LAST_HOUR].the("svg")
     assert drawn.attributes["aria-label"] == "starts and ends a minute in the last hour, at most 4"
     starts, ends = drawn.every("path")

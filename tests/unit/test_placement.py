@@ -287,7 +287,7 @@ def warm(*words: NodeCaches, history: tuple[str, ...] = (), gone: str = "") -> t
     return known.nodes(KEY, dict.fromkeys(history, 1.0))
 
 
-def test_without_keepers_history_alone_counts() -> None:
+def test_history_alone_counts_without_keepers() -> None:
     assert warm(history=("b", "a", "gone"), gone="gone") == ("b", "a")
 
 
@@ -316,7 +316,7 @@ def test_newer_words_replace_older_ones_and_a_keeper_that_is_gone_says_nothing()
     assert known.nodes(KEY, {"a": 1}) == ("a",)
 
 
-def test_key_that_succeeded_after_the_words_of_a_keeper_is_warm_there_until_newer_words_deny_it() -> None:
+def test_success_after_the_words_of_a_keeper_is_warm_until_newer_words_deny_it() -> None:
     """A keeper writes once a minute at most."""
     now = 100.0
     known, word, newer = Warmth("live", lambda _: True, lambda: now), told("a", OTHER), told("a", "x")
@@ -402,7 +402,7 @@ def test_launches_go_to_warm_nodes_while_these_have_room() -> None:
     assert drawn(a_room(a="9", b="1", c="9"), "b", "c", launches=3) == [("b", "c"), ("c", "b"), ("c", "b")]
 
 
-def test_launch_without_room_on_warm_nodes_is_drawn_to_one_more_node_until_that_is_full() -> None:
+def test_launch_without_room_on_warm_nodes_is_drawn_to_one_more_node() -> None:
     found = drawn(a_room(a="0", b="2", c="2", warm="1"), "warm", launches=6)
     assert [nodes[0] for nodes in found] == ["warm", "b", "b", "c", "c", "warm"]
     assert found[1] == ("b", "warm")

@@ -115,7 +115,7 @@ async def began(precedence: Precedence, seconds: float = 60) -> "asyncio.Task[No
     return waits
 
 
-async def test_nothing_waits_while_no_decision_runs() -> None:
+async def test_requests_wait_only_while_a_decision_runs() -> None:
     assert (await began(Precedence())).done()
 
 

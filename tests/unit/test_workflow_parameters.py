@@ -126,7 +126,7 @@ STEP: dict[str, Any] = step(
 @pytest.mark.parametrize(
     "text", ["{{workflow.name}}", "a-{{item}}", "{{=1}}", "{{inputs.artifacts.x.path}}", "{{inputs.parameters.p}}"]
 )
-def test_what_argo_would_fill_in_is_a_variable_or_left_to_a_person(text: str) -> None:
+def test_text_that_argo_would_fill_in_is_a_variable_or_left_to_a_person(text: str) -> None:
     """Wherever it stands in a step."""
     for path in paths(workflow(STEP)):
         document = copy.deepcopy(workflow(STEP))

@@ -35,7 +35,7 @@ from dispatcher.admission.room_view import (
     is_lasting,
     nodes_to_find,
 )
-from dispatcher.model.cluster import LONG_AGO, BoundPod, Node, PriorityClass
+from dispatcher.model.cluster import CRITICAL, LONG_AGO, BoundPod, Node, PriorityClass
 from dispatcher.model.launches import PodKind, PodOrigin
 from dispatcher.model.needs import PodNeeds, is_of_the_start
 from dispatcher.model.reservations import Reservation, key_of
@@ -216,10 +216,6 @@ def pods_left(asks: Iterable[tuple[str, int]], free: Amounts, taken: Amounts) ->
     for name, amount in asks:
         left = min(left, (free.get(name, 0) - taken.get(name, 0)) // amount)
     return left
-
-
-CRITICAL: Final = 2_000_000_000
-"""Pods of this priority or a higher one may use reserved room, as with the extender."""
 
 
 class ReservedRoom:

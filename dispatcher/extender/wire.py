@@ -15,12 +15,11 @@ from dispatcher.extender.assumed_pods import PodRequest
 from dispatcher.kube.objects import pod_keys
 from dispatcher.kube.pods import asked_of, requests
 from dispatcher.kube.wire import UNREADABLE, Meta, PodSpec, Wire, full_name
+from dispatcher.model.cluster import CRITICAL
 from dispatcher.model.resources import Amounts
 
 NOTHING: Final = msgspec.Raw(b"null")
 NONE: Final[Mapping[str, str]] = {}
-CRITICAL: Final = 2_000_000_000
-"""The priority of system-cluster-critical. system-node-critical is above it."""
 OF_NODES: Final = frozenset({("apps/v1", "DaemonSet"), ("v1", "Node")})
 """Controllers of Pods that belong to their node: daemons, and mirrors of static Pods."""
 

@@ -30,6 +30,8 @@ ENDED: Final = frozenset({"Succeeded", "Failed"})
 """Phases of Pods whose containers run no more."""
 LATEST: Final = datetime.fromisoformat("9000-01-01T00:00:00+00:00")
 """The latest time that is accepted from a Pod's status. A later one plus a run limit could overflow."""
+CRITICAL: Final = 2_000_000_000
+"""The priority of system-cluster-critical. Pods of it, or of a higher one, may use reserved room."""
 DEADLINE: Final = "DeadlineExceeded"
 """Reason of a Pod that ended at its run limit. Every other reason is kubelet's, about the node."""
 CRASHES: Final = "CrashLoopBackOff"

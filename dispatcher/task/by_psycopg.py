@@ -5,7 +5,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -32,9 +32,9 @@ OF_THE_LOGIN: Final = "password authentication failed"
 def ask(url: str, newest: NewestServer, statement: str, parameters: Sequence[object]) -> tuple[Any, ...] | None:
     """The first row of the answer. `newest`: the newest server that this task saw."""
     try:
-        # A twin of the socket has a number of its own, which no other socket gets meanwhile.
-        with connect(url) as connection, socket.socket(fileno=os.dup(connection.fileno())) as twin:
-            alarm = threading.Timer(10, cut, [twin])  # the driver itself would wait for ever
+        # A copy of the socket has a number of its own, which no other socket gets meanwhile.
+        with connect(url) as connection, socket.socket(fileno=os.dup(connection.fileno())) as copy:
+            alarm = threading.Timer(10, cut, [copy])  # the driver itself would wait for ever
             alarm.daemon = True
             with contextlib.suppress(RuntimeError):  # no thread can be started now
                 alarm.start()
@@ -67,13 +67,7 @@ def cut(connection: socket.socket) -> None:
 
 def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
     with contextlib.suppress(psycopg.ProgrammingError):  # its message may contain the password
-        given = conninfo_to_dict(url)
-        if given.get("sslrootcert") == "system" and (bundle := bundle_of(os.environ)):  # psycopg[binary] finds no file
-            url = make_conninfo(url, sslrootcert=bundle, sslmode="verify-full")
-        options = str(given.get("options", ""))
-        if "@" in str(given.get("host", "")) or re.search(r"[^\d,]", str(given.get("port", ""))):
-            raise psycopg.ProgrammingError  # these are parts of a password
-        seconds = host_seconds(str(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT", "")))
+        url, seconds, options = for_psycopg(url, os.environ)
         try:
             pinned = ("-c {}={}".format(name, value.replace(" ", "\\ ")) for name, value in PINNED.items())
             return connect_with(url, seconds, " ".join((options, *pinned)))
@@ -83,6 +77,17 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
             if "connection is bad: invalid" not in str(fault):
                 raise
     raise WrongEnvironment(f"TASK_DATABASE_URL cannot be read: {URL_FORM}{variables_of_libpq(os.environ)}")
+
+
+def for_psycopg(url: str, env: Mapping[str, str]) -> tuple[str, int, str]:
+    """The URL as psycopg needs it, the seconds for each host, and the options. Raises ProgrammingError."""
+    given = conninfo_to_dict(url)
+    if "@" in str(given.get("host", "")) or re.search(r"[^\d,]", str(given.get("port", ""))):
+        raise psycopg.ProgrammingError  # these are parts of a password
+    if given.get("sslrootcert") == "system" and (bundle := bundle_of(env)):  # psycopg[binary] finds no file
+        url = make_conninfo(url, sslrootcert=bundle, sslmode="verify-full")
+    seconds = host_seconds(str(given.get("connect_timeout") or env.get("PGCONNECT_TIMEOUT", "")))
+    return url, seconds, str(given.get("options", ""))
 
 
 def connect_with(url: str, seconds: int, options: str) -> psycopg.Connection[tuple[Any, ...]]:

@@ -23,8 +23,9 @@ from dispatcher.container.dial import (
     UnreadableUrl,
     ways_of,
 )  # fmt: skip
-from dispatcher.task import by_asyncpg, by_psycopg
+from dispatcher.task import by_asyncpg
 from dispatcher.task.body import DatabaseFault
+from dispatcher.task.by_psycopg import for_psycopg
 
 OF_THE_DRIVER = {
     "dbname", "user", "password", "passfile", "sslmode", "sslcert", "sslkey", "sslrootcert", "sslnegotiation", "sslcrl",
@@ -128,26 +129,17 @@ def test_certificates_of_an_image_are_found_where_openssl_does_not_look(tmp_path
     assert dial.roots_of(places._replace(capath="/usr/lib/ssl/certs"), [str(bundle)]) is None
 
 
-def test_psycopg_gets_the_certificates_of_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_psycopg_gets_the_certificates_of_the_image() -> None:
     """The OpenSSL of psycopg[binary] looks where no image has any."""
-    urls: list[str] = []
-    monkeypatch.setattr(psycopg, "connect", lambda url, **_: urls.append(url))
-    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    by_psycopg.connect("postgresql://u@a/db?sslrootcert=system")
-    monkeypatch.setenv("SSL_CERT_FILE", "own.pem")
-    by_psycopg.connect("postgresql://u@a/db?sslrootcert=system")
-    given = [conninfo_to_dict(url) for url in urls]
+    asked = "postgresql://u@a/db?sslrootcert=system"
+    given = [conninfo_to_dict(for_psycopg(asked, env)[0]) for env in ({}, {"SSL_CERT_FILE": "own.pem"})]
     assert [one["sslrootcert"] for one in given] == [bundle_of({}), "system"]
     assert given[0]["sslmode"] == "verify-full"
 
 
-def test_psycopg_gives_a_host_as_much_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    times: list[float] = []
-    monkeypatch.setattr(psycopg, "connect", lambda *_, connect_timeout, **__: times.append(connect_timeout))
-    for written in ("", "0", "-1", "9", "999"):
-        by_psycopg.connect(f"postgresql://u@a/db?connect_timeout={written}")
-    assert times == [CONNECT_SECONDS] * 3 + [9, LONGEST_CONNECT_SECONDS]
+def test_psycopg_gives_a_host_as_much_time() -> None:
+    urls = (f"postgresql://u@a/db?connect_timeout={written}" for written in ("", "0", "-1", "9", "999"))
+    assert [for_psycopg(url, {})[1] for url in urls] == [CONNECT_SECONDS] * 3 + [9, LONGEST_CONNECT_SECONDS]
 
 
 @pytest.mark.parametrize("name", ["sslrootcert", "sslcert", "sslkey", "sslcrl"])

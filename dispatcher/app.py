@@ -32,7 +32,7 @@ from dispatcher.kube.config_maps import node_caches
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.events import PodRefusals, read_in_turn
 from dispatcher.kube.job_api import JobApi, ScaleAnswers, Suspensions
-from dispatcher.kube.lease import Lease, lease_of
+from dispatcher.kube.lease import Lease, LeaseName
 from dispatcher.kube.reflector import Reflectors
 from dispatcher.kube.reservations import RESERVATIONS, ClaimObjects
 from dispatcher.model.caches import CacheRun, Use
@@ -206,7 +206,7 @@ class App:
         self.extender = ExtenderProgram(settings, self.reflectors, pods) if with_extender and pods else None
         self.site, database_url = site_of(settings, namespace), database_of(settings.database)
         bucket = Bucket(kube.writes_per_second, elapsed())
-        named = lease_of(kube.installation, client.own_namespace or namespace)
+        named = LeaseName(client.own_namespace or namespace, kube.installation)
         self.lease = Lease(client, named, kube.lease_seconds, is_able=lambda: not self.dispatching.fault)
         self.lease.on_winning(self.begin_term)
         job_api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)

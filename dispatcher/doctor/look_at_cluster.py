@@ -40,7 +40,7 @@ from dispatcher.doctor.finding import Installation, read_installation
 from dispatcher.keeper.program import DISK_FULL
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.kube.job_api import jobs_path, pods_path
-from dispatcher.kube.lease import LEASES_GROUP
+from dispatcher.kube.lease import LEASES_GROUP, LeaseName
 from dispatcher.kube.wire import UNREADABLE, in_namespace
 from dispatcher.model.errors import ClusterAway, ClusterRefused, DispatcherError
 from dispatcher.model.jobs import Json
@@ -261,8 +261,8 @@ async def replicas_of(reading: ClusterReader, site: InstallationSite, name: str)
 
 
 async def term_of(reading: ClusterReader, site: InstallationSite) -> LeaseTerm | UnreadObject:
-    name = f"{site.installation}-leader"
-    found = await reading.get(in_namespace(f"/apis/{LEASES_GROUP}/v1", site.ours, "leases", name))
+    lease = LeaseName(site.ours, site.installation)
+    found = await reading.get(in_namespace(f"/apis/{LEASES_GROUP}/v1", lease.namespace, "leases", lease.name))
     if isinstance(found, UnreadObject):
         return found
     spec = found.get("spec", {})

@@ -29,7 +29,6 @@ import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -37,7 +36,7 @@ from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.objects import read_status
-from dispatcher.kube.wire import Meta, Wire
+from dispatcher.kube.wire import Meta, Wire, in_namespace
 from dispatcher.model.errors import ClusterError, ClusterRefused
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.logs import LastingFault
@@ -181,7 +180,7 @@ class LeaseObject:
     def __init__(self, client: KubeClient, namespace: str, name: str, seconds: int) -> None:
         self.name = name
         self._client = client
-        self._path = f"/apis/{LEASES_GROUP}/v1/namespaces/{quote(namespace, safe='')}/leases"
+        self._path = in_namespace(f"/apis/{LEASES_GROUP}/v1", namespace, "leases")
         self._seconds = seconds
 
     async def read(self) -> Record | None:
@@ -221,7 +220,7 @@ class LeaseObject:
             "leaseTransitions": min(record.transitions + (is_new and holder != ""), LARGEST) if record else 0,
         }
         metadata = {"name": self.name} | ({"resourceVersion": record.resource_version} if record else {})
-        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        lease = {"apiVersion": f"{LEASES_GROUP}/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
         return msgspec.json.encode(lease)
 
 
@@ -242,7 +241,8 @@ log = structlog.get_logger(component="kube.lease")
 class LeaseName(Struct, frozen=True):
     """The place of an installation's lease.
 
-    The lease is in the namespace of our programs, so that accounts that only create Jobs cannot write it.
+    namespace: that of our programs, so that accounts that only create Jobs cannot write the lease. Outside a cluster it
+    is the namespace of Jobs.
     """
 
     namespace: str
@@ -251,11 +251,6 @@ class LeaseName(Struct, frozen=True):
     @property
     def name(self) -> str:
         return f"{self.installation}-leader"
-
-
-def lease_of(installation: str, namespace: str) -> LeaseName:
-    """Name of the lease. `namespace`: our ServiceAccount's namespace, or outside a cluster the namespace of Jobs."""
-    return LeaseName(namespace, installation)
 
 
 class Lease:

@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.lease import Lease, lease_of
+from dispatcher.kube.lease import Lease, LeaseName
 from tests.contract.scripted_api import NAMESPACE, Asked, Fault, Json, ScriptedApi, break_off, served, status
 from tests.rig.builders import SITE
 
@@ -101,7 +101,7 @@ class Replicas:
 
     def one(self, seconds: int = 15, is_able: Callable[[], bool] = lambda: True) -> Lease:
         self._clients.append(KubeClient(self.api.login()))
-        return Lease(self._clients[-1], lease_of(SITE.installation, NAMESPACE), seconds, self.clock, is_able)
+        return Lease(self._clients[-1], LeaseName(NAMESPACE, SITE.installation), seconds, self.clock, is_able)
 
     async def leader(self, seconds: int = 15, is_able: Callable[[], bool] = lambda: True) -> Lease:
         lease = self.one(seconds, is_able)

@@ -8,7 +8,7 @@ import pytest
 
 from dispatcher.jobs.refusals import CreateOutcome, read_create
 from dispatcher.kube.job_api import JobApi
-from dispatcher.kube.lease import Lease, lease_of
+from dispatcher.kube.lease import Lease, LeaseName
 from dispatcher.model.jobs import ObjectWrite
 from dispatcher.sweep.sweep import Remover, read_end
 from tests.contract.own_jobs import Account
@@ -30,7 +30,7 @@ def clock() -> MovedClock:
 
 
 def a_lease(account: Account, clock: MovedClock, seconds: int = SECONDS, namespace: str = "") -> Lease:
-    return Lease(account.open_client(), lease_of(SITE.installation, namespace or account.namespace), seconds, clock)
+    return Lease(account.open_client(), LeaseName(namespace or account.namespace, SITE.installation), seconds, clock)
 
 
 def leases(account: Account) -> str:

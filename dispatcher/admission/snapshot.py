@@ -217,8 +217,8 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     shares: what queues and submitters have in flight.
     first: what is known of the Pods of each shape; None: it is not judged.
     stuck: where room is not judged, the Pods that kube-scheduler finds no node for. They give way like demand.
+    stuck_shapes: the shapes of the Pods in `stuck`, and those that waited lately. A further Pod would only wait.
     in_line: the rows that wait for room.
-    stuck_shapes: their shapes, and those that waited lately. A further Pod would only wait.
     launched_at: when a row of each (queue, submitter) was launched last, where the write rate or the batch is used up;
     None: neither is.
     """

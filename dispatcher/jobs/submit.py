@@ -72,7 +72,7 @@ log = structlog.get_logger(component="jobs.submit")
 
 AT_A_TIME: Final = 16
 """Creates under way at the same time, at most."""
-LANE_SECONDS: Final = 1
+PLACE_SECONDS: Final = 1
 """Seconds for which a cycle waits until it can send its creates, at most."""
 RESOLVE_AFTER_SECONDS: Final = 20
 """Seconds after which no POST of ours can land (client and server limits together), so that a GET gives the result."""
@@ -123,7 +123,7 @@ class Submitter:
         self._site = site
         self._memory = memory
         self._clock = clock
-        self._lanes = CreateConcurrency(AT_A_TIME)
+        self._places = CreateConcurrency(AT_A_TIME)
         self.sleep: Callable[[float], Coroutine[None, None, None]] = asyncio.sleep
         self._under_way: set[asyncio.Task[None]] = set()
         self._bugs: list[BaseException] = []
@@ -155,13 +155,13 @@ class Submitter:
             raise self._bugs.pop()
         begun = 0
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LANE_SECONDS):
+            async with asyncio.timeout(PLACE_SECONDS):
                 for order in orders:
                     template = templates[order.task.template]
                     assert isinstance(template, Template)
-                    await self._lanes.enter()
+                    await self._places.enter()
                     if rests(order):
-                        self._lanes.leave()
+                        self._places.leave()
                         continue
                     self._begin(order, template)
                     begun += 1
@@ -203,7 +203,7 @@ class Submitter:
                 strays[name] = job
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._lanes.leave()
+        self._places.leave()
         self._under_way.discard(task)
         if not task.cancelled() and (bug := task.exception()) is not None:
             self._bugs.append(bug)
@@ -268,17 +268,17 @@ class Submitter:
             is_busy = answer.status == TOO_MANY and not is_of_a_policy(answer.message)
             if not is_busy or answer.retry_after > LONGEST_WISH_SECONDS:
                 break
-            self._lanes.shrink()
-            self._lanes.leave()
+            self._places.shrink()
+            self._places.leave()
             try:
                 wish = max(answer.retry_after, PAUSE_SECONDS)
                 pause = wish * random.uniform(1, 1.3)  # noqa: S311  # spreads creates, keeps no secret
                 self._memory.creates.sent(name, self._clock() + pause)
                 await self.sleep(pause)
             finally:
-                await self._lanes.enter()
+                await self._places.enter()
         if answer.job is not None:
-            self._lanes.grow()
+            self._places.grow()
         return answer
 
     def _report(self, result: CreateResult) -> None:

@@ -122,8 +122,8 @@ MOST_EVENTS: Final = "100"
 """Events of one object that are read, at most."""
 MOST_ASKED: Final = 20
 """Jobs, or Pods, about which one round asks, at most. The others follow in later rounds."""
-POD_APPEARS_IN: Final = timedelta(seconds=15)
-"""A Job without a Pod is asked about after this time."""
+ASKED_AFTER: Final = timedelta(seconds=15)
+"""Age of a Job from which on it is asked why it has no Pod."""
 READ_SECONDS: Final = 1
 """Seconds after which a round begins no further read. The API server keeps no Events in memory: for those of one object
 it reads all Events of the namespace, which takes seconds where thousands of Pods ran within the hour.
@@ -245,9 +245,9 @@ def cause_of(refusal: PodRefusal) -> str:
 
 
 def jobs_without_pod(view: ClusterView) -> Iterator[Job]:
-    """Jobs that should have had a Pod for POD_APPEARS_IN, and have none."""
+    """Jobs that have no Pod and are old enough to be asked about."""
     with_pod = {pod.job_uid for pod in view.pods.values()}
     for job in view.jobs.values():
-        is_old = view.now - job.created_at >= POD_APPEARS_IN
+        is_old = view.now - job.created_at >= ASKED_AFTER
         if is_old and not (job.is_finished or job.suspended or job.deleting) and job.uid not in with_pod:
             yield job

@@ -132,12 +132,13 @@ class Pages:
         self._environment.globals |= {"site": installation, "prefix": prefix, "api": API, "advice": ADVICE}
         self._environment.globals["most_failed"] = MOST_FAILED
 
-    def write(self, template: str, answer: Any, asked: ApiRequest, twin: str) -> str:
-        """One page. `twin`: address of the same answer as JSON, below the prefix."""
+    def write(self, template: str, answer: Any, asked: ApiRequest, json_address: str) -> str:
+        """One page. `json_address`: that of the same answer as JSON, below the prefix."""
         now = datetime.now(UTC)
         page = partial(
-            self._environment.get_template(template).render, answer=answer, asked=asked, twin=twin, now=now,
-            as_of=getattr(answer, "as_of", now), status=answer.status if isinstance(answer, Refusal) else 200,
+            self._environment.get_template(template).render, answer=answer, asked=asked, now=now,
+            json_address=json_address, as_of=getattr(answer, "as_of", now),
+            status=answer.status if isinstance(answer, Refusal) else 200,
         )  # fmt: skip
         share, text = 1.0, page(share=1.0)
         while (size := len(text.encode())) > MOST_BYTES and share > LEAST_SHARE:
@@ -219,8 +220,8 @@ class Dashboard:
             await self._cycles.wait()
             begun, status = elapsed(), found.status if isinstance(found, Refusal) else 200
             template = REFUSED if isinstance(found, Refusal) else address.template
-            twin = API + path.replace("{" + address.path + "}", asked.path) if address.path else API + path
-            text = self._pages.write(template, found, asked, twin)
+            with_name = path.replace("{" + address.path + "}", asked.path) if address.path else path
+            text = self._pages.write(template, found, asked, API + with_name)
             timing = {"database": waited, "read": timed.seconds, "write": elapsed() - begun}
             headers = {"Cache-Control": "no-store", "Server-Timing": told(timing)}
             return web.Response(text=text, status=status, content_type="text/html", headers=headers)

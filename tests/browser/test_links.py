@@ -51,7 +51,7 @@ async def test_every_page_leads_to_its_json(world: World) -> None:
     for name, path in PAGES.items():
         _, _, text = await asked(world, path)
         page = urlsplit(path.format_map(world.rows)).path
-        twins = [one for one in links_of(Shown(text)) if one.startswith(API) and "openapi" not in one]
-        assert urlsplit(twins[0]).path == API + ("/status" if page == "/" else page), name
-        status, headers, _ = await asked(world, twins[0])
+        in_json = [one for one in links_of(Shown(text)) if one.startswith(API) and "openapi" not in one]
+        assert urlsplit(in_json[0]).path == API + ("/status" if page == "/" else page), name
+        status, headers, _ = await asked(world, in_json[0])
         assert (status, headers["content-type"].partition(";")[0]) == (REFUSED.get(name, 200), "application/json"), name

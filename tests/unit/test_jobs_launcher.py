@@ -239,9 +239,9 @@ def test_names_and_turns_of_long_ago_are_forgotten() -> None:
     assert len(large._busy_until) + len(large._turns) < 10
 
 
-async def entered(lanes: CreateConcurrency, most: int = 20) -> int:
+async def entered(places: CreateConcurrency, most: int = 20) -> int:
     """How many can enter now."""
-    waiting = [asyncio.ensure_future(lanes.enter()) for _ in range(most)]
+    waiting = [asyncio.ensure_future(places.enter()) for _ in range(most)]
     for _ in range(most):
         await asyncio.sleep(0)
     found = [one for one in waiting if one.done()]
@@ -251,27 +251,27 @@ async def entered(lanes: CreateConcurrency, most: int = 20) -> int:
     return len(found)
 
 
-async def test_lanes_halve_down_to_one_and_grow_by_one_up_to_most() -> None:
-    lanes = CreateConcurrency(16)
+async def test_creates_at_a_time_halve_down_to_one_and_grow_by_one_up_to_most() -> None:
+    places = CreateConcurrency(16)
     limits = []
     for _ in range(6):
-        lanes.shrink()
-        limits.append(lanes.limit)
+        places.shrink()
+        limits.append(places.limit)
     assert limits == [8, 4, 2, 1, 1, 1]
     for _ in range(20):
-        lanes.grow()
-    assert lanes.limit == 16
-    assert await entered(lanes) == 16
+        places.grow()
+    assert places.limit == 16
+    assert await entered(places) == 16
 
 
-async def test_lanes_that_are_in_use_are_taken_away_when_they_are_free() -> None:
-    lanes = CreateConcurrency(4)
-    assert await entered(lanes) == 4
-    lanes.shrink()
-    lanes.leave()
-    lanes.leave()
-    assert await entered(lanes) == 0
-    lanes.leave()
-    assert await entered(lanes) == 1
-    lanes.grow()
-    assert await entered(lanes) == 1
+async def test_places_that_are_in_use_are_taken_away_when_they_are_free() -> None:
+    places = CreateConcurrency(4)
+    assert await entered(places) == 4
+    places.shrink()
+    places.leave()
+    places.leave()
+    assert await entered(places) == 0
+    places.leave()
+    assert await entered(places) == 1
+    places.grow()
+    assert await entered(places) == 1

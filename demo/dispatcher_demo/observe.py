@@ -11,7 +11,7 @@ is shown only while it is true: of the attempt that waits now, by a cycle that i
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -213,16 +213,21 @@ class CycleReport(msgspec.Struct, frozen=True):
 
 
 class Observer:
-    """Makes views. A part that cannot be read now stays as it was. `passing`: park reasons that the janitor ends."""
+    """Makes views. A part that cannot be read now stays as it was.
+
+    connect: opens a connection to Postgres.
+    passing: park reasons that the janitor ends.
+    """
 
     def __init__(
-        self, database_url: str, client: KubeClient, installation: str, passing: frozenset[HoldReason]
-    ) -> None:
-        self._database_url = database_url
+        self, connect: Callable[[], Awaitable[asyncpg.Connection]], client: KubeClient, installation: str,
+        passing: frozenset[HoldReason],
+    ) -> None:  # fmt: skip
+        self._connect = connect
         self._client = client
         self._passing = passing
         self._mine = {"labelSelector": f"{LABEL_INSTALLATION}={installation}"}
-        self._connection: asyncpg.Connection[asyncpg.Record] | None = None
+        self._connection: asyncpg.Connection | None = None
         self._last = DemoView(passing=passing)
         self.api_url = ""
 
@@ -272,7 +277,7 @@ class Observer:
         """The rows, and the time by the database's clock; None: the rows are older."""
         try:
             if self._connection is None or self._connection.is_closed():
-                self._connection = await asyncpg.connect(self._database_url, timeout=5)
+                self._connection = await self._connect()
             found = await self._connection.fetch(demo_query("rows"), timeout=5)
         except AWAY:
             away.append(POSTGRES)

@@ -20,9 +20,11 @@ import tty
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+import asyncpg
 from msgspec import Struct
 from rich.console import Console, Group
 from rich.live import Live
@@ -329,7 +331,8 @@ class DemoRun:
         self._announce(f"Starting Postgres, the dispatcher and the janitor, {cluster}")
         async with DemoEnvironment(manifests, self._say, self._options.kubeconfig, self._options.grows) as environment:
             url, passing = environment.url("observer"), find_passing(manifests)
-            observer = Observer(url, environment.client, environment.installation, passing)
+            connect = partial(asyncpg.connect, url, timeout=5)
+            observer = Observer(connect, environment.client, environment.installation, passing)
             try:
                 return not stop.is_set() and await self._insert_and_show(environment, observer, stop, statements)
             finally:

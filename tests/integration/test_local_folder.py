@@ -8,6 +8,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -174,24 +175,23 @@ async def test_container_reports_its_times_exit_code_and_end_of_log(
     assert [one.name for one in sandbox.started()] == ["task"]
 
 
-def test_container_that_ends_while_it_is_looked_at_has_started(
-    container: LocalContainer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The shim writes both files after the first of them was read."""
+def test_container_that_ends_while_it_is_looked_at_has_started(container: LocalContainer) -> None:
+    """The shim writes both files while the one about the end is being read."""
     container.folder.mkdir(parents=True)
-    real = local.read
-
-    def read_and_end(path: Path) -> dict[str, Any]:
-        found = real(path)
-        for name in ("running", "ended"):
-            local.write(container.folder, name, {"at": 1.0, "exit_code": 0})
-        return found
-
     local.write(container.folder, "spec", {})
-    monkeypatch.setattr(local, "read", read_and_end)
-    seen = container.look()
+    os.mkfifo(container.folder / "ended.json")
+
+    def end() -> None:
+        with (container.folder / "ended.json").open("w") as ended:  # opens when a reader is there
+            local.write(container.folder, "running", {"at": 1.0})
+            ended.write('{"at": 2.0}')
+
+    with ThreadPoolExecutor() as threads:
+        ending = threads.submit(end)
+        seen = container.look()
+        ending.result(10)
     assert seen is not None
-    assert seen.ended_at is None or seen.started_at is not None
+    assert (seen.started_at, seen.ended_at) == (1.0, 2.0)
 
 
 async def test_starting_container_does_not_count_as_gone(sandbox: Sandbox) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from dispatcher.model.history import EndedTask, Percentiles, QueueSettings
 from dispatcher.model.reasons import Turn
 from dispatcher.model.verdicts import HoldReason
@@ -17,10 +19,11 @@ FINE = InstallationStatus(
     installation="dispatcher", version="1", jobs_namespace="jobs", replica="me", leads=True, as_of=NOW, counted_at=NOW,
     unhealthy={}, not_ready=None, slowed=[], in_flight=0, max_jobs=10, queues=[], parked=0, parked_rows=[],
 )  # fmt: skip
-QUEUE = QueueStatus(
-    queue="default", waiting=1, reasons={HoldReason.JOB_CAP: 1}, oldest_wait_seconds=601.0, in_flight=0, max_jobs=None,
-    weight=1, share=0.0, paused_until=None, paused_since=None, note=None, starts_per_minute=0, ends_per_minute=0,
+QUIET = QueueStatus(
+    queue="quiet", waiting=0, reasons={}, oldest_wait_seconds=None, in_flight=0, max_jobs=None, weight=1, share=0.0,
+    paused_until=None, paused_since=None, note=None, starts_per_minute=0.0, ends_per_minute=0.0,
 )  # fmt: skip
+QUEUE = replace(QUIET, queue="default", waiting=1, reasons={HoldReason.JOB_CAP: 1}, oldest_wait_seconds=601.0)
 HOSTILE = "</bdi><script>alert(1)</script>\u202e\U0001f600\"'{{ 7 * 7 }}&lt;" + "w" * 300
 SETTINGS = QueueSettings(
     weight=1, max_jobs=None, max_jobs_per_submitter=None, max_pending=1, paused_until=None, owner_role=None,

@@ -13,8 +13,10 @@ from typing import Any, cast
 import asyncpg
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from dispatcher.kube.client import KubeClient
+from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.history import ListedRow
 from dispatcher.model.reasons import ReasonInWords
@@ -36,6 +38,7 @@ from dispatcher_demo.observe import (
 )
 from dispatcher_demo.samples import Options, own_command
 from tests.rig.remains import Remains
+from tests.unit.page_facts import QUIET
 
 
 @pytest.fixture(name="program")
@@ -150,19 +153,19 @@ class Broken:
         self.is_terminated = True
 
 
-async def test_connection_that_broke_during_an_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    observer, broken = Observer("postgresql://nowhere", cast("KubeClient", None), "x", frozenset()), Broken()
+async def test_connection_that_broke_during_an_answer_is_closed() -> None:
+    client, broken = KubeClient(Login("http://127.0.0.1:1", None, TokenFile(Path("/none")).read, "x")), Broken()
 
-    async def nothing(_: list[str]) -> Any:
-        return None
+    async def connect() -> Any:
+        return broken
 
-    monkeypatch.setattr(observer, "_told", nothing)
-    monkeypatch.setattr(observer, "_nodes", nothing)
-    monkeypatch.setattr(observer, "_connection", broken)
+    observer = Observer(connect, client, "x", frozenset())
+    observer.api_url = "http://127.0.0.1:1"
     view = await observer.observe()
-    assert (view.rows, view.queues, view.away) == ([], None, ["Postgres"])
+    assert (view.rows, view.queues, view.away) == ([], None, ["the dispatcher", "Postgres", "the cluster"])
     assert broken.is_terminated
     await observer.close()
+    await client.close()
 
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -171,11 +174,8 @@ NO_REPORT = ReasonInWords(HoldReason.EXITED_WITHOUT_REPORT, "its container ended
 
 
 def queue(**reasons: int) -> QueueStatus:
-    return QueueStatus(
-        queue="q", waiting=sum(reasons.values()), reasons={HoldReason(name): n for name, n in reasons.items()},
-        oldest_wait_seconds=None, in_flight=2, max_jobs=4, weight=1, share=0, paused_until=None, paused_since=None,
-        note=None, starts_per_minute=0, ends_per_minute=0,
-    )  # fmt: skip
+    counted = {HoldReason(name): number for name, number in reasons.items()}
+    return replace(QUIET, queue="q", waiting=sum(reasons.values()), reasons=counted, in_flight=2, max_jobs=4)
 
 
 def waiting(number: int, cause: ReasonInWords | None = None) -> list[DemoRow]:

@@ -13,7 +13,7 @@ import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
@@ -24,7 +24,7 @@ from dispatcher.commands.reaching import API_FILE, KUBECONFIG_FILE
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import jobs_path
-from dispatcher.model.errors import DispatcherError
+from dispatcher.model.errors import ClusterError, DispatcherError
 from dispatcher.model.launches import job_selector
 from dispatcher.model.resources import parse_quantity
 from dispatcher.model.stored_json import Json
@@ -63,7 +63,8 @@ class ClusterAutoscaler:
     async def run(self) -> None:
         try:
             while True:
-                await self._look()
+                with suppress(ClusterError):  # the next look asks again
+                    await self._look()
                 await asyncio.sleep(SCAN_SECONDS)
         finally:
             for one in self._coming:
@@ -71,7 +72,8 @@ class ClusterAutoscaler:
 
     async def _look(self) -> None:
         reply = await self._client.request("GET", f"/api/v1/namespaces/{self._client.namespace}/pods", params=WAITING)
-        waiting = [pod for pod in msgspec.json.decode(reply.body)["items"] if found_no_node(pod)]
+        pods = msgspec.json.decode(reply.expect("list the Pods that wait"))["items"]
+        waiting = [pod for pod in pods if found_no_node(pod)]
         lacking = sum(map(cores_of, waiting)) - CORES * len(self._coming)
         count = min(math.ceil(lacking / CORES), MOST_NODES - self._ordered)
         if count <= 0:
@@ -213,7 +215,7 @@ class DemoEnvironment:
         await self._until_ready()
         self._database.write_service(self._run_folder.folder / SERVICE_FILE)
         if self._grows and self.has_nodes:
-            growing = asyncio.create_task(ClusterAutoscaler(self.client, self._keep_node, self._tell).run())
+            growing = self.keeper.watch(ClusterAutoscaler(self.client, self._keep_node, self._tell).run())
             self._stack.callback(growing.cancel)
 
     async def _keep_node(self, name: str) -> None:

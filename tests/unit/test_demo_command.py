@@ -15,15 +15,16 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from dispatcher.kube.client import KubeClient
+from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.kube.credentials import Login, TokenFile
-from dispatcher.model.errors import DispatcherError
+from dispatcher.model.errors import ClusterAway, DispatcherError
 from dispatcher.model.history import ListedRow
 from dispatcher.model.reasons import ReasonInWords
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views.rows import RowsPage
 from dispatcher.views.status import QueueStatus
 from dispatcher_demo import exit_status
+from dispatcher_demo.environment import ClusterAutoscaler
 from dispatcher_demo.observe import (
     CycleReport,
     DemoRow,
@@ -37,6 +38,7 @@ from dispatcher_demo.observe import (
     with_cause,
 )
 from dispatcher_demo.samples import Options, own_command
+from tests.controlplane.waiting import wait_for
 from tests.rig.remains import Remains
 from tests.unit.page_facts import QUIET
 
@@ -166,6 +168,31 @@ async def test_connection_that_broke_during_an_answer_is_closed() -> None:
     assert broken.is_terminated
     await observer.close()
     await client.close()
+
+
+class Unsteady:
+    """A cluster without Pods. Its first answer does not come, and the second one is a refusal."""
+
+    namespace = "x"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def request(self, *_: Any, **__: Any) -> Reply:
+        self.asked += 1
+        if self.asked == 1:
+            raise ClusterAway("no answer in time")
+        return Reply(503, b"") if self.asked == 2 else Reply(200, b'{"items": []}')
+
+
+async def test_cluster_that_grows_is_looked_at_again_after_a_fault() -> None:
+    """Otherwise no node would come any more, and nobody would say so."""
+    cluster = Unsteady()
+    growing = asyncio.create_task(ClusterAutoscaler(cast("KubeClient", cluster), cast("Any", None), print).run())
+    try:
+        await wait_for(lambda: cluster.asked > 2, "it looks again", 10)
+    finally:
+        growing.cancel()
 
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

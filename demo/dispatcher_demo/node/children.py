@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -96,7 +96,12 @@ class Keeper:
     async def keep(self, name: str, start: Start) -> None:
         """Starts the process, and starts it again when it ends. Returns once it runs."""
         process = await self._begin(name, start)
-        self._watches.append(asyncio.create_task(self._watch(name, start, process)))
+        self.watch(self._watch(name, start, process))
+
+    def watch(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Runs the work, until `close` at the latest. `check` raises its fault."""
+        self._watches.append(asyncio.create_task(work))
+        return self._watches[-1]
 
     def kill(self, name: str) -> bool:
         """Kills a process as a crash does. It is started again, and its end is no fault. False: it does not run now."""

@@ -27,7 +27,7 @@ from dispatcher.model.resources import (
     remembered,
     take_from,
 )
-from tests.rig.builders import NOW, later
+from tests.rig.builders import NOW
 
 LARGE = {"cpu": 8000, "memory": 1000, "pods": 110_000}
 SMALL = {"cpu": 1000, "memory": 100, "pods": 1000}
@@ -51,41 +51,11 @@ def rooms_of(*heard: Node | BoundPod) -> NodeCapacities:
     return rooms
 
 
-def test_capacities_are_empty_at_first() -> None:
-    assert NodeCapacities().of == {}
-
-
-def test_an_empty_node_is_free() -> None:
-    assert rooms_of(a_size()).of == {"a": FreeCapacity(8000, 1000, NOW)}
-
-
-def test_requests_of_bound_pods_are_not_free() -> None:
-    assert rooms_of(a_size(), a_size("b"), a_bound(), a_bound(name="default/y")).of == {
-        "a": FreeCapacity(6000, 800, NOW),
-        "b": FreeCapacity(8000, 1000, NOW),
-    }
-
-
-def test_pods_may_be_heard_before_their_node() -> None:
-    rooms = rooms_of(a_bound())
-    assert rooms.of == {}
-    rooms.hear_node(None, a_size())
-    assert rooms.of["a"] == FreeCapacity(7000, 900, NOW)
-
-
-def test_free_capacity_is_negative_if_pods_request_too_much() -> None:
-    assert rooms_of(a_size(size=SMALL), *[a_bound()] * 3).of["a"] == FreeCapacity(-2000, -200, NOW)
-
-
 def test_a_node_without_allocatable_amounts_has_no_capacity() -> None:
     assert rooms_of(a_size(size={}), a_size("b", {"cpu": 5}), a_bound()).of == {
         "a": FreeCapacity(-1000, -100, NOW),
         "b": FreeCapacity(5, 0, NOW),
     }
-
-
-def test_a_pod_without_requests_takes_no_capacity() -> None:
-    assert rooms_of(a_size(), a_bound(asks={"pods": 1000})).of["a"] == FreeCapacity(8000, 1000, NOW)
 
 
 @pytest.mark.parametrize("after", [None, a_bound(asks={"cpu": 500}), a_bound("b")])
@@ -95,22 +65,6 @@ def test_a_pod_that_goes_shrinks_or_moves_frees_its_capacity(after: BoundPod | N
     taken = after.asks if after is not None and after.node == "a" else {}
     assert rooms.of["a"] == FreeCapacity(8000 - taken.get("cpu", 0), 1000 - taken.get("memory", 0), NOW)
     assert rooms.of["b"] == (FreeCapacity(7000, 900, NOW) if after == a_bound("b") else FreeCapacity(8000, 1000, NOW))
-
-
-def test_a_changed_or_recreated_node_keeps_its_pods() -> None:
-    rooms = rooms_of(a_size(size=SMALL), a_bound())
-    rooms.hear_node(a_size(size=SMALL), a_size(age=-60))
-    assert rooms.of == {"a": FreeCapacity(7000, 900, later(60))}
-
-
-def test_a_node_that_comes_back_has_its_pods_again() -> None:
-    rooms = rooms_of(a_size(), a_bound())
-    rooms.hear_node(a_size(), None)
-    assert rooms.of == {}
-    rooms.hear_pod(None, a_bound(name="default/y"))
-    assert rooms.of == {}
-    rooms.hear_node(None, a_size())
-    assert rooms.of["a"] == FreeCapacity(6000, 800, NOW)
 
 
 def test_a_removal_of_unknown_nodes_and_pods_changes_nothing() -> None:
@@ -194,21 +148,6 @@ def test_milli_of_rejects_text_that_is_no_quantity() -> None:
 
 def test_amounts_leave_out_text_that_is_no_quantity() -> None:
     assert amounts([("cpu", "1"), ("memory", "a lot")]) == {"cpu": 1000}
-
-
-def test_a_pod_requests_the_sum_of_its_containers_and_one_pod() -> None:
-    assert asked_by(((ONE, TWO), (), (), ())) == {"cpu": 3000, "memory": 1_024_000, "pods": 1000}
-
-
-def test_an_init_container_counts_where_it_requests_more() -> None:
-    assert asked_by(((ONE,), ((TWO, False),), (), ())) == {"cpu": 2000, "memory": 1_024_000, "pods": 1000}
-    assert asked_by(((TWO,), ((ONE, False),), (), ())) == {"cpu": 2000, "memory": 1_024_000, "pods": 1000}
-
-
-def test_a_sidecar_counts_with_all_that_starts_after_it() -> None:
-    assert asked_by(((ONE,), ((ONE, True),), (), ()))["cpu"] == 2000
-    assert asked_by(((ONE,), ((ONE, True), (TWO, False)), (), ()))["cpu"] == 3000
-    assert asked_by(((ONE,), ((TWO, False), (ONE, True)), (), ()))["cpu"] == 2000
 
 
 def test_a_request_for_the_whole_pod_replaces_those_of_containers() -> None:

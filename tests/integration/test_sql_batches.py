@@ -80,15 +80,6 @@ async def test_batch_status_counts_the_rows_of_a_batch_by_their_status(database:
     assert found["last_finished_at"] == (await rows[3].now())["finished_at"]
 
 
-async def test_batches_of_one_name_are_apart_for_each_submitter(database: Database) -> None:
-    await batch(database, "shared", 2)
-    await batch(database, "shared", 3, login="team_b")
-    assert (await counts(database, "shared"))["tasks"] == 2
-    assert (await counts(database, "shared", "team_b"))["tasks"] == 3
-    assert await call(database, "team_b", "batch_cancel", "default", "shared") == 3
-    assert (await counts(database, "shared"))["waiting"] == 2
-
-
 async def test_batch_cancel_ends_waiting_rows_and_asks_running_ones_to_stop(database: Database) -> None:
     waiting, running, over = await batch(database, "stop", 3)
     started = await running.started()
@@ -151,19 +142,6 @@ async def test_batch_retry_leaves_a_row_whose_key_is_live_again(database: Databa
 async def test_unknown_batch_changes_nothing(database: Database) -> None:
     for function in ("batch_cancel", "batch_retry"):
         assert await call(database, "team_a", function, "default", "never heard of") == 0
-
-
-@pytest.mark.parametrize("login", ["task", "observer", "reader", "janitor"])
-async def test_other_logins_may_not_call_the_functions_of_submitters(database: Database, login: str) -> None:
-    calls = (
-        ("batch_cancel", "default", "x"),
-        ("batch_cancel", "default", "x", 1),
-        ("batch_retry", "default", "x"),
-        ("task_ended_since", LONG_AGO),
-    )
-    for function, *values in (*calls, ("task_set_priority", 1, 1)):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await call(database, login, function, *values)
 
 
 async def test_priority_of_a_waiting_row_is_changed_by_its_submitter_alone(database: Database) -> None:

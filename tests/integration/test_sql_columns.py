@@ -167,25 +167,6 @@ async def test_every_column_may_be_inserted_as_default_or_null(shared: Database)
     assert (made[0]["queue"], made[0]["status"], made[0]["submitted_by"]) == ("default", "waiting", "team_b")
 
 
-async def test_observer_reads_rows_without_payload_and_run_digest(shared: Database) -> None:
-    row = await insert_row(shared, payload=[1], env={"A": "1"})
-    await row.started()
-    observer, operator = await shared.session("observer"), await shared.session("operator")
-    read = "SELECT * FROM dispatch.tasks WHERE id = $1"
-    seen, whole = await observer.fetchrow(read, row.id), await operator.fetchrow(read, row.id)
-    assert seen is not None
-    assert whole is not None
-    assert {name for name, value in whole.items() if seen[name] != value} == {"payload", "run_digest"}
-    assert (seen["payload"], seen["run_digest"]) == (None, None)
-
-
-@pytest.mark.parametrize(("login", "sees"), [("team_a", True), ("team_b", False), ("operator", True)])
-async def test_submitters_and_operators_read_whole_rows(shared: Database, login: str, sees: bool) -> None:
-    """The row of team_a with its payload; the other team reads none."""
-    rows = await (await shared.session(login)).fetch("SELECT * FROM dispatch.tasks WHERE payload = '\"secret\"'")
-    assert len(rows) == sees
-
-
 async def test_an_insert_returns_the_whole_row(shared: Database) -> None:
     team = await shared.session("team_b")
     row = await team.fetchrow("INSERT INTO dispatch.tasks (priority) VALUES (7) RETURNING *")

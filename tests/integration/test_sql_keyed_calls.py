@@ -24,7 +24,7 @@ SEEN = {
     "observer": ["a in default", "a in owned", "b in owned", "b in default", "more of a"],
 }
 """The rows that each login may see. team_b owns the queue `owned`, and is a stranger in the queue `default`."""
-HIDDEN = {"payload": None, "run_digest": None}
+HIDDEN: dict[str, None] = {"payload": None, "run_digest": None}
 
 
 class World:
@@ -108,11 +108,9 @@ async def test_calls_tell_the_rows_of_the_view(world: World, login: str) -> None
 async def test_observer_is_told_no_payload_and_no_run_digest(world: World, call: str, values: list[Any]) -> None:
     row = await world.rows["a in owned"].now()
     asked = [row[value] if isinstance(value, str) else value for value in values]
-    for login, is_hidden in (("observer", True), ("operator", False), ("team_a", False), ("team_b", False)):
-        (found,) = [one for one in await world.fetch(login, call, *asked) if one["id"] == row["id"]]
-        assert (dict(found) == dict(found) | HIDDEN) == is_hidden
-        assert found["job_uid"] == row["job_uid"]
-        assert is_hidden or (found["payload"], found["run_digest"]) == (row["payload"], row["run_digest"])
+    for login, hidden in (("observer", HIDDEN), ("operator", {}), ("team_a", {}), ("team_b", {})):
+        (found,) = [dict(one) for one in await world.fetch(login, call, *asked) if one["id"] == row["id"]]
+        assert found == {name: row[name] for name in found} | hidden
 
 
 # A batch
@@ -204,18 +202,7 @@ async def test_number_of_rows_may_be_none_or_all_and_is_never_negative(world: Wo
         await world.fetch(login, call, *values, -1)
 
 
-# Who may call
-
-
-@pytest.mark.parametrize("login", ["task", "reader", "janitor"])
-@pytest.mark.parametrize(
-    "call", ["task", "task_explain", "task_history", "tasks_of_batch", "batch", "tasks_after", "tasks_since"]
-)
-async def test_other_logins_may_not_call(world: World, login: str, call: str) -> None:
-    by_id = dict.fromkeys(["task", "task_explain", "task_history", "tasks_after"], (1,))
-    values = {**by_id, "tasks_since": (None,)}.get(call, ("owned", "b"))
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await world.fetch(login, call, *values)
+# Code of others
 
 
 ALL = """

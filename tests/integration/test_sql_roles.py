@@ -123,21 +123,3 @@ async def test_functions_of_a_login_are_exactly_those_of_the_interface(
     shared: Database, login: str, functions: set[str]
 ) -> None:
     assert await names(await shared.session("admin"), EXECUTABLE_FUNCTIONS, login) == functions
-
-
-FUNCTION_CALLS = """
-SELECT format('SELECT %s.%I(%s)', pronamespace::regnamespace, proname,
-              (SELECT string_agg('NULL::' || format_type(t, NULL), ', ') FROM unnest(proargtypes) AS t))
-  FROM pg_proc
- WHERE pronamespace IN ('dispatch'::regnamespace, 'dispatch_private'::regnamespace) AND prorettype <> 'trigger'::regtype
-   AND NOT proisstrict -- of NULL they are NULL, without a call
-   AND NOT (has_schema_privilege($1, pronamespace, 'USAGE') AND has_function_privilege($1, oid, 'EXECUTE'))
-"""
-
-
-@pytest.mark.parametrize("login", LOGINS)
-async def test_a_function_that_is_not_granted_cannot_be_called(shared: Database, login: str) -> None:
-    calls = await names(await shared.session("admin"), FUNCTION_CALLS, login)
-    assert calls
-    for call in sorted(calls):
-        await refused(await shared.session(login), call)

@@ -7,7 +7,6 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import asyncpg
 import pytest
@@ -181,17 +180,6 @@ async def test_record_of_bounded_inserts_is_empty_after_each_statement(database:
     assert await admin.fetchval("SELECT count(*) FROM dispatch_private.bounded_inserts") == 0
 
 
-# Dedupe keys
-
-
-async def test_dedupe_key_is_free_for_another_submitter(database: Database) -> None:
-    columns: dict[str, Any] = {"dedupe_key": "nightly", "run_at": LATER}
-    rows = [await insert_row(database, login, **columns) for login in ("team_a", "team_b")]
-    assert rows[0].id != rows[1].id
-    again = [await database.insert_task(login, dedupe_key="nightly") for login in ("team_a", "team_b")]
-    assert again == [row.id for row in rows]
-
-
 BOTH = ["team_a", "team_b"]
 MakeRole = Callable[..., Awaitable[str]]
 
@@ -234,11 +222,12 @@ async def allowed(database: Database, queue: str = "door") -> list[str]:
     ("owner", "submit", "teams"),
     [
         (None, None, BOTH),
+        (None, "team_a", ["team_a"]),
         ("team_b", None, ["team_b"]),
         ("team_b", "team_a", ["team_a"]),
         ("team_b", "dispatch_submitter", BOTH),
     ],
-    ids=["no role", "an owner role alone", "both roles", "an owner, and every submitter"],
+    ids=["no role", "a submit role alone", "an owner role alone", "both roles", "an owner, and every submitter"],
 )
 async def test_a_queue_is_open_to_its_submit_role_or_else_to_its_owner_role(
     database: Database, role: MakeRole, owner: str | None, submit: str | None, teams: list[str]
@@ -246,11 +235,6 @@ async def test_a_queue_is_open_to_its_submit_role_or_else_to_its_owner_role(
     submit_role = submit and (await role(submit) if submit in BOTH else submit)
     await declare(database, owner_role=owner and await role(owner), submit_role=submit_role)
     assert await allowed(database) == teams
-
-
-async def test_a_queue_with_a_submit_role_is_open_to_its_members(database: Database, role: MakeRole) -> None:
-    await declare(database, submit_role=await role("team_a"))
-    assert await allowed(database) == ["team_a"]
 
 
 async def test_submit_role_of_the_defaults_counts_for_queues_without_roles(database: Database, role: MakeRole) -> None:

@@ -264,15 +264,6 @@ async def test_submitter_sees_templates_and_the_queues_that_are_open_to_it(datab
     team = await database.session("team_a")
     assert len(await team.fetch("SELECT * FROM dispatch.templates")) == len(TEMPLATES)
     assert {row["name"] for row in await team.fetch("SELECT * FROM dispatch.queues")} == {"*", "default", "open"}
-    for statement in (
-        "UPDATE dispatch_private.templates SET images = '{*}'",
-        "UPDATE dispatch.templates SET images = '{*}'",
-        "DELETE FROM dispatch.templates",
-        "UPDATE dispatch.queues SET weight = 1000 WHERE name = 'open'",
-        "SELECT dispatch_private.janitor_templates('[]', true)",
-    ):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await team.execute(statement)
 
 
 async def test_hint_names_no_queue_of_others(database: Database) -> None:

@@ -35,10 +35,6 @@ SELECT oid::regprocedure::text AS signature, coalesce(proconfig, '{{}}') AS sett
        proname NOT LIKE 'janitor%' AND prorettype <> 'trigger'::regtype AS finds_rows
 FROM pg_proc WHERE pronamespace IN {OURS} AND prosecdef
 """
-OPEN_FUNCTIONS = f"""
-SELECT oid::regprocedure::text FROM pg_proc
-WHERE pronamespace IN {OURS} AND has_function_privilege('public', oid, 'EXECUTE')
-"""
 UNJUDGED = f"""
 SELECT proname::text FROM pg_proc
 WHERE pronamespace IN {OURS} AND prosecdef AND NOT 'who' = ANY (coalesce(proargnames, '{{}}'))
@@ -96,10 +92,6 @@ async def test_functions_with_the_owners_rights_have_every_setting_of_the_walls(
         wanted = SETTINGS | {messages} | (plans if one["finds_rows"] else set())
         assert wanted - set(one["settings"]) == set(), one["signature"]
         assert not one["finds_rows"] or kinds <= {setting.partition("=")[0] for setting in one["settings"]}
-
-
-async def test_no_function_is_executable_by_public(database: Database) -> None:
-    assert await names(await database.session("admin"), OPEN_FUNCTIONS) == set()
 
 
 async def test_public_schema_holds_views_and_functions_alone(database: Database) -> None:

@@ -41,6 +41,7 @@ async def test_session_after_set_role_sees_the_rows_of_queues_that_the_role_owns
     assert [await team.fetchval(insert), await team.fetchval(insert)] == [TASK, None], "new, then there already"
     assert (await ready.task(TASK))["submitted_by"] == "team_a"
     assert await team.fetch("SELECT id FROM dispatch.tasks") == []
+    assert await team.fetchval("SELECT dispatch.task_cancel($1)", TASK) is None
     await admin.execute("UPDATE dispatch.queues SET owner_role = 'dispatch_submitter' WHERE name = 'reports'")
     assert await team.fetchval("SELECT id FROM dispatch.tasks") == TASK
     assert await team.fetchval("SELECT dispatch.task_cancel($1)", TASK) == "cancelled"

@@ -3,7 +3,6 @@
 import json
 from datetime import UTC, datetime
 
-import aiohttp
 import pytest
 
 from tests.controlplane.waiting import wait_for
@@ -45,33 +44,6 @@ async def test_row_that_waits_for_room_is_explained_and_the_next_step_helps(plac
         assert SECRET not in json.dumps(found) + said + line
         await pool.add()
         await reaches(place, dispatcher, rows[5], "processing", 30)
-
-
-async def test_question_without_an_answer_is_told_why(place: Place) -> None:
-    async with Dispatcher(place) as dispatcher:
-        await dispatcher.ready()
-        await looks_again(dispatcher, 1)
-        for asked, status, words in (
-            ("nonsense", 400, "is no id of a row"),
-            ("0", 400, "is no id"),
-            ("9" * 19, 400, "is no id"),
-            ("77", 404, "no row 77"),
-        ):
-            code, body = await dispatcher.explain(asked)
-            assert (code, words in body["error"]) == (status, True), asked
-
-
-async def test_api_answers_to_its_own_names_and_reads_alone(place: Place) -> None:
-    """A web page cannot let its own name point to the API, and nothing can be changed."""
-    async with Dispatcher(place, DASHBOARD_HOSTS="tasks.example") as dispatcher, aiohttp.ClientSession() as session:
-        await dispatcher.ready()
-        url = f"http://127.0.0.1:{dispatcher.api_port}/api/v1/tasks/1/explain"
-        for host, expected in (("evil.example", 403), ("tasks.example", 404), ("localhost", 404)):
-            async with session.get(url, headers={"Host": host}) as answer:
-                assert (host, answer.status) == (host, expected)
-        for method in ("POST", "PUT", "PATCH", "DELETE"):
-            async with session.request(method, url) as answer:
-                assert answer.status == 405
 
 
 @pytest.mark.slow

@@ -131,7 +131,9 @@ async def test_row_that_is_not_there_is_answered_with_what_to_do(place: Place) -
         ):
             found = await shown(dispatcher, f"/tasks/{path}")
             assert (found[0], words in found[1].words) == (status, True), path
-            assert (await dispatcher.api(f"tasks/{path}"))[0] == status
+            for address in (f"tasks/{path}", f"tasks/{path}/explain"):
+                code, body = await dispatcher.api(address)
+                assert (code, words in body["error"]) == (status, True), address
 
 
 @pytest.mark.slow

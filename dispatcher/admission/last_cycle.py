@@ -193,8 +193,9 @@ def tell(
 
 
 def in_turns(told: Mapping[int, RowReason], rank: Callable[[RowReason], int]) -> list[tuple[int, RowReason]]:
-    """The rows by their rank, in turns of their submitters, each one's by id: where not all rows are shown, many rows
-    of one team must not hide those of others.
+    """The rows by their rank, then in turns of their submitters, then by id.
+
+    Where not all rows are shown, many rows of one team must not hide the rows of others.
     """
     taken, places = Counter[tuple[int, str]](), list[tuple[int, int, int]]()
     for id_, one in sorted(told.items(), key=itemgetter(0)):

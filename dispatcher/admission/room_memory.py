@@ -3,8 +3,8 @@
     Pods, nodes ─▶ look ─▶ Rejections · Windows · Demands ─▶ room ─▶ the gates of this cycle
     rows without room ─▶ plan_claims ─▶ Claims ─▶ room of the next cycle
 
-Each cycle counts the room anew. But what kube-scheduler, autoscalers and kubelets did with earlier Pods shows where the
-count is wrong, for whom nodes come, and which nodes take nobody. A restart forgets it, and learns it again.
+Each cycle counts the room anew. But the deeds of kube-scheduler, autoscalers and kubelets show where the count is
+wrong, for which Pods nodes come, and which nodes take no Pod. A restart forgets them, and learns again.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,9 +4,9 @@ A queue is read in its order. If its first rows are all held, the queue is read 
 the next ones, until held rows no longer hide other rows. A queue with `fair_submitters` is always read by submitter.
 
 `ReadPace`: a held row that is read costs about 7 microseconds, and gives the same hold as before. So the held rows of
-one submitter are read at a limited rate, those of all submitters at another, and one cycle reads few of them. The reads
-of four seconds may be made at once: a good row behind ten thousand bad rows is found in the next cycles. The submitter
-whose last such read is the oldest comes first: ten thousand held rows of one team delay no other team.
+one submitter are read at a limited rate, and the held rows of all submitters at another. One cycle reads few of them.
+The reads of four seconds may be made at once: a good row behind ten thousand bad rows is found in the next cycles. The
+submitter whose last such read is the oldest comes first: ten thousand held rows of one team delay no other team.
 
 `SubmitterScan`: the held rows of one submitter never hide the rows of another submitter, whatever their number.
 

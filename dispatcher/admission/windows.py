@@ -170,7 +170,7 @@ def pods_of_shapes(seen: PodsInView, windows: Mapping[str, Window]) -> Iterator[
 
 
 def moved_window(one: Window | None, pods: PodsOfShape, is_wrong: bool, now: datetime) -> Window | None:
-    """The window after this moment; None: the limit is 1 and no Pod waits, so nothing is remembered.
+    """The window after this moment. None: no Pod waits, and a window of one Pod or a long unused one is forgotten.
 
     is_wrong: the estimate was contradicted.
     """

@@ -170,7 +170,7 @@ class Adopter(AdoptionReport):
         return INDEX_OF_ROW
 
     def open_to_rows(self, pod: Json, at: Path, pod_path: Path) -> None:
-        """Says what rows may set: what they have to give. Beside a Secret that is all; without, every open variable."""
+        """Says what rows may set: what they have to give, and without a Secret every open variable."""
         named = list(secrets_of(pod))
         if not self.given and (not named or self.own.get(ids.ROW_MAY_SET) is not None):
             return

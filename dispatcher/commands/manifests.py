@@ -184,7 +184,7 @@ OF_SEVERAL: Final = {
 
 PSQL_IMAGE: Final = "postgres:18"
 LONGEST_NAME: Final = 52
-"""Of a CronJob: the names of its Jobs are longer."""
+"""The longest name of a CronJob. The names of its Jobs are longer."""
 
 
 def inserting_cron_job(template: str, schedule: Json, statement: str, number: int = 1) -> Manifest:

@@ -159,7 +159,7 @@ IN_OUR_NAMESPACE: Final = "kubectl apply it, in the namespace of the dispatcher'
 
 
 def word_of_neighbour(document: Json, what: str, pods: PodNames) -> tuple[Did, str]:
-    """What becomes of an object that stands beside work."""
+    """What becomes of an object that runs nothing itself, such as a Service."""
     kind, space = str(document.get("kind")), object_at(document, "metadata").get("namespace")
     given = object_at(document, "spec", SELECTORS[kind]) if kind in SELECTORS else {}
     wanted = given if kind == "Service" else object_at(given, "matchLabels")

@@ -1,4 +1,4 @@
-"""What several commands share: how they begin, options, a row on a command line; documents, times and colours."""
+"""Parts that several commands share: their begin, options, a row on a command line, documents, times and colours."""
 
 import asyncio
 import errno

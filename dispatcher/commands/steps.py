@@ -117,7 +117,7 @@ def given_by(step: Json, whole: Json) -> dict[str, str | None]:
 
 
 def example_row(template: str, env: Mapping[str, str | None]) -> Statement:
-    """A row with all its variables. What is not known is no JSON, so that Postgres refuses it until it is written."""
+    """A row with all its variables. An unknown value is no JSON, so that Postgres refuses the row."""
     given = (
         f"{json.dumps(name)}: {f'<{name}>' if value is None else json.dumps(value)}" for name, value in env.items()
     )
@@ -350,13 +350,13 @@ def seconds(value: object) -> object:
 
 
 def shortest(limits: Mapping[Path, object]) -> Path:
-    """The place of the shortest one that can be read, else the first place."""
+    """The place of the shortest deadline that can be read, else the first place."""
     read = {place: value for place, value in limits.items() if type(value) is int}
     return min(read, key=lambda place: read[place]) if read else next(iter(limits))
 
 
 def words_of_limits(limits: Mapping[Path, object]) -> Iterator[tuple[Did, Path, str]]:
-    """What becomes of the deadlines beside the shortest one."""
+    """What becomes of all deadlines but the shortest one."""
     for place in limits.keys() - {shortest(limits)} if limits else ():
         if type(limits[place]) is int:
             yield Did.LEFT_OUT, place, "the other deadline is shorter"

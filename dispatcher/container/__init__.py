@@ -1,1 +1,1 @@
-"""What runs beside the code of a task: `dispatcher exec`, and `dispatcher try` on the author's machine."""
+"""The code of ours in the container of a task: `dispatcher exec`, and `dispatcher try` on the author's machine."""

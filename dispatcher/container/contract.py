@@ -15,10 +15,10 @@ PINNED: Final = {
     # Any container can set these for the login of all, by ALTER ROLE. The server would log keys then.
     **dict.fromkeys(("debug_print_parse", "debug_print_rewritten", "debug_print_plan"), "off"),
     "log_parameter_max_length_on_error": "0",
-    # With these it could end the sessions of all.
+    # By these, too: they would end the sessions of all containers.
     "local_preload_libraries": "",
     "idle_session_timeout": "0",
-    "default_transaction_isolation": "read committed",  # in a stricter one a call may fail beside those of others
+    "default_transaction_isolation": "read committed",  # in a stricter one a call may fail beside other calls
     "statement_timeout": "8000",  # a call that is given up here ends there, and leaves no session that waits for a lock
 }
 """Settings that the session of a call sets for itself."""

@@ -197,7 +197,7 @@ async def connected(
             database=way.login.get("database"),
         )
     except (KeyError, OSError) as fault:
-        # A certificate that does not verify is a ValueError, too. Somebody may mend it while the work goes on.
+        # Before ValueError: a certificate that does not verify is both. Its owner may renew it while the work goes on.
         if (lack := lack_of_the_account(fault)) is None:
             raise
         raise UnreadableUrl(lack) from None

@@ -86,7 +86,7 @@ class TemplatePod(Struct, frozen=True):
 def judge_templates(
     tried: Sequence[TemplateTrial], place: PodRules | UnreadObject, names: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Judges all templates. `place`: Unread if no Job can be made there at all. `names`: words for commands."""
+    """Judges all templates. `place`: UnreadObject if no Job can be made there at all. `names`: words for commands."""
     if not tried:
         yield fault("NoTemplate", "DISPATCHER_IMAGE, DISPATCHER_TEMPLATES_DIR", "neither gives a template", **names)
         return

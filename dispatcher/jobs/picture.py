@@ -7,10 +7,10 @@ The dispatcher and the janitor judge rows by the same code. Judging a row change
 
 `count_jobs`: a cycle counts every Job, so the counting loops are plain.
 
-`ReadPause`: a cycle need not read a row whose only Job has not changed: the Job is under way, or the janitor will end
-the row by its exit code. A change of the Job, or a Pod that cannot start, ends the pause at once. A cancel, a retry or
-an end of the row itself is found within 30 s. The graces of 60 s that follow allow this delay. So the cost of a cycle
-depends on the number of changes, not on the number of rows.
+`ReadPause`: a cycle need not read a row whose only Job has not changed, while the Job is under way, or while the
+janitor has to end the row by its exit code. A change of the Job, or a Pod that cannot start, ends the pause at once. A
+cancel, a retry or an end of the row itself is found within 30 s. The graces of 60 s that follow allow this delay. So
+the cost of a cycle depends on the number of changes, not on the number of rows.
 """
 
 from collections import Counter, defaultdict

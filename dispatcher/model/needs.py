@@ -40,8 +40,8 @@ OF_THE_START: Final = (
     "unregistered",
     "readiness.k8s.io",
 )
-"""Words in the keys of taints that a new node has until its agents run: those of cluster-autoscaler, of Karpenter, of
-cloud providers and of agents such as Cilium's (`node.cilium.io/agent-not-ready`).
+"""Words in the keys of taints that a new node has until its agents run. Cluster-autoscaler, Karpenter, cloud providers
+and agents set such taints; Cilium's is `node.cilium.io/agent-not-ready`.
 """
 
 

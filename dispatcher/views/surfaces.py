@@ -3,8 +3,8 @@
 `StatusPublisher`: the leader writes the status and the reasons into ConfigMaps, for everybody with kubectl, and for the
 janitor. A fault here stops nothing else. The next round writes again, whatever the ConfigMaps then contain.
 
-`JobEventWriter`: the leader writes Events about Jobs: that a row was launched again, or that it is parked. etcd keeps
-Events for an hour, so few are written: each once, and a limited number in a round.
+`JobEventWriter`: the leader writes an Event about a Job when its row was launched again, or is parked. etcd keeps
+Events for an hour, so each is written once, and a limited number in a round.
 
 `TemplateComparison`: compares the dispatcher's templates with those of the janitor, by which INSERT judges rows. Both
 read files of their own. While the files differ, INSERT refuses rows that could run, or accepts rows that wait.

@@ -101,10 +101,10 @@ def planted_in(test: str) -> set[str]:
 
 
 def named_in(text: str, name: str) -> set[str]:
-    """The checks that a test of this file expects as a fault or a warning: as values that it compares by `==`, alone or
-    from its table of parameters, or as the argument of `names`, which waits until the doctor names one fault alone.
+    """The checks that a test of this file expects as a fault or a warning.
 
-    Raises KeyError without such a test.
+    The test compares them by `==`, alone or from its table of parameters. Or they are the argument of `names`, which
+    waits until the doctor names one fault alone. Raises KeyError without such a test.
     """
     tree = ast.parse(text)
     tests = {one.name: one for one in tree.body if isinstance(one, Function)}

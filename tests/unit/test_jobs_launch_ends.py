@@ -290,7 +290,7 @@ def test_launches_without_a_known_result_do_not_count() -> None:
 
 
 def test_groups_of_other_images_queues_templates_or_submitters_are_counted_apart() -> None:
-    """The row of one team may be the cause. It must not hold those of another."""
+    """The row of one team may be the cause. It must hold no row of another."""
     names = ("image", "queue", "template", "submitted_by")
     elsewhere = [broken(3 + at, 1, **{name: "other"}) for at, name in enumerate(names)]
     assert failing(broken(1, 3), broken(2, 2), *elsewhere, tasks=ROWS) == frozenset()

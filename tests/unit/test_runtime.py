@@ -1,4 +1,4 @@
-"""What runs beside decisions: rounds and their faults, work that can wait, and what a program exports at /metrics."""
+"""The work beside decisions: rounds and their faults, work that can wait, and what a program exports at /metrics."""
 
 import asyncio
 import logging

@@ -1,7 +1,4 @@
-"""A cycle: rows that would only wait, shares, quotas, the first Pods of a shape, and one judgement of each candidate.
-
-`tests/property/test_admission.py` compares caps, order and turns of any mix of rows with an oracle.
-"""
+"""A cycle: the order of candidates, shares, quotas, the first Pods of a shape, and one judgement of each candidate."""
 
 from collections import Counter
 from datetime import datetime
@@ -24,23 +21,12 @@ from dispatcher.admission.snapshot import (
     plan_shares,
 )
 from dispatcher.model.cluster import JOBS, Quota
-from dispatcher.model.jobs import ObjectWrite
+from dispatcher.model.jobs import LaunchGroup, ObjectWrite
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind, UncountedPods
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.rig.builders import (
-    FIRST_LAUNCH,
-    NOW,
-    a_job,
-    a_last_cycle,
-    a_picture,
-    a_queue,
-    a_snapshot,
-    a_task,
-    an_indexed_row,
-    later,
-)
+from tests.rig.builders import FIRST_LAUNCH, NOW, a_job, a_picture, a_queue, a_snapshot, a_task, an_indexed_row, later
 from tests.unit.rooms import a_node, amounts_of, needs, unplaced, view_of
 from tests.unit.scanning import a_candidate
 
@@ -59,10 +45,35 @@ def reasons(plan: Plan) -> dict[int, str]:
     return {number: str(hold.reason) for number, hold in plan.holds.items()}
 
 
+def test_plan_without_candidates_is_empty() -> None:
+    assert plan() == Plan((), {}, (), a_snapshot())
+
+
+def test_rows_are_launched_in_their_order() -> None:
+    assert launched(plan(a_candidate(1), a_candidate(2, priority=0), a_candidate(3, priority=0))) == [2, 3, 1]
+
+
+def test_cap_admits_the_first_rows_of_the_order() -> None:
+    done = plan(*(a_candidate(number) for number in (4, 1, 3, 2)), snapshot=a_snapshot(max_jobs=2))
+    assert launched(done) == [1, 2]
+    assert reasons(done) == {3: "JobCap", 4: "JobCap"}
+    assert done.holds[4].detail == "2 of 2"
+
+
 def test_rows_whose_pods_would_only_wait_come_last_without_judged_room() -> None:
     huge = Candidate(a_task(id=1, priority=0), Offer("app:1", "huge", "default"), JobsVerdict(FIRST_LAUNCH))
     done = plan(huge, a_candidate(2), snapshot=a_snapshot(max_jobs=1, stuck_shapes=frozenset({"huge"})))
     assert (launched(done), reasons(done)) == ([2], {1: "JobCap"})
+
+
+def test_caps_count_the_rows_admitted_before() -> None:
+    queues = (a_queue(max_jobs=2, max_jobs_per_submitter=1), a_queue("other"))
+    done = plan(
+        a_candidate(1), a_candidate(2), a_candidate(3, submitted_by="b"), a_candidate(4, submitted_by="c"),
+        a_candidate(5, queue="other"), snapshot=a_snapshot(*queues),
+    )  # fmt: skip
+    assert launched(done) == [1, 5, 3], "the queue without a Job comes before the second row of the other"
+    assert reasons(done) == {2: "SubmitterCap", 4: "QueueCap"}
 
 
 def test_row_that_would_wait_takes_no_place_of_a_row_that_could_run() -> None:
@@ -74,6 +85,37 @@ def test_row_that_would_wait_takes_no_place_of_a_row_that_could_run() -> None:
     assert launched(plan(large, small, snapshot=a_snapshot(max_jobs=2, room=room))) == [2, 1]
 
 
+def test_rate_and_the_batch_end_a_cycle() -> None:
+    three = [a_candidate(number) for number in (1, 2, 3)]
+    assert reasons(plan(*three, snapshot=a_snapshot(allowance=Allowance(2, 9)))) == {3: "RateLimited"}
+    assert reasons(plan(*three, snapshot=a_snapshot(allowance=Allowance(9, 1)))) == {2: "NextCycle", 3: "NextCycle"}
+
+
+def test_strict_mode_holds_all_rows_after_one_pending_pod() -> None:
+    done = plan(a_candidate(1), a_candidate(2), snapshot=a_snapshot(is_strict=True))
+    assert (launched(done), reasons(done)) == ([1], {2: "PendingPods"})
+
+
+def test_failing_image_gets_one_launch() -> None:
+    failing = frozenset({LaunchGroup("default", "default", "app:1", "team_a")})
+    both = a_snapshot(a_queue(), a_queue("q"), failing_groups=failing)
+    done = plan(a_candidate(1), a_candidate(2), a_candidate(3, queue="q"), snapshot=both)
+    assert (launched(done), reasons(done)) == ([1, 3], {2: "TemplateFailing"})
+
+
+def test_held_row_takes_no_place_of_other_rows() -> None:
+    held = a_candidate(1, verdict=Hold(HoldReason.BACKOFF))
+    done = plan(held, a_candidate(2), snapshot=a_snapshot(max_jobs=1))
+    assert (launched(done), reasons(done)) == ([2], {1: "Backoff"})
+
+
+def test_repeated_create_takes_no_second_slot() -> None:
+    repeat = a_candidate(1, verdict=Launch(1, is_repeat=True))
+    full = a_snapshot(max_jobs=2, load=plan_load([("default", "team_a")]))
+    done = plan(repeat, a_candidate(2), a_candidate(3), snapshot=full)
+    assert (launched(done), reasons(done)) == ([1, 2], {3: "JobCap"})
+
+
 def test_deletes_are_planned_for_held_launched_and_terminal_rows() -> None:
     done = plan(
         a_candidate(1, verdict=None, ends=(END,)),
@@ -82,6 +124,10 @@ def test_deletes_are_planned_for_held_launched_and_terminal_rows() -> None:
     )
     assert len(done.ends) == 4
     assert (launched(done), reasons(done)) == ([3], {2: "Finishing"})
+
+
+def test_row_that_is_over_is_neither_launched_nor_held() -> None:
+    assert plan(a_candidate(1, verdict=None)) == Plan((), {}, (), a_snapshot())
 
 
 @pytest.mark.parametrize("parked", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.INVALID_TEMPLATE, HoldReason.POLICY_DENIED])
@@ -96,13 +142,71 @@ def test_row_that_is_being_cancelled_is_not_parked_either() -> None:
     assert reasons(plan(Candidate(a_task(), Hold(HoldReason.UNKNOWN_TEMPLATE), cancelled))) == {42: "Finishing"}
 
 
+def test_launched_row_is_not_held_by_the_pause_of_its_queue() -> None:
+    running = a_candidate(1, verdict=Hold(HoldReason.LAUNCHED, "Running"))
+    assert reasons(plan(running, snapshot=a_snapshot(a_queue(paused_until=later(60))))) == {1: "Launched"}
+
+
+OFFER = Offer("i", "s", "default")
+
+
+def candidates(*rows: tuple[int, int]) -> list[Candidate]:
+    """One candidate for each (priority, id)."""
+    return [Candidate(a_task(id=number, priority=priority), OFFER, JobsVerdict(Launch(1))) for priority, number in rows]
+
+
+def candidate_in(queue: str, number: int, submitter: str = "team_a") -> Candidate:
+    task = a_task(id=number, queue=queue, submitted_by=submitter)
+    return Candidate(task, OFFER, JobsVerdict(Launch(1)))
+
+
+def in_order(some: list[Candidate], *, is_probing: bool = False) -> list[Candidate]:
+    order = LaunchOrder(some, a_snapshot(is_probing=is_probing))
+    return list(iter(lambda: order.pop(a_snapshot()), None))
+
+
+def turns(*rows: tuple[int, int]) -> list[int]:
+    return [candidate.task.id for candidate in in_order(candidates(*rows))]
+
+
+def test_lower_priorities_come_first_then_older_rows() -> None:
+    assert turns((100, 3), (0, 9), (100, 2), (1000, 1), (0, 10)) == [9, 10, 2, 3, 1]
+
+
+def test_queue_with_the_least_jobs_for_its_weight_comes_first() -> None:
+    heavy, light = a_queue("heavy", weight=2), a_queue("light")
+    rows = [(number, queue) for number, queue in enumerate(["heavy"] * 4 + ["light"] * 3)]
+    snapshot, taken = a_snapshot(heavy, light), []
+    order = LaunchOrder([candidate_in(queue, number) for number, queue in rows], snapshot)
+    while (one := order.pop(snapshot)) is not None:
+        taken.append(one.task.queue)
+        snapshot = snapshot.with_launch(one.group, one.pod)
+    assert taken == ["heavy", "light", "heavy", "heavy", "light", "heavy", "light"]
+
+
+def test_submitter_with_the_least_jobs_comes_first_where_the_queue_says_so() -> None:
+    load = plan_load([("q", "x")] * 2 + [("q", "y")])
+    for is_fair, ids in ((True, [3, 1, 2]), (False, [1, 2, 3])):
+        snapshot = a_snapshot(a_queue("q", fair_submitters=is_fair), load=load)
+        rows = [candidate_in("q", 1, "x"), candidate_in("q", 2, "x"), candidate_in("q", 3, "y")]
+        order = LaunchOrder(rows, snapshot)
+        assert [one.task.id for one in iter(lambda: order.pop(snapshot), None)] == ids  # noqa: B023  # used at once
+
+
+def test_held_row_leaves_the_turn_to_the_next_row_of_its_queue() -> None:
+    """A held row takes no share."""
+    snapshot = a_snapshot(a_queue("a"), a_queue("b"), load=plan_load([("b", "x")]))
+    order = LaunchOrder([candidate_in("a", 1), candidate_in("a", 2), candidate_in("b", 3)], snapshot)
+    assert [one.task.id for one in iter(lambda: order.pop(snapshot), None)] == [1, 2, 3]
+
+
 def test_row_that_failed_last_comes_last_while_probing() -> None:
     never, before, just_now = [
-        Candidate(a_task(id=number, priority=9 - number), Offer("i", "s", "default"), JobsVerdict(FIRST_LAUNCH), at)
+        Candidate(a_task(id=number, priority=9 - number), OFFER, JobsVerdict(Launch(1)), at)
         for number, at in ((1, float("-inf")), (2, 5.0), (3, 7.0))
     ]
-    order = LaunchOrder([just_now, before, never], snapshot := a_snapshot(is_probing=True))
-    assert list(iter(lambda: order.pop(snapshot), None)) == [never, before, just_now]
+    assert in_order([just_now, before, never], is_probing=True) == [never, before, just_now]
+    assert in_order([just_now, before, never]) == [just_now, before, never]
 
 
 SMALL, LARGE = unplaced(needs("1"), "small"), unplaced(needs("2"), "large")
@@ -279,7 +383,7 @@ def test_places_count_for_a_minute_after_max_jobs_was_used_up() -> None:
     cycle, found = None, list[bool]()
     for seconds, total in ((0, 99), (1, 100), (2, 99), (61, 99), (62, 99)):
         snapshot = a_snapshot(now=later(seconds), max_jobs=100, load=plan_load({("q", "a"): total}))
-        cycle = a_last_cycle(snapshot).after(cycle)
+        cycle = LastCycle(snapshot, a_picture(), {}, frozenset(), {}, {}, leads=True).after(cycle)
         found.append(cycle.lacks_places)
     assert found == [False, True, True, True, False]
 
@@ -322,9 +426,11 @@ def test_turns_count_only_while_the_write_rate_or_the_batch_is_used_up() -> None
     before: LastCycle | None = None
     found = []
     for seconds, reason, batch in ((0, "RateLimited", 9), (1, "NextCycle", 0), (2, "NoRoomNow", 9)):
-        held, launched_at = {("q", HoldReason(reason)): 3}, {("q", f"team {seconds}"): later(seconds)}
-        snapshot = a_snapshot(now=later(seconds), allowance=Allowance(9, batch))
-        cycle = a_last_cycle(snapshot, held=held, launched_at=launched_at).after(before)
+        launched_at = {("q", f"team {seconds}"): later(seconds)}
+        cycle = LastCycle(
+            a_snapshot(now=later(seconds), allowance=Allowance(9, batch)), a_picture(), {}, frozenset(),
+            {("q", HoldReason(reason)): 3}, {}, leads=True, launched_at=launched_at,
+        ).after(before)  # fmt: skip
         found.append((cycle.lacks_writes, len(cycle.launched_at)))
         before = cycle
     assert found == [(True, 1), (True, 2), (False, 3)]

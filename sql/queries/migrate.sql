@@ -135,7 +135,7 @@ WHERE usesysid IN (SELECT member FROM pg_auth_members WHERE roleid = 'dispatch_t
   AND pg_backend_pid() = ANY (pg_blocking_pids(pid))
 
 -- name: queues
--- Declares the queues that are missing, and returns their names. A queue that exists keeps all its values: an operator may have changed them. The two that a migration has made, `*` and `default`, take the declared values if nobody has written their rows since. $1 jsonb list of objects with columns of the table.
+-- Declares the queues that are missing, and returns their names. A queue that exists keeps all its values: an operator may have changed them. The two that a migration has made, `*` and `default`, take the declared values if nobody has written their rows since. A restore in one transaction gives all rows one xmin, so values that somebody has set tell it, too. $1 jsonb list of objects with columns of the table.
 INSERT INTO dispatch_private.queues AS q (name, weight, max_jobs, max_jobs_per_submitter, max_pending, paused_until, owner_role,
                              submit_role, max_waiting_per_submitter, note, fair_submitters)
 SELECT name, coalesce(weight, 1), max_jobs, max_jobs_per_submitter, max_pending, paused_until, owner_role,
@@ -150,4 +150,5 @@ SET (weight, max_jobs, max_jobs_per_submitter, max_pending, paused_until, owner_
   = ROW (excluded.weight, excluded.max_jobs, excluded.max_jobs_per_submitter, excluded.max_pending, excluded.paused_until, excluded.owner_role,
          excluded.submit_role, excluded.max_waiting_per_submitter, coalesce(excluded.note, q.note), excluded.fair_submitters)
 WHERE q.name IN ('*', 'default') AND q.xmin = (SELECT v.xmin FROM dispatch_private.schema_version AS v WHERE v.version = 27)
+  AND q.weight = 1 AND NOT q.fair_submitters AND num_nonnulls(q.max_jobs, q.max_jobs_per_submitter, q.max_pending, q.paused_until, q.owner_role, q.submit_role, q.max_waiting_per_submitter) = 0
 RETURNING name

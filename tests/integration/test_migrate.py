@@ -365,6 +365,17 @@ async def test_queues_that_a_migration_made_take_the_declared_values_once(databa
     assert await admin.fetch(caps) == before
 
 
+async def test_restore_in_one_transaction_keeps_what_an_operator_set(database: Database, tmp_path: Path) -> None:
+    """`psql -1` and `pg_restore -1` write all rows in one transaction, as a migration does."""
+    admin = await database.session("admin")
+    async with admin.transaction():
+        await admin.execute("UPDATE dispatch_private.schema_version SET name = name")
+        await admin.execute("UPDATE dispatch_private.queues SET paused_until = 'infinity' WHERE name = '*'")
+        await admin.execute("UPDATE dispatch_private.queues SET weight = 2 WHERE name = 'default'")
+    declared = read_queues(written(tmp_path, {"name": "*", "max_jobs": 5}, {"name": "default", "max_jobs": 7}))
+    assert await declare_queues(database.admin_url, declared) == []
+
+
 async def test_queue_that_an_operator_changed_stays_as_it_is(database: Database, tmp_path: Path) -> None:
     admin, file = await database.session("admin"), written(tmp_path, ALL, {"name": "default", "max_jobs": 1})
     await declare_queues(database.admin_url, read_queues(file))

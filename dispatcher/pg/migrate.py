@@ -112,6 +112,7 @@ async def migrate(database_url: str | None, *, check: bool = False) -> list[str]
             await check_encoding(connection)
             await connection.execute(query("take_rights", "migrate"))
             if not check:
+                await connection.execute(query("no_limit", "migrate"))
                 await take_lock(connection)
             await check_owner(connection)
             applied = await read_applied(connection)

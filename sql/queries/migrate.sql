@@ -4,6 +4,10 @@
 -- This database and its encoding.
 SELECT current_database()::text AS database, getdatabaseencoding()::text AS encoding
 
+-- name: no_limit
+-- The one transaction may take as long as its indexes do, whatever the database or the login allows. Since Postgres 17 there is such a setting.
+SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'
+
 -- name: lock
 -- Takes the lock of the migration: one migration at a time in this database. $1 bigint key.
 SELECT pg_advisory_lock($1)

@@ -196,6 +196,15 @@ async def test_event_trigger_that_fails_is_named(empty: Database) -> None:
     assert await migrate(empty.admin_url) == FILES
 
 
+async def test_limit_of_the_database_for_transactions_stops_no_migration(empty: Database) -> None:
+    """With many rows it builds indexes for minutes, in one transaction."""
+    admin = await empty.session("admin")
+    limits = "SELECT name FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout')"
+    for (name,) in await admin.fetch(limits):
+        await admin.execute(f"ALTER DATABASE {empty.name} SET {name} = '100ms'")
+    assert await migrate(empty.admin_url) == FILES
+
+
 async def test_login_without_the_right_changes_nothing(empty: Database) -> None:
     with pytest.raises(DatabaseUnfit):
         await migrate(empty.url("reader"))

@@ -74,7 +74,6 @@ CREATE FUNCTION dispatch_private.batches_named(who text, in_queue text, named te
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -119,7 +118,6 @@ CREATE FUNCTION dispatch_private.visible_batches(who text) RETURNS SETOF dispatc
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -206,7 +204,6 @@ CREATE FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named tex
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -256,7 +253,6 @@ CREATE FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named tex
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -306,7 +302,6 @@ CREATE FUNCTION dispatch_private.batch_retry(who text, in_queue text, named text
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -356,7 +351,6 @@ CREATE FUNCTION dispatch_private.own_name_told(who text) RETURNS text
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -412,7 +406,6 @@ CREATE FUNCTION dispatch_private.rows_move(who text, submitter text, login text)
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -462,7 +455,6 @@ CREATE FUNCTION dispatch_private.submit(who text, objects jsonb) RETURNS SETOF b
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -549,7 +541,6 @@ CREATE FUNCTION dispatch_private.tasks_between(who text, first bigint, last bigi
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -594,7 +585,6 @@ CREATE FUNCTION dispatch_private.visible_tasks(who text) RETURNS SETOF dispatch_
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -747,7 +737,6 @@ CREATE FUNCTION dispatch_private.task_cancel(who text, task bigint, reason text)
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -797,7 +786,6 @@ CREATE FUNCTION dispatch_private.ended_tasks(who text, since timestamp with time
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -953,7 +941,6 @@ CREATE FUNCTION dispatch_private.all_explanations(who text) RETURNS SETOF dispat
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -998,7 +985,6 @@ CREATE FUNCTION dispatch_private.explanation_of(task bigint) RETURNS SETOF dispa
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1043,7 +1029,6 @@ CREATE FUNCTION dispatch_private.place_of(task bigint) RETURNS integer[]
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1088,7 +1073,6 @@ CREATE FUNCTION dispatch_private.team_ids(who text) RETURNS SETOF bigint
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1211,7 +1195,6 @@ CREATE FUNCTION dispatch.task_finish(run_token uuid, outcome text, error text DE
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1256,7 +1239,6 @@ CREATE FUNCTION dispatch.task_heartbeat(run_token uuid, progress real DEFAULT NU
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1320,7 +1302,6 @@ CREATE FUNCTION dispatch_private.launches_of(task bigint) RETURNS SETOF dispatch
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1365,7 +1346,6 @@ CREATE FUNCTION dispatch_private.visible_ids(who text) RETURNS SETOF bigint
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1454,7 +1434,6 @@ CREATE FUNCTION dispatch_private.task_retry(who text, task bigint, expected inte
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1504,7 +1483,6 @@ CREATE FUNCTION dispatch_private.task_set_priority(who text, task bigint, wanted
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1554,7 +1532,6 @@ CREATE FUNCTION dispatch.task_start(task_id bigint, start_key uuid, attempt inte
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1642,7 +1619,6 @@ CREATE FUNCTION dispatch_private.batch_tasks(who text, in_queue text, named text
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1726,7 +1702,6 @@ CREATE FUNCTION dispatch_private.newest_tasks(who text, most integer) RETURNS SE
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1841,7 +1816,6 @@ CREATE FUNCTION dispatch_private.bounds_fault() RETURNS dispatch_private.refusal
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -1941,7 +1915,6 @@ CREATE FUNCTION dispatch_private.end_insert() RETURNS trigger
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.end_insert() IS 'Trigger, once for each INSERT: checks the bounds of queues, and wakes the dispatcher.';
@@ -1964,7 +1937,6 @@ CREATE FUNCTION dispatch_private.gone_roles_of(queue text) RETURNS text[]
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -2022,7 +1994,6 @@ CREATE FUNCTION dispatch_private.insert_checked(task dispatch.tasks) RETURNS dis
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -2067,7 +2038,6 @@ CREATE FUNCTION dispatch_private.insert_task() RETURNS trigger
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.insert_task() IS 'Trigger: refuses rows that could never run, and inserts the others.';
@@ -2098,7 +2068,6 @@ CREATE FUNCTION dispatch_private.janitor_cancel(task_id bigint, attempt integer,
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.janitor_cancel(task_id bigint, attempt integer, run_digest bytea) IS 'Ends a cancelled run whose container cannot answer any more. The new status; NULL: it was over; locked: another transaction holds the row.';
@@ -2109,7 +2078,6 @@ CREATE FUNCTION dispatch_private.janitor_delete(days integer, most integer) RETU
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.janitor_delete(days integer, most integer) IS 'As the one with three parameters; how many rows were deleted.';
@@ -2120,7 +2088,6 @@ CREATE FUNCTION dispatch_private.janitor_delete(days integer, most integer, exce
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.janitor_delete(days integer, most integer, except_ids bigint[], OUT deleted integer, OUT kept bigint[], OUT why text) IS 'Deletes rows that ended so many days ago, and their launches, but for except_ids. kept: rows that something outside the schema holds; why: what holds the first one.';
@@ -2131,7 +2098,6 @@ CREATE FUNCTION dispatch_private.janitor_end(task_id bigint, attempt integer, la
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.janitor_end(task_id bigint, attempt integer, launch integer, job_uid text, outcome text, error text) IS 'Ends a parked row, or one whose Job''s exit code is its report; retry: a failure, and the next attempt while max_failures lasts. job_uid NULL: no Job was ever made of it. The new status; NULL: it moved on by itself; locked: another transaction holds the row.';
@@ -2142,7 +2108,6 @@ CREATE FUNCTION dispatch_private.janitor_ended(ends jsonb) RETURNS integer
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.janitor_ended(ends jsonb) IS 'Writes down what ended launches: [{task, attempt, launch, job_uid, node, pod, started_at, ended_at, exit_code, reason, output}]. Number of launches that were changed.';
@@ -2153,7 +2118,6 @@ CREATE FUNCTION dispatch_private.janitor_return(task_id bigint, attempt integer,
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.janitor_return(task_id bigint, attempt integer, launch integer, run_digest bytea, failures integer, error text) IS 'A run whose container is gone: the row''s next attempt, or failed. The new status; NULL: it was somebody else''s by then; locked: another transaction holds the row.';
@@ -2164,7 +2128,6 @@ CREATE FUNCTION dispatch_private.janitor_tell(report jsonb) RETURNS integer
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.janitor_tell(report jsonb) IS 'Brings reasons over: {as_of, queues, rows: [[id, attempt, reason, since, message]], gone: [id]}. Number of rows whose reason changed; NULL: a newer report is there.';
@@ -2175,7 +2138,6 @@ CREATE FUNCTION dispatch_private.janitor_templates(offered jsonb, are_all boolea
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.janitor_templates(offered jsonb, are_all boolean) IS 'Brings the table templates in step: [{name, row_may_set, bounds, images, machines, sets, note}]. are_all: others are deleted. Number of changed rows.';
@@ -2199,7 +2161,6 @@ CREATE FUNCTION dispatch_private.keep_queue() RETURNS trigger
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.keep_queue() IS 'Trigger: a queue with live rows stays, and no name changes.';
@@ -2227,7 +2188,6 @@ CREATE FUNCTION dispatch_private.know_roles() RETURNS trigger
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.know_roles() IS 'Trigger: keeps the oids of the roles of a queue. A role of the same name that is made later gets no right by it.';
@@ -2380,7 +2340,6 @@ CREATE FUNCTION dispatch_private.visible_queue_reasons(who text) RETURNS SETOF d
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -2425,7 +2384,6 @@ CREATE FUNCTION dispatch_private.visible_queues(who text) RETURNS SETOF dispatch
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -2470,7 +2428,6 @@ CREATE FUNCTION dispatch_private.visible_reasons(who text) RETURNS SETOF dispatc
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET geqo TO 'off'
     SET jit TO 'off'
@@ -2515,7 +2472,6 @@ CREATE FUNCTION dispatch_private.write_queue() RETURNS trigger
     SET debug_print_parse TO 'off'
     SET debug_print_rewritten TO 'off'
     SET debug_print_plan TO 'off'
-    SET "plpgsql.print_strict_params" TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.write_queue() IS 'Trigger: writes what an operator changes of a queue.';

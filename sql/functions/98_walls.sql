@@ -1,8 +1,7 @@
 -- What every function of ours must have. The session of a caller sets what it likes. Some settings make the server tell the caller,
 -- or its log, what a function works with. Others choose the plans of its statements. A setting of the function wins against those
--- of the session.
+-- of the session. None of them is an extension's, such as plpgsql.*: a dump with one restores by a superuser alone.
 
-DO $$BEGIN END$$; -- loads PL/pgSQL; before that, nobody but a superuser may set plpgsql.*
 DO $walls$
 DECLARE
     one record;
@@ -25,7 +24,6 @@ BEGIN
                    ('debug_print_parse', 'off', true, false),
                    ('debug_print_rewritten', 'off', true, false),
                    ('debug_print_plan', 'off', true, false),
-                   ('plpgsql.print_strict_params', 'off', true, false),
                    -- One plan for all parameters.
                    ('plan_cache_mode', 'force_generic_plan', true, false),
                    -- The plan by the index that the ORDER BY names, whatever the table holds.

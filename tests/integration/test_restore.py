@@ -13,6 +13,7 @@ import pytest_asyncio
 from tests.integration.doctoring_database import faults
 from tests.integration.installing import in_database, made_logins, own_server, psql, run, tried, urls
 from tests.rig.pages import INSTALL, read_page
+from tests.rig.postgres import url_with
 from tests.rig.postgres_process import Postmaster
 
 HINTS = "-X", "-q", "-v", "ON_ERROR_STOP=1"
@@ -59,23 +60,28 @@ async def seen_by(server: Postmaster, login: str) -> list[str]:
     )
 
 
-async def copy(old: Postmaster, new: Postmaster, *, way: str, folder: str) -> None:
+async def copy(old: Postmaster, new: str, *, way: str, folder: str) -> None:
     if way == "psql":
-        await run("psql", *HINTS, work(new), given=await run("pg_dump", work(old)))
+        await run("psql", *HINTS, new, given=await run("pg_dump", work(old)))
         return
     await run("pg_dump", "-Fc", "-f", f"{folder}/dump", work(old))
-    await run("pg_restore", "--exit-on-error", "-d", work(new), f"{folder}/dump")
+    await run("pg_restore", "--exit-on-error", "-d", new, f"{folder}/dump")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["psql", "pg_restore"])
+@pytest.mark.parametrize(("way", "administrator"), [("psql", ""), ("pg_restore", ""), ("psql", "dba")])
 async def test_copy_after_the_roles_is_ready_at_once(
-    old: Postmaster, new: Postmaster, tmp_path_factory: pytest.TempPathFactory, way: str
+    old: Postmaster, new: Postmaster, tmp_path_factory: pytest.TempPathFactory, way: str, administrator: str
 ) -> None:
-    logins = urls(await made_logins(new.admin_url))
+    """`dba` is no superuser, as on a managed server."""
+    admin_url = new.admin_url
+    if administrator:
+        await psql(admin_url, "CREATE ROLE dba LOGIN CREATEROLE PASSWORD 'dba'; ALTER DATABASE work OWNER TO dba")
+        admin_url = url_with(admin_url, login=administrator)
+    logins = urls(await made_logins(admin_url))
     for team in ("newcomer", "team_b", "team_a"):  # each has the oid of another role on the old server
-        await psql(new.admin_url, f"CREATE ROLE {team} LOGIN IN ROLE dispatch_submitter")
-    await copy(old, new, way=way, folder=str(tmp_path_factory.mktemp("dump")))
+        await psql(admin_url, f"CREATE ROLE {team} LOGIN IN ROLE dispatch_submitter")
+    await copy(old, in_database(admin_url, "work"), way=way, folder=str(tmp_path_factory.mktemp("dump")))
     for name in ("dispatcher-database", "dispatcher-janitor-database"):
         assert await faults(logins[name]) == []
     assert await seen_by(new, "team_a") == ["2|team_a"]

@@ -20,7 +20,6 @@ SETTINGS = {
     "debug_print_parse=off",
     "debug_print_rewritten=off",
     "debug_print_plan=off",
-    "plpgsql.print_strict_params=off",
     "plan_cache_mode=force_generic_plan",
 }
 """Of every function that runs with the rights of the owner, in the session of somebody else."""
@@ -92,6 +91,19 @@ async def test_functions_with_the_owners_rights_have_every_setting_of_the_walls(
         wanted = SETTINGS | {messages} | (plans if one["finds_rows"] else set())
         assert wanted - set(one["settings"]) == set(), one["signature"]
         assert not one["finds_rows"] or kinds <= {setting.partition("=")[0] for setting in one["settings"]}
+
+
+async def test_no_setting_of_a_function_is_an_extensions(database: Database) -> None:
+    """A managed server has no superuser, and nobody else may restore such a setting: the function would be missing."""
+    admin = await database.session("admin")
+    settings = f"SELECT unnest(proconfig) FROM pg_proc WHERE pronamespace IN {OURS}"
+    assert {one for one in await names(admin, settings) if "." in one.partition("=")[0]} == set()
+
+
+async def test_no_function_says_into_strict(database: Database) -> None:
+    """`plpgsql.print_strict_params` of a session makes its error tell the parameters."""
+    bodies = f"SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace IN {OURS} AND prosrc ~* 'into\\s+strict'"
+    assert await names(await database.session("admin"), bodies) == set()
 
 
 async def test_public_schema_holds_views_and_functions_alone(database: Database) -> None:

@@ -2090,7 +2090,7 @@ CREATE FUNCTION dispatch_private.janitor_delete(days integer, most integer, exce
     SET debug_print_plan TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
-COMMENT ON FUNCTION dispatch_private.janitor_delete(days integer, most integer, except_ids bigint[], OUT deleted integer, OUT kept bigint[], OUT why text) IS 'Deletes rows that ended so many days ago, and their launches, but for except_ids. kept: rows that something outside the schema holds; why: what holds the first one.';
+COMMENT ON FUNCTION dispatch_private.janitor_delete(days integer, most integer, except_ids bigint[], OUT deleted integer, OUT kept bigint[], OUT why text) IS 'Deletes rows that ended so many days ago, and their launches, but for except_ids. It ends after two seconds. kept: rows that something outside the schema holds; why: what holds the first one.';
 CREATE FUNCTION dispatch_private.janitor_end(task_id bigint, attempt integer, launch integer, job_uid text, outcome text, error text) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'

@@ -101,6 +101,7 @@ DECLARE
     old      bigint[];
     few      bigint[] := '{}'::bigint[];
     launches integer := 0;
+    part     record;
 BEGIN
     SET CONSTRAINTS ALL IMMEDIATE; -- a deferred one would fail the whole call at its commit
     PERFORM dispatch_private.forget_gone_roles();
@@ -120,10 +121,19 @@ BEGIN
         DELETE FROM dispatch_private.task_launches WHERE ctid = ANY (ARRAY(
             SELECT l.ctid FROM dispatch_private.task_launches AS l WHERE l.task_id = old[1] LIMIT 20000));
     END IF;
-    SELECT * INTO deleted, kept, why FROM dispatch_private.delete_rows(few);
+    -- For two seconds at most, well below the statement_timeout of the janitor: payloads may be large, the disk or a trigger slow.
+    deleted := 0;
+    kept := '{}';
+    FOR place IN 1 .. cardinality(few) BY 20 LOOP
+        SELECT * INTO part FROM dispatch_private.delete_rows(few[place : place + 19]);
+        deleted := deleted + part.deleted;
+        kept := kept || part.kept;
+        why := coalesce(why, part.why);
+        EXIT WHEN clock_timestamp() - statement_timestamp() > interval '2 s';
+    END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.janitor_delete(integer, integer, bigint[]) IS 'Deletes rows that ended so many days ago, and their launches, but for except_ids. kept: rows that something outside the schema holds; why: what holds the first one.';
+COMMENT ON FUNCTION dispatch_private.janitor_delete(integer, integer, bigint[]) IS 'Deletes rows that ended so many days ago, and their launches, but for except_ids. It ends after two seconds. kept: rows that something outside the schema holds; why: what holds the first one.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.janitor_end(task_id bigint, attempt integer, launch integer, job_uid text, outcome text, error text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER AS $$

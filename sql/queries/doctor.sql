@@ -209,6 +209,6 @@ WITH place AS (
     FROM held AS h CROSS JOIN aclexplode(h.acl) AS one WHERE one.grantee <> h.owner
 )
 SELECT object, fact, CASE WHEN fact IN ('body') AND object NOT LIKE 'index %'
-    THEN md5(regexp_replace(regexp_replace(value, '\m(?!dispatch|pg_|public)[a-z_0-9]+\.', '', 'g'), '[[:space:]()]+', ' ', 'g')) ELSE value END AS value
+    THEN left(encode(sha256(convert_to(regexp_replace(regexp_replace(value, '\m(?!dispatch|pg_|public)[a-z_0-9]+\.', '', 'g'), '[[:space:]()]+', ' ', 'g'), 'UTF8')), 'hex'), 32) ELSE value END AS value
 FROM told
 ORDER BY object, fact

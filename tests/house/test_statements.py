@@ -114,6 +114,13 @@ def test_uses_of_statements_are_found() -> None:
     assert rules.queries_used(USE.replace("import query", "import blocks")) == set()
 
 
+def test_no_statement_asks_for_md5() -> None:
+    """A server that keeps to FIPS refuses it."""
+    statements = [path for path in files() if path.suffix == ".sql" and not path.is_relative_to(ROOT / "tests")]
+    assert statements
+    assert [shown(path) for path in statements if "md5(" in path.read_text(encoding="utf-8")] == []
+
+
 def test_no_body_of_a_function_changes_with_a_setting_of_its_session() -> None:
     """With `standard_conforming_strings = off` a backslash in a plain literal means another text than in E'…'."""
     functions = sorted((ROOT / "sql" / "functions").glob("*.sql"))

@@ -1,5 +1,6 @@
 """`dispatcher doctor` on a real Postgres: no false alarm on a migrated database, and each planted fault named alone."""
 
+import json
 import shlex
 from datetime import timedelta
 
@@ -9,10 +10,13 @@ import pytest
 from dispatcher.doctor.finding import FindingState
 from dispatcher.doctor.look_at_database import wanted_objects
 from dispatcher.doctor.schema import INDEXES, indexes_of
+from dispatcher.pg.connect import open_connection
 from dispatcher.pg.migrate import NEWEST, migrate
+from dispatcher.pg.queries import query
 from dispatcher.pg.tasks import NEEDED_INDEXES
 from tests.integration.doctoring_database import fault_of, faults, fill, findings, mend, now, planted
 from tests.integration.flooding import flooded, quiet, server
+from tests.integration.plans import Plan
 from tests.rig.postgres import Database, PostgresServer, standby_of, url_with
 
 __all__ = ["quiet", "server"]
@@ -436,3 +440,18 @@ async def test_queue_and_rows_of_roles_that_are_gone_are_named(database: Databas
         *_, statement = shlex.split(one.mend, comments=True)
         await admin.execute(statement.replace("ROLE", name).replace("LOGIN", name))
     assert {one.state for one in await findings(database.url("reader"))} == {FindingState.GOOD}
+
+
+async def test_rows_that_a_login_has_left_behind_are_not_read(database: Database) -> None:
+    """Where rows stay for ever, those of a team that has left are millions: the doctor would give up the database."""
+    admin = await database.session("admin")
+    await admin.execute("SET session_replication_role = replica")
+    await admin.execute("INSERT INTO dispatch_private.submitters VALUES ('leaver', NULL)")
+    await admin.execute(
+        f"INSERT INTO {TASKS} (submitted_by, status, finished_at, kind) "
+        "SELECT 'leaver', 'succeeded', now(), 'x' FROM generate_series(1, 10000)"
+    )
+    connection = await open_connection(database.url("reader"))
+    told = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query('roles_gone', 'doctor')}")
+    connection.terminate()
+    assert Plan(json.loads(told)[0]["Plan"]).pages < 100

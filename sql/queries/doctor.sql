@@ -84,7 +84,7 @@ SELECT gid, owner::text AS owner, prepared AS since FROM pg_prepared_xacts
 WHERE database = current_database() AND prepared < now() - interval '1 h' ORDER BY prepared
 
 -- name: snapshots
--- The session that keeps the oldest dead rows, if a VACUUM of the last minutes has left many of them. A snapshot of this database does, and an open transaction of any database: every later snapshot is as old as that. So do a replication slot, and a worker of the server that runs a function of an index. A prepared transaction has a check of its own.
+-- The session that keeps the oldest dead rows, if a VACUUM of the last minutes has left many of them: more than twice those for which autovacuum comes. A snapshot of this database does, and an open transaction of any database: every later snapshot is as old as that. So do a replication slot, and a worker of the server that runs a function of an index. A prepared transaction has a check of its own.
 WITH holder AS (
     SELECT pid, coalesce(usename::text, 'a worker of the server') AS login, age(backend_xid) AS own, CASE WHEN datname = current_database() OR datname IS NULL THEN age(backend_xmin) END AS seen,
            format('pg_terminate_backend(%s)', pid) AS next_step
@@ -97,7 +97,7 @@ WITH holder AS (
 )
 SELECT o.pid, o.login, o.transactions, o.next_step, s.n_dead_tup AS dead
 FROM pg_stat_all_tables AS s CROSS JOIN oldest AS o
-WHERE s.schemaname = 'dispatch_private' AND s.relname = 'tasks' AND s.n_dead_tup > 20000
+WHERE s.schemaname = 'dispatch_private' AND s.relname = 'tasks' AND s.n_dead_tup > 20000 + (SELECT greatest(c.reltuples, 0) FROM pg_class AS c WHERE c.oid = s.relid) / 50
   AND greatest(s.last_vacuum, s.last_autovacuum) > now() - interval '15 min' AND o.pid IS NOT NULL AND o.transactions > 100
 
 -- name: members

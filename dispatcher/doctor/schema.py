@@ -164,6 +164,10 @@ SHOWN_RIGHTS: Final = 8
 """Columns that a message names, at most."""
 NAMES_IN: Final = ("pg_catalog", "pg_temp")
 """The schemas in which our sessions look up names."""
+OF_PROVIDERS: Final = frozenset({
+    "rds_iam", "rds_ad", "cloudsqliamuser", "cloudsqliamserviceaccount", "alloydbiamuser",
+})  # fmt: skip
+"""Roles of managed servers that say how a member proves who it is. They give no right."""
 
 
 class Membership(Struct, frozen=True):
@@ -245,7 +249,7 @@ def judge_groups(login: LoginRights, database: str) -> Iterator[Finding]:
         yield fault("LoginGroups", where, f"it is not a member of {group}", database=database, statement=statement)
     elif not own.inherits:
         yield fault("LoginInherits", where, f"it is a member of {group}, but does not inherit its rights", **names)
-    others = [one.role for one in login.groups if one.role != group]
+    others = [one.role for one in login.groups if one.role not in {group, *OF_PROVIDERS}]
     if others:
         statement = f"REVOKE {', '.join(map(ident, others))} FROM {names['login']}"
         said = f"it is also a member of {', '.join(others)}"

@@ -225,6 +225,11 @@ def test_wrong_groups_of_a_login_are_named_with_their_command(
     assert [(one.what, one.mend) for one in of_login(groups=groups)] == [(what, f"psql work -c '{mend}'")]
 
 
+def test_role_that_says_how_a_login_proves_itself_is_no_fault() -> None:
+    """Revoked, as the doctor would say, the managed server refuses the login."""
+    assert of_login(groups=(Membership(READER, True), Membership("rds_iam", True))) == []
+
+
 def test_missing_columns_are_named_together() -> None:
     (found,) = of_login(grants=tuple(one for one in GRANTS if one.name != TASKS))
     assert (found.what, found.where) == ("MissingRight", f"table {TASKS}")

@@ -1,5 +1,6 @@
 """What pages ask the database: settings of queues, numbers, times, warm cache keys, and what a row says of itself."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ import pytest_asyncio
 
 from dispatcher.model.history import Percentiles
 from dispatcher.model.tasks import EndCount, QueueCount
+from dispatcher.pg.connect import Session
 from dispatcher.pg.questions import Questions, questions
 from tests.integration.looking import opened
 from tests.rig.postgres import Connection, Database
@@ -178,6 +180,18 @@ async def test_starts_and_ends_of_the_last_minutes_are_counted(database: Databas
     await third.cancel()
     found = await counted(database)
     assert (found.due, found.starts, found.ends) == (0, 0, 1)
+
+
+async def test_count_takes_longer_than_other_statements_may(database: Database) -> None:
+    """That of ten million rows does. Without a count nobody is told what any queue waits for."""
+    session = Session(lambda: database.url("reader"), {"statement_timeout": "200"})
+    admin = await database.session("admin")
+    async with questions(session) as rows, asyncio.TaskGroup() as group, admin.transaction():
+        await admin.execute("LOCK TABLE dispatch_private.task_launches")
+        counting = group.create_task(rows.counts())
+        await admin.execute("SELECT pg_sleep(0.5)")
+    assert [one.queue for one in counting.result()] == ["default"]
+    await session.close()
 
 
 async def test_row_that_was_due_before_its_insert_has_waited_since_its_insert(database: Database) -> None:

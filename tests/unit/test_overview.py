@@ -231,6 +231,21 @@ async def test_page_does_not_wait_for_a_count_that_takes_long(leads: bool) -> No
     assert seen.rows.reads == 2
 
 
+async def test_count_of_very_many_rows_takes_a_tenth_of_the_time_and_keeps_nobody_waiting() -> None:
+    seen = Seen()
+    seen.overview.tell(a_cycle())
+    seen.rows.takes = 20
+    await seen.overview.run_once()
+    for seconds, reads in ((100, 1), (199, 1), (200, 2)):
+        seen.time = seconds
+        await seen.overview.run_once()
+        assert seen.rows.reads == reads, seconds
+    seen.time = 401
+    await seen.overview.page(EstimateRecord())
+    assert seen.rows.reads == 2, "it is made in the background"
+    assert seen.overview.ages(2)[1].most == 600
+
+
 async def test_page_after_a_long_time_waits_for_a_count() -> None:
     seen = Seen()
     seen.leads = False

@@ -13,6 +13,7 @@
 --   installation the value `installation` of the chart: first part of the names of the Secrets; default: dispatcher
 --   rotate       1: new passwords for the logins that are there
 --   admins       a role whose members may change these passwords, too; Postgres 16 and later need it
+--   plain        1: for a server that takes no verifier, such as Neon, or one with credcheck. It may log the passwords
 \set QUIET on
 \set ON_ERROR_STOP on
 \set SHOW_CONTEXT never
@@ -59,6 +60,10 @@ SET lock_timeout = '10s'; -- a session of such a login may hold a change of its 
 \else
   \set admins ''
 \endif
+\if :{?plain}
+\else
+  \set plain 0
+\endif
 
 -- Statements with passwords must not reach the server's log. Only a superuser may say so. What the statements hold is a
 -- verifier: nobody can log in with it. But a log of parameters would hold more.
@@ -75,7 +80,7 @@ FROM (VALUES (:'prefix' || 'dispatcher_migrate', 'dispatch_owner', :'ours', :'in
              (:'prefix' || 'task', 'dispatch_task', :'jobs',
               CASE :'installation' WHEN 'dispatcher' THEN '' ELSE :'installation' || '-' END || 'task-database', 'TASK_DATABASE_URL')
      ) AS one (login, of_role, namespace, secret, key);
-CREATE TEMPORARY TABLE given AS SELECT :'rotate' = '1' AS rotates, nullif(:'admins', '') AS admins, :'host' AS host, :'port' AS port, :'sslmode' AS sslmode;
+CREATE TEMPORARY TABLE given AS SELECT :'rotate' = '1' AS rotates, nullif(:'admins', '') AS admins, :'plain' = '1' AS is_plain, :'host' AS host, :'port' AS port, :'sslmode' AS sslmode;
 
 DO $checks$ -- everything that could fail later, before the first change
 DECLARE
@@ -219,7 +224,7 @@ FROM wanted WHERE NOT is_there OR (SELECT rotates FROM given);
 
 SELECT format('CREATE ROLE %I', login) FROM logins WHERE NOT is_there \gexec
 SELECT format('COMMENT ON ROLE %I IS %L', login, mark) FROM logins WHERE NOT is_there \gexec
-SELECT format('ALTER ROLE %I LOGIN PASSWORD %L', login, pg_temp.verifier(password)) FROM logins \gexec
+SELECT format('ALTER ROLE %I LOGIN PASSWORD %L', login, CASE WHEN is_plain THEN password ELSE pg_temp.verifier(password) END) FROM logins, given \gexec
 SELECT format('GRANT %I TO %I', of_role, login) FROM logins WHERE NOT is_there \gexec
 -- A call that waits for a lock behind a pooler would hold its session after the client is gone, and the next client would get another
 -- one. A container that forgets a transaction must not keep the dead rows of everybody. A session may change these defaults.
@@ -239,6 +244,7 @@ SELECT jsonb_pretty(jsonb_build_object(
                'apiVersion', 'v1', 'kind', 'Secret', 'metadata', jsonb_build_object('name', secret, 'namespace', namespace),
                'stringData', jsonb_build_object(key, format(
                    'postgresql://%s:%s@%s:%s/%s?sslmode=%s',
-                   pg_temp.in_url(login), password, CASE WHEN :'host' LIKE '%:%' THEN format('[%s]', :'host') ELSE replace(:'host', ',', ':' || :'port' || ',') END, :'port', pg_temp.in_url(current_database()), :'sslmode'))))))
-FROM logins;
-COMMIT;
+                   pg_temp.in_url(login), password, CASE WHEN :'host' LIKE '%:%' THEN format('[%s]', :'host') ELSE replace(:'host', ',', ':' || :'port' || ',') END, :'port', pg_temp.in_url(current_database()), :'sslmode')))))) AS secrets
+FROM logins \gset
+COMMIT; -- some servers refuse a login here. Then kubectl gets nothing
+\echo :secrets

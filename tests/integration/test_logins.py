@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.container.dial import ways_of
+from tests.house.tree import ROOT
 from tests.integration.installing import in_database, made_logins, own_server, psql, run, script, tried, urls
 from tests.rig.pages import INSTALL, find_block, lines_for_a_cluster
 from tests.rig.postgres import connect
@@ -308,6 +309,25 @@ async def test_no_statement_holds_a_password(server: Postmaster) -> None:
     assert "ALTER ROLE work_task LOGIN PASSWORD 'SCRAM-SHA-256$4096:" in log
     for url in made.values():
         assert str(urlsplit(url).password) not in log
+
+
+async def test_server_that_takes_no_verifier_gets_the_passwords(server: Postmaster) -> None:
+    """Neon refuses a verifier when the logins are committed, and the extension credcheck at once."""
+    await psql(server.admin_url, "CREATE ROLE dba LOGIN CREATEROLE PASSWORD 'x'; ALTER DATABASE work OWNER TO dba")
+    await psql(server.admin_url, "ALTER ROLE dba SET log_statement = 'all'")
+    made = urls(await made_logins(f"postgresql://dba:x@127.0.0.1:{server.port}/work", "plain=1"))
+    said = f"ALTER ROLE work_task LOGIN PASSWORD '{urlsplit(made[TASK]).password}'"
+    assert said in server.log_path.read_text()
+    assert await logs_in(made[TASK]) == "work_task"
+
+
+async def test_nothing_is_printed_of_logins_that_were_not_committed(server: Postmaster, tmp_path: Path) -> None:
+    """kubectl would put their passwords in the place of those that are valid."""
+    text = (ROOT / "deploy" / "logins.sql").read_text(encoding="utf-8").replace("../sql/", f"{ROOT}/sql/")
+    assert "\nCOMMIT;" in text
+    (failing := tmp_path / "logins.sql").write_text(text.replace("\nCOMMIT;", "\nSELECT 1 / 0; COMMIT;"), "utf-8")
+    status, out, err = await tried("psql", "-Xf", str(failing), "-v", "host=db.example", work(server))
+    assert (status, out, "division by zero" in err) == (3, "", True)
 
 
 async def test_administrator_of_the_server_does_it_by_hand(server: Postmaster) -> None:

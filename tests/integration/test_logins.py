@@ -336,6 +336,8 @@ async def test_administrator_of_the_server_does_it_by_hand(server: Postmaster) -
     by_hand = f"postgresql://work_dispatcher_migrate:{quote('…')}@127.0.0.1:{server.port}/work"
     migrated = await run(sys.executable, "-m", "dispatcher", "migrate", DISPATCHER_DATABASE_URL=by_hand)
     assert "applied 0027" in migrated
+    limits = "SELECT unnest(setconfig) FROM pg_db_role_setting WHERE setrole = 'work_task'::regrole ORDER BY 1"
+    assert await psql(server.admin_url, limits) == ["idle_in_transaction_session_timeout=10min", "statement_timeout=8s"]
 
 
 @pytest.mark.slow

@@ -173,6 +173,8 @@ async def open_connection(
             if url is None and not any(map(os.environ.get, NAMED_BY)):
                 raise DatabaseAway(f"{UNNAMED}: {described(fault)}") from fault
             raise
+        except asyncpg.exceptions.ObjectNotInPrerequisiteStateError as fault:  # ALLOW_CONNECTIONS false: a maintenance
+            raise DatabaseAway(f"the database takes no connection now: {fault}") from fault
         except (asyncpg.FeatureNotSupportedError, asyncpg.InternalServerError) as fault:  # RDS Proxy, Neon
             raise DatabaseUnfit(f"the server takes no session of ours: {fault}. {DIRECTLY}") from fault
         try:

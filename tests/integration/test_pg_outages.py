@@ -184,6 +184,17 @@ async def test_stopped_server_is_a_fault_soon_and_used_again_later(
             assert await ids(session) == [task_id]
 
 
+async def test_database_that_is_closed_for_a_maintenance_is_away(postgres: PostgresServer, database: Database) -> None:
+    """Whoever waits for rows goes on. /readyz must not say that a version does not fit."""
+    await postgres.execute(f'ALTER DATABASE "{database.name}" ALLOW_CONNECTIONS false')
+    try:
+        async with opened(database.url("reader")) as session:
+            with pytest.raises(DatabaseAway, match="takes no connection now"):
+                await ids(session)
+    finally:
+        await postgres.execute(f'ALTER DATABASE "{database.name}" ALLOW_CONNECTIONS true')
+
+
 async def test_ended_session_is_replaced(database: Database) -> None:
     admin = await database.session("admin")
     ends = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = 'reader' AND datname = $1"

@@ -25,8 +25,8 @@ class Wait {
             dispatch.task_ended_since(coalesce(since, (
                 SELECT min(created_at) FROM dispatch.tasks WHERE queue = q AND batch = b AND submitted_by = dispatch.own_name()
             )) - interval '1 minute') AS e WHERE e.queue = q AND e.batch = b""";
-    /** Classes of SQLSTATE: the server is busy, stops, starts, or is a standby. */
-    static final Set<String> AWAY = Set.of("08", "25", "40", "53", "57");
+    /** Classes of SQLSTATE: the server is busy, locked, stopped, or a standby. */
+    static final Set<String> AWAY = Set.of("08", "25", "40", "53", "55", "57");
 
     // The time of the last answer and the ends that were told. Both outlive a connection.
     static String answered;

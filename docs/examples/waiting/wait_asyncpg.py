@@ -28,7 +28,7 @@ SELECT id, status, finished_at FROM dispatch.task_ended_since(coalesce($3, (
     SELECT min(created_at) FROM dispatch.tasks WHERE queue = $1 AND batch = $2 AND submitted_by = dispatch.own_name()
 )) - interval '1 minute') WHERE queue = $1 AND batch = $2
 """
-AWAY = ("08", "25", "40", "53", "57")  # classes of SQLSTATE: the server is busy, stops, starts, or is a standby
+AWAY = ("08", "25", "40", "53", "55", "57")  # classes of SQLSTATE: the server is busy, locked, stopped, or a standby
 
 
 class Batch:

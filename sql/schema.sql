@@ -345,7 +345,7 @@ CREATE FUNCTION dispatch.batch_retry(queue text, batch text) RETURNS integer
 END;
 COMMENT ON FUNCTION dispatch.batch_retry(queue text, batch text) IS 'Returns every failed or cancelled row of your batch to waiting, as task_retry does; not those whose dedupe_key is live again. The number of these rows.';
 CREATE FUNCTION dispatch_private.own_name_told(who text) RETURNS text
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET client_min_messages TO 'error'
     SET debug_print_parse TO 'off'
@@ -1383,10 +1383,11 @@ CREATE FUNCTION dispatch_private.visible_ids(who text) RETURNS SETOF bigint
     SET enable_tidscan TO 'off'
     AS …;
 COMMENT ON FUNCTION dispatch_private.visible_ids(who text) IS 'Ids of the rows that the login may see.';
-CREATE VIEW dispatch.task_history AS
+CREATE VIEW dispatch.task_launches AS
  SELECT t.id AS task_id,
     l.attempt,
     l.launch,
+    l.job_uid,
     l.node_name,
     l.pod_name,
     l.started_at,
@@ -1397,6 +1398,32 @@ CREATE VIEW dispatch.task_history AS
     l.error
    FROM (dispatch_private.visible_ids(((CURRENT_USER)::text COLLATE "default")) t(id)
      CROSS JOIN LATERAL dispatch_private.launches_of(t.id) l(task_id, attempt, launch, job_uid, node_name, pod_name, started_at, ended_at, outcome, error, run_digest, exit_code, reason, queue));
+COMMENT ON VIEW dispatch.task_launches IS 'One row per launch: inserted by task_start, or by the janitor if the launch ended without it.';
+COMMENT ON COLUMN dispatch.task_launches.task_id IS 'The task. Its launches are deleted with it.';
+COMMENT ON COLUMN dispatch.task_launches.attempt IS 'Attempt of the task.';
+COMMENT ON COLUMN dispatch.task_launches.launch IS 'Launch of the attempt.';
+COMMENT ON COLUMN dispatch.task_launches.job_uid IS 'UID of the Job.';
+COMMENT ON COLUMN dispatch.task_launches.node_name IS 'Node it ran on.';
+COMMENT ON COLUMN dispatch.task_launches.pod_name IS 'Pod it ran in.';
+COMMENT ON COLUMN dispatch.task_launches.started_at IS 'When task_start was accepted; without it, NULL.';
+COMMENT ON COLUMN dispatch.task_launches.ended_at IS 'When it reported, or was replaced.';
+COMMENT ON COLUMN dispatch.task_launches.outcome IS 'succeeded, failed, retry or cancelled as it reported; lost: taken over, cancelled or retried without a report; unstarted: it ended before task_start.';
+COMMENT ON COLUMN dispatch.task_launches.exit_code IS 'Exit code of its container; NULL: it runs, it never ran, or nobody knows.';
+COMMENT ON COLUMN dispatch.task_launches.reason IS 'What ended it, in words, such as OOMKilled (limit 64Mi); NULL: it ended by itself, or nobody knows.';
+COMMENT ON COLUMN dispatch.task_launches.error IS 'The error that it reported, otherwise the termination message of its container; 8 KiB. The message is the end of the output if the template has terminationMessagePolicy: FallbackToLogsOnError.';
+CREATE VIEW dispatch.task_history AS
+ SELECT task_id,
+    attempt,
+    launch,
+    node_name,
+    pod_name,
+    started_at,
+    ended_at,
+    outcome,
+    exit_code,
+    reason,
+    error
+   FROM dispatch.task_launches;
 COMMENT ON VIEW dispatch.task_history IS 'Every launch of your rows, and what became of it: SELECT * FROM dispatch.task_history WHERE task_id = … ORDER BY attempt, launch';
 COMMENT ON COLUMN dispatch.task_history.task_id IS 'tasks.id.';
 COMMENT ON COLUMN dispatch.task_history.attempt IS 'Attempt of the row: grows when the row returns to waiting.';
@@ -1801,6 +1828,10 @@ CREATE FUNCTION dispatch_private.as_uuid(digest bytea) RETURNS uuid
     LANGUAGE sql IMMUTABLE
     AS …;
 COMMENT ON FUNCTION dispatch_private.as_uuid(digest bytea) IS 'The first 16 bytes of a digest.';
+CREATE FUNCTION dispatch_private.backoff(failures integer) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS …;
+COMMENT ON FUNCTION dispatch_private.backoff(failures integer) IS 'How long a row waits after a failure that comes after so many: 10 s, doubled each time, 10 min at most.';
 CREATE FUNCTION dispatch_private.batch_ids(own text, in_queue text, named text, statuses text[]) RETURNS bigint[]
     LANGUAGE sql STABLE
     AS …;
@@ -1809,7 +1840,15 @@ CREATE FUNCTION dispatch_private.both_have(role name, who text) RETURNS boolean
     LANGUAGE sql STABLE
     AS …;
 COMMENT ON FUNCTION dispatch_private.both_have(role name, who text) IS 'True: session_user and the code that looks are both members of the role.';
-CREATE FUNCTION dispatch_private.bounds_fault() RETURNS dispatch_private.refusal
+CREATE FUNCTION dispatch_private.cancel_rows(ids bigint[], why text) RETURNS TABLE(task bigint, became text)
+    LANGUAGE plpgsql
+    AS …;
+COMMENT ON FUNCTION dispatch_private.cancel_rows(ids bigint[], why text) IS 'Cancels rows that have not ended: at once, or by asking the container. The rows that it changed, and their new status.';
+CREATE FUNCTION dispatch_private.check_bound(submitter text, in_queue text) RETURNS void
+    LANGUAGE plpgsql
+    AS …;
+COMMENT ON FUNCTION dispatch_private.check_bound(submitter text, in_queue text) IS 'Refuses what leaves a submitter with more waiting rows in a queue than that allows.';
+CREATE FUNCTION dispatch_private.check_bounds() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET client_min_messages TO 'error'
@@ -1852,15 +1891,7 @@ CREATE FUNCTION dispatch_private.bounds_fault() RETURNS dispatch_private.refusal
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-COMMENT ON FUNCTION dispatch_private.bounds_fault() IS 'Why an INSERT is refused that leaves its login with more waiting rows in a queue than that allows. Once for each INSERT.';
-CREATE FUNCTION dispatch_private.cancel_rows(ids bigint[], why text) RETURNS TABLE(task bigint, became text)
-    LANGUAGE plpgsql
-    AS …;
-COMMENT ON FUNCTION dispatch_private.cancel_rows(ids bigint[], why text) IS 'Cancels rows that have not ended: at once, or by asking the container. The rows that it changed, and their new status.';
-CREATE FUNCTION dispatch_private.check_bound(submitter text, in_queue text) RETURNS void
-    LANGUAGE plpgsql
-    AS …;
-COMMENT ON FUNCTION dispatch_private.check_bound(submitter text, in_queue text) IS 'Refuses a retry that leaves its submitter with more waiting rows in a queue than that allows.';
+COMMENT ON FUNCTION dispatch_private.check_bounds() IS 'Checks the bounds of the queues that an INSERT was into, once for each INSERT.';
 CREATE FUNCTION dispatch_private.check_objects(objects jsonb) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
     AS …;
@@ -1882,32 +1913,6 @@ CREATE FUNCTION dispatch_private.delete_rows(ids bigint[], OUT deleted integer, 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS …;
 COMMENT ON FUNCTION dispatch_private.delete_rows(ids bigint[], OUT deleted integer, OUT kept bigint[], OUT why text) IS 'Deletes rows with their launches. kept: the rows that cannot be deleted; why: of the first one.';
-CREATE TABLE dispatch_private.queues (
-    name text NOT NULL,
-    weight integer DEFAULT 1 NOT NULL,
-    max_jobs integer,
-    max_jobs_per_submitter integer,
-    max_pending integer,
-    paused_until timestamp with time zone,
-    owner_role name,
-    note text,
-    submit_role name,
-    max_waiting_per_submitter integer,
-    fair_submitters boolean DEFAULT false NOT NULL,
-    owner_oid regrole,
-    submit_oid regrole,
-    CONSTRAINT queues_max_jobs_check CHECK ((max_jobs >= 0)),
-    CONSTRAINT queues_max_jobs_per_submitter_check CHECK ((max_jobs_per_submitter >= 0)),
-    CONSTRAINT queues_max_pending_check CHECK ((max_pending >= 0)),
-    CONSTRAINT queues_max_waiting_per_submitter_check CHECK ((max_waiting_per_submitter >= 0)),
-    CONSTRAINT queues_name_check CHECK (((name = '*'::text) OR (name ~ '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'::text))),
-    CONSTRAINT queues_weight_check CHECK (((weight >= 1) AND (weight <= 1000)))
-);
-COMMENT ON TABLE dispatch_private.queues IS 'The declared queues; the view dispatch.queues explains the columns.';
-CREATE FUNCTION dispatch_private.door_oid(queue dispatch_private.queues, defaults dispatch_private.queues) RETURNS oid
-    LANGUAGE sql IMMUTABLE
-    AS …;
-COMMENT ON FUNCTION dispatch_private.door_oid(queue dispatch_private.queues, defaults dispatch_private.queues) IS 'The oid of the role whose members may insert into the queue.';
 CREATE FUNCTION dispatch_private.end_insert() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1979,10 +1984,6 @@ CREATE FUNCTION dispatch_private.guard_task() RETURNS trigger
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS …;
 COMMENT ON FUNCTION dispatch_private.guard_task() IS 'Trigger: guards the functions that change a row against themselves, and lets the commit wait for the disk.';
-CREATE FUNCTION dispatch_private.has_more_waiting(submitter text, in_queue text, most bigint) RETURNS boolean
-    LANGUAGE plpgsql STABLE
-    AS …;
-COMMENT ON FUNCTION dispatch_private.has_more_waiting(submitter text, in_queue text, most bigint) IS 'Whether a submitter has more waiting rows than so many in a queue.';
 CREATE FUNCTION dispatch_private.hmac(inner_block bytea, outer_block bytea, message bytea) RETURNS bytea
     LANGUAGE sql IMMUTABLE
     AS …;
@@ -2041,10 +2042,6 @@ CREATE FUNCTION dispatch_private.insert_task() RETURNS trigger
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.insert_task() IS 'Trigger: refuses rows that could never run, and inserts the others.';
-CREATE FUNCTION dispatch_private.is_bounded(queue text) RETURNS boolean
-    LANGUAGE sql STABLE
-    AS …;
-COMMENT ON FUNCTION dispatch_private.is_bounded(queue text) IS 'True: the queue has a bound of waiting rows.';
 CREATE FUNCTION dispatch_private.is_free(task_id bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS …;
@@ -2071,16 +2068,6 @@ CREATE FUNCTION dispatch_private.janitor_cancel(task_id bigint, attempt integer,
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.janitor_cancel(task_id bigint, attempt integer, run_digest bytea) IS 'Ends a cancelled run whose container cannot answer any more. The new status; NULL: it was over; locked: another transaction holds the row.';
-CREATE FUNCTION dispatch_private.janitor_delete(days integer, most integer) RETURNS integer
-    LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET client_min_messages TO 'error'
-    SET debug_print_parse TO 'off'
-    SET debug_print_rewritten TO 'off'
-    SET debug_print_plan TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS …;
-COMMENT ON FUNCTION dispatch_private.janitor_delete(days integer, most integer) IS 'As the one with three parameters; how many rows were deleted.';
 CREATE FUNCTION dispatch_private.janitor_delete(days integer, most integer, except_ids bigint[], OUT deleted integer, OUT kept bigint[], OUT why text) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2190,7 +2177,7 @@ CREATE FUNCTION dispatch_private.know_roles() RETURNS trigger
     SET debug_print_plan TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
-COMMENT ON FUNCTION dispatch_private.know_roles() IS 'Trigger: keeps the oids of the roles of a queue. A role of the same name that is made later gets no right by it.';
+COMMENT ON FUNCTION dispatch_private.know_roles() IS 'Trigger: keeps the oid of a role of a queue. A role of the same name that is made later gets no right by it.';
 CREATE FUNCTION dispatch_private.labels_fault(labels jsonb) RETURNS dispatch_private.refusal
     LANGUAGE plpgsql
     AS …;
@@ -2233,7 +2220,7 @@ CREATE FUNCTION dispatch_private.own_task(who text, task bigint) RETURNS bigint
     AS …;
 COMMENT ON FUNCTION dispatch_private.own_task(who text, task bigint) IS 'The id of the row if the login may change it; NULL: it may not, or there is no such row.';
 CREATE FUNCTION dispatch_private.plain_kind(template text, written text) RETURNS bytea
-    LANGUAGE sql IMMUTABLE
+    LANGUAGE sql STABLE
     AS …;
 COMMENT ON FUNCTION dispatch_private.plain_kind(template text, written text) IS 'The kind of a row that asks for nothing but variables: its template and the names in env are all that bounds are judged by. task_kind would take a tenth of the INSERT.';
 CREATE FUNCTION dispatch_private.plain_note(words text) RETURNS text
@@ -2377,6 +2364,28 @@ CREATE FUNCTION dispatch_private.visible_queue_reasons(who text) RETURNS SETOF d
     SET enable_tidscan TO 'off'
     AS …;
 COMMENT ON FUNCTION dispatch_private.visible_queue_reasons(who text) IS 'What the dispatcher told of the visible queues.';
+CREATE TABLE dispatch_private.queues (
+    name text NOT NULL,
+    weight integer DEFAULT 1 NOT NULL,
+    max_jobs integer,
+    max_jobs_per_submitter integer,
+    max_pending integer,
+    paused_until timestamp with time zone,
+    owner_role name,
+    note text,
+    submit_role name,
+    max_waiting_per_submitter integer,
+    fair_submitters boolean DEFAULT false NOT NULL,
+    owner_oid regrole,
+    submit_oid regrole,
+    CONSTRAINT queues_max_jobs_check CHECK ((max_jobs >= 0)),
+    CONSTRAINT queues_max_jobs_per_submitter_check CHECK ((max_jobs_per_submitter >= 0)),
+    CONSTRAINT queues_max_pending_check CHECK ((max_pending >= 0)),
+    CONSTRAINT queues_max_waiting_per_submitter_check CHECK ((max_waiting_per_submitter >= 0)),
+    CONSTRAINT queues_name_check CHECK (((name = '*'::text) OR (name ~ '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'::text))),
+    CONSTRAINT queues_weight_check CHECK (((weight >= 1) AND (weight <= 1000)))
+);
+COMMENT ON TABLE dispatch_private.queues IS 'The declared queues; the view dispatch.queues explains the columns.';
 CREATE FUNCTION dispatch_private.visible_queues(who text) RETURNS SETOF dispatch_private.queues
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2563,34 +2572,6 @@ COMMENT ON COLUMN dispatch.schema_version.name IS 'File name of the migration.';
 COMMENT ON COLUMN dispatch.schema_version.checksum IS 'SHA-256 of the file as it was applied; a changed file is refused.';
 COMMENT ON COLUMN dispatch.schema_version.database_id IS 'Random identity of this database, the same in every row. Part of every Job name: a restored copy keeps it, another database has its own.';
 COMMENT ON COLUMN dispatch.schema_version.applied_at IS 'When it was applied.';
-CREATE VIEW dispatch.task_launches AS
- SELECT t.id AS task_id,
-    l.attempt,
-    l.launch,
-    l.job_uid,
-    l.node_name,
-    l.pod_name,
-    l.started_at,
-    l.ended_at,
-    l.outcome,
-    l.exit_code,
-    l.reason,
-    l.error
-   FROM (dispatch_private.visible_ids(((CURRENT_USER)::text COLLATE "default")) t(id)
-     CROSS JOIN LATERAL dispatch_private.launches_of(t.id) l(task_id, attempt, launch, job_uid, node_name, pod_name, started_at, ended_at, outcome, error, run_digest, exit_code, reason, queue));
-COMMENT ON VIEW dispatch.task_launches IS 'One row per launch: inserted by task_start, or by the janitor if the launch ended without it.';
-COMMENT ON COLUMN dispatch.task_launches.task_id IS 'The task. Its launches are deleted with it.';
-COMMENT ON COLUMN dispatch.task_launches.attempt IS 'Attempt of the task.';
-COMMENT ON COLUMN dispatch.task_launches.launch IS 'Launch of the attempt.';
-COMMENT ON COLUMN dispatch.task_launches.job_uid IS 'UID of the Job.';
-COMMENT ON COLUMN dispatch.task_launches.node_name IS 'Node it ran on.';
-COMMENT ON COLUMN dispatch.task_launches.pod_name IS 'Pod it ran in.';
-COMMENT ON COLUMN dispatch.task_launches.started_at IS 'When task_start was accepted; without it, NULL.';
-COMMENT ON COLUMN dispatch.task_launches.ended_at IS 'When it reported, or was replaced.';
-COMMENT ON COLUMN dispatch.task_launches.outcome IS 'succeeded, failed, retry or cancelled as it reported; lost: taken over, cancelled or retried without a report; unstarted: it ended before task_start.';
-COMMENT ON COLUMN dispatch.task_launches.exit_code IS 'Exit code of its container; NULL: it runs, it never ran, or nobody knows.';
-COMMENT ON COLUMN dispatch.task_launches.reason IS 'What ended it, in words, such as OOMKilled (limit 64Mi); NULL: it ended by itself, or nobody knows.';
-COMMENT ON COLUMN dispatch.task_launches.error IS 'The error that it reported, otherwise the termination message of its container; 8 KiB. The message is the end of the output if the template has terminationMessagePolicy: FallbackToLogsOnError.';
 CREATE VIEW dispatch.task_reasons AS
  SELECT task_id,
     attempt,
@@ -2759,6 +2740,21 @@ CREATE TABLE dispatch_private.earlier_start_keys (
     digest bytea NOT NULL
 );
 COMMENT ON TABLE dispatch_private.earlier_start_keys IS 'Digests of the start keys of an earlier form, for the Jobs of that time. Only upgrades add rows.';
+CREATE VIEW dispatch_private.effective_queues AS
+ SELECT q.name,
+    COALESCE(q.submit_role, q.owner_role, d.submit_role) AS submit_role,
+        CASE
+            WHEN (q.submit_role IS NOT NULL) THEN q.submit_oid
+            WHEN (q.owner_role IS NOT NULL) THEN q.owner_oid
+            ELSE d.submit_oid
+        END AS submit_oid,
+    q.owner_role,
+    q.owner_oid,
+    COALESCE(q.max_waiting_per_submitter, d.max_waiting_per_submitter) AS max_waiting_per_submitter
+   FROM (dispatch_private.queues q
+     LEFT JOIN dispatch_private.queues d ON ((d.name = '*'::text)))
+  WHERE (q.name <> '*'::text);
+COMMENT ON VIEW dispatch_private.effective_queues IS 'The queues that a row may name, with the roles and the bound that hold for it: of the queue, otherwise of the row `*`. submit_role NULL: every submitter.';
 CREATE SEQUENCE dispatch_private.reasons_clock
     START WITH 0
     INCREMENT BY 1
@@ -2957,7 +2953,8 @@ CREATE TRIGGER guard_task BEFORE UPDATE OF status, attempt, launch, run_digest, 
 CREATE TRIGGER keep_kind BEFORE UPDATE OF template, spec, timeout_seconds, env ON dispatch_private.tasks FOR EACH ROW EXECUTE FUNCTION dispatch_private.keep_kind();
 CREATE TRIGGER keep_queue BEFORE DELETE ON dispatch_private.queues FOR EACH ROW EXECUTE FUNCTION dispatch_private.keep_queue();
 CREATE TRIGGER keep_queue_name BEFORE UPDATE OF name ON dispatch_private.queues FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION dispatch_private.keep_queue();
-CREATE TRIGGER know_roles BEFORE INSERT OR UPDATE OF owner_role, submit_role ON dispatch_private.queues FOR EACH ROW EXECUTE FUNCTION dispatch_private.know_roles();
+CREATE TRIGGER know_roles BEFORE INSERT OR UPDATE OF owner_role ON dispatch_private.queues FOR EACH ROW EXECUTE FUNCTION dispatch_private.know_roles('owner_role');
+CREATE TRIGGER know_submit_role BEFORE INSERT OR UPDATE OF submit_role ON dispatch_private.queues FOR EACH ROW EXECUTE FUNCTION dispatch_private.know_roles('submit_role');
 ALTER TABLE dispatch_private.applied_functions ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dispatch_private.bounded_inserts ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dispatch_private.earlier_start_keys ENABLE ROW LEVEL SECURITY;
@@ -3184,6 +3181,9 @@ REVOKE ALL ON FUNCTION dispatch_private.visible_ids(who text) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.visible_ids(who text) TO dispatch_submitter;
 GRANT ALL ON FUNCTION dispatch_private.visible_ids(who text) TO dispatch_operator;
 GRANT ALL ON FUNCTION dispatch_private.visible_ids(who text) TO dispatch_observer;
+GRANT SELECT ON TABLE dispatch.task_launches TO dispatch_submitter;
+GRANT SELECT ON TABLE dispatch.task_launches TO dispatch_operator;
+GRANT SELECT ON TABLE dispatch.task_launches TO dispatch_observer;
 GRANT SELECT ON TABLE dispatch.task_history TO dispatch_submitter;
 GRANT SELECT ON TABLE dispatch.task_history TO dispatch_operator;
 GRANT SELECT ON TABLE dispatch.task_history TO dispatch_observer;
@@ -3232,19 +3232,17 @@ REVOKE ALL ON FUNCTION dispatch_private.are_logins_read_only() FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.are_logins_read_only() TO dispatch_reader;
 GRANT ALL ON FUNCTION dispatch_private.are_logins_read_only() TO dispatch_janitor;
 REVOKE ALL ON FUNCTION dispatch_private.as_uuid(digest bytea) FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatch_private.backoff(failures integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.batch_ids(own text, in_queue text, named text, statuses text[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.both_have(role name, who text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatch_private.bounds_fault() FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.cancel_rows(ids bigint[], why text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.check_bound(submitter text, in_queue text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatch_private.check_bounds() FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.check_objects(objects jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.clip(words text, most integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.clock_of(kind text, whose text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.close_launches(tasks bigint[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.delete_rows(ids bigint[], OUT deleted integer, OUT kept bigint[], OUT why text) FROM PUBLIC;
-GRANT SELECT ON TABLE dispatch_private.queues TO dispatch_reader;
-GRANT SELECT ON TABLE dispatch_private.queues TO dispatch_janitor;
-REVOKE ALL ON FUNCTION dispatch_private.door_oid(queue dispatch_private.queues, defaults dispatch_private.queues) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.end_insert() FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.env_fault(env jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.field(words text) FROM PUBLIC;
@@ -3254,19 +3252,15 @@ GRANT ALL ON FUNCTION dispatch_private.gone_roles_of(queue text) TO dispatch_sub
 GRANT ALL ON FUNCTION dispatch_private.gone_roles_of(queue text) TO dispatch_operator;
 GRANT ALL ON FUNCTION dispatch_private.gone_roles_of(queue text) TO dispatch_observer;
 REVOKE ALL ON FUNCTION dispatch_private.guard_task() FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatch_private.has_more_waiting(submitter text, in_queue text, most bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.hmac(inner_block bytea, outer_block bytea, message bytea) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.insert_checked(task dispatch.tasks) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.insert_task() FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatch_private.is_bounded(queue text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.is_free(task_id bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.is_plain_env(written text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.is_text_array(value jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.is_trusted(name text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.janitor_cancel(task_id bigint, attempt integer, run_digest bytea) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.janitor_cancel(task_id bigint, attempt integer, run_digest bytea) TO dispatch_janitor;
-REVOKE ALL ON FUNCTION dispatch_private.janitor_delete(days integer, most integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION dispatch_private.janitor_delete(days integer, most integer) TO dispatch_janitor;
 REVOKE ALL ON FUNCTION dispatch_private.janitor_delete(days integer, most integer, except_ids bigint[], OUT deleted integer, OUT kept bigint[], OUT why text) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.janitor_delete(days integer, most integer, except_ids bigint[], OUT deleted integer, OUT kept bigint[], OUT why text) TO dispatch_janitor;
 REVOKE ALL ON FUNCTION dispatch_private.janitor_end(task_id bigint, attempt integer, launch integer, job_uid text, outcome text, error text) FROM PUBLIC;
@@ -3332,6 +3326,8 @@ REVOKE ALL ON FUNCTION dispatch_private.visible_queue_reasons(who text) FROM PUB
 GRANT ALL ON FUNCTION dispatch_private.visible_queue_reasons(who text) TO dispatch_submitter;
 GRANT ALL ON FUNCTION dispatch_private.visible_queue_reasons(who text) TO dispatch_operator;
 GRANT ALL ON FUNCTION dispatch_private.visible_queue_reasons(who text) TO dispatch_observer;
+GRANT SELECT ON TABLE dispatch_private.queues TO dispatch_reader;
+GRANT SELECT ON TABLE dispatch_private.queues TO dispatch_janitor;
 REVOKE ALL ON FUNCTION dispatch_private.visible_queues(who text) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.visible_queues(who text) TO dispatch_submitter;
 GRANT ALL ON FUNCTION dispatch_private.visible_queues(who text) TO dispatch_operator;
@@ -3356,9 +3352,6 @@ GRANT SELECT ON TABLE dispatch_private.schema_version TO dispatch_janitor;
 GRANT SELECT ON TABLE dispatch.schema_version TO dispatch_reader;
 GRANT SELECT ON TABLE dispatch.schema_version TO dispatch_janitor;
 GRANT SELECT ON TABLE dispatch.schema_version TO dispatch_observer;
-GRANT SELECT ON TABLE dispatch.task_launches TO dispatch_submitter;
-GRANT SELECT ON TABLE dispatch.task_launches TO dispatch_operator;
-GRANT SELECT ON TABLE dispatch.task_launches TO dispatch_observer;
 GRANT SELECT ON TABLE dispatch.task_reasons TO dispatch_submitter;
 GRANT SELECT ON TABLE dispatch.task_reasons TO dispatch_operator;
 GRANT SELECT ON TABLE dispatch.task_reasons TO dispatch_observer;

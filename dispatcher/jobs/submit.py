@@ -163,16 +163,13 @@ class Submitter:
                     if rests(order):
                         self._places.leave()
                         continue
-                    self._begin(order, template)
+                    name = name_of(order, self._site.installation)
+                    self._memory.creates.begin(name, order.task, order.offer, self._clock())
+                    task = asyncio.create_task(self._carry_out(order, name, template))
+                    self._under_way.add(task)
+                    task.add_done_callback(self._ended)
                     begun += 1
         return begun
-
-    def _begin(self, order: LaunchSpec, template: Template) -> None:
-        name = name_of(order, self._site.installation)
-        self._memory.creates.begin(name, order.task, order.offer, self._clock())
-        task = asyncio.create_task(self._carry_out(order, name, template))
-        self._under_way.add(task)
-        task.add_done_callback(self._ended)
 
     async def drain(self) -> None:
         """Waits until every create has its answer."""

@@ -159,6 +159,19 @@ class NoOffers:
         return None
 
 
+class OneOffer:
+    """A template that allows each kind of row."""
+
+    def __init__(self, answer: Offer | Hold) -> None:
+        self.answer = answer
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        return self.answer
+
+    def known_offer(self, digest: bytes) -> Offer | Hold | None:
+        return self.answer
+
+
 def a_picture(jobs: Iterable[Job] = (), cluster: ObservedCluster | None = None, **changes: Any) -> JobsPicture:
     """A picture of these Jobs. This process has no unseen creates."""
     all_jobs = list(jobs)

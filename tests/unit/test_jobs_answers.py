@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from dispatcher.jobs.memory import CreateResult, Memory
 from dispatcher.jobs.refusals import (
     LONGEST_PAUSE_SECONDS,
     MOST_REMEMBERED,
@@ -16,7 +18,7 @@ from dispatcher.jobs.refusals import (
 )
 from dispatcher.model.caches import Placement, Pool
 from dispatcher.model.jobs import ApiAnswer
-from dispatcher.model.launches import LaunchSpec
+from dispatcher.model.launches import LaunchSpec, name_of
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.rig.builders import a_task, an_indexed_row, an_order
 
@@ -342,3 +344,19 @@ def test_retry_after_of_a_day_pauses_for_5_minutes() -> None:
     breaker.trip(STOP, 0, at_least=86_400)
     assert breaker.hold(299) == STOP
     assert breaker.hold(301) is None
+
+
+@pytest.mark.parametrize(
+    "meaning", [CreateOutcome.QUOTA, CreateOutcome.TERMINATING, CreateOutcome.FORBIDDEN, CreateOutcome.UNKNOWN, None]
+)
+def test_hold_of_the_rows_of_all_teams_names_no_job(meaning: CreateOutcome | None) -> None:
+    """The name has the id of the row whose Job was asked for."""
+    memory, order = Memory(), an_order()
+    name = name_of(order, "dispatcher")
+    answer = ApiAnswer(500, message=f'jobs.batch "{name}" is forbidden: exceeded quota: q')
+    asked, sent = CreateResult(order, name, question=answer), CreateResult(order, name, answer=answer)
+    memory.learn(replace(sent, meaning=meaning) if meaning else asked, 0)
+    known = memory.known(0)
+    held = known.brakes.api or known.brakes.quota or known.templates[order.task.template].hold
+    assert held is not None
+    assert held.detail.endswith('jobs.batch "..." is forbidden: exceeded quota: q')

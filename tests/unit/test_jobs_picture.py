@@ -22,12 +22,12 @@ from dispatcher.model.cluster import ClusterView, PodRefusal
 from dispatcher.model.jobs import ApiAnswer, LaunchGroup, Phase
 from dispatcher.model.launches import Launch, LaunchSpec, Offer, PodKind, PodRun, identity_of, name_of
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.tasks import Kind
 from dispatcher.model.verdicts import BY_POLICY, Hold, HoldReason
 from dispatcher.views.node_room import ours_on
 from dispatcher.views.nodes import limits_by_node
 from tests.rig.builders import (
     NOW,
+    OneOffer,
     a_cluster,
     a_failed_job,
     a_job,
@@ -204,19 +204,6 @@ def test_launches_are_counted_by_what_the_api_server_makes_of_their_pods() -> No
     assert found.every == found.unplaced == {PodKind("default", "team_a", "small", made): 2}
 
 
-class OneOffer:
-    """A template that allows each kind of row."""
-
-    def __init__(self, answer: Offer | Hold) -> None:
-        self.answer = answer
-
-    def offer(self, kind: Kind) -> Offer | Hold:
-        return self.answer
-
-    def known_offer(self, digest: bytes) -> Offer | Hold | None:
-        return self.answer
-
-
 def test_offer_tells_what_the_api_server_makes_of_its_pods() -> None:
     made, offer = PodNeeds((("cpu", 3000),)), Offer("app:1", "small", "default", NEEDS)
     picture = a_picture(cluster=a_cluster(made={"small": made}), offers=OneOffer(offer))
@@ -362,20 +349,6 @@ def test_row_that_was_refused_is_tried_again_after_five_minutes(meaning: CreateO
     memory.learn(result(order, meaning), 0)
     holds = [memory.known(now).refused.hold(order.task, now) for now in (0, REFUSED_SECONDS - 1, REFUSED_SECONDS)]
     assert holds == [hold] * 2 + [None]
-
-
-@pytest.mark.parametrize(
-    "meaning", [CreateOutcome.QUOTA, CreateOutcome.TERMINATING, CreateOutcome.FORBIDDEN, CreateOutcome.UNKNOWN, None]
-)
-def test_hold_of_the_rows_of_all_teams_names_no_job(meaning: CreateOutcome | None) -> None:
-    """The name has the id of the row whose Job was asked for."""
-    memory, order = Memory(), an_order()
-    answer = ApiAnswer(500, message=f'jobs.batch "{name_of(order, "dispatcher")}" is forbidden: exceeded quota: q')
-    memory.learn(result(order, meaning, answer) if meaning else CreateResult(order, "x", question=answer), 0)
-    known = memory.known(0)
-    held = known.brakes.api or known.brakes.quota or known.templates[order.task.template].hold
-    assert held is not None
-    assert held.detail.endswith('jobs.batch "..." is forbidden: exceeded quota: q')
 
 
 def test_webhook_that_is_silent_for_one_template_stops_no_other() -> None:

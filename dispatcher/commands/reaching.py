@@ -332,26 +332,33 @@ async def forwarded(where: Where, settings: Settings) -> AsyncIterator[Dispatche
 
 
 async def leading(client: KubeClient, namespace: str, settings: Settings) -> str:
-    """Name of the leading Pod of our installation, otherwise of one that answers. Raises NoAnswer."""
-    found, faults = dict[str, Replica](), []
-    for name in await ready_pods(client, namespace):
+    """Name of the leading Pod of our installation, otherwise of one that answers. Raises DispatcherError.
+
+    A Pod that is not ready tells what is missing. It is asked only if no ready one leads: its node may be lost.
+    """
+    found, faults, named = dict[str, Replica](), list[DispatcherError](), settings.kube.installation
+    for name, may_hang in await running_pods(client, namespace):
+        if may_hang and any(one.leads and one.installation == named for one in found.values()):
+            break
         try:
             async with through(client, namespace, name, port_of(settings)) as api:
                 found[name] = await api.ask("status", Replica)
         except DispatcherError as fault:
-            faults.append(str(fault))
-    ours = [name for name, one in found.items() if one.installation == settings.kube.installation] or list(found)
-    if not ours:
-        raise NoAnswer(faults[0] if faults else f"no Pod of a dispatcher is ready in namespace {namespace}")
+            faults.append(fault)
+    ours = [name for name, one in found.items() if one.installation == named] or list(found)
+    if not ours:  # a refusal says what is missing
+        refusals = [fault for fault in faults if not isinstance(fault, NoAnswer)]
+        raise [*refusals, *faults, NoAnswer(f"no Pod of a dispatcher runs in namespace {namespace}")][0]
     if len(names := {found[name].installation for name in ours}) > 1:
         raise DispatcherError(f"{', '.join(sorted(names))} answer: set DISPATCHER_INSTALLATION to one of them")
     return max(ours, key=lambda name: found[name].leads)
 
 
-async def ready_pods(client: KubeClient, namespace: str) -> list[str]:
-    """Names of the ready Pods. Raises ClusterError."""
+async def running_pods(client: KubeClient, namespace: str) -> list[tuple[str, bool]]:
+    """Names of the running Pods, and whether each is not ready. The ready ones come first. Raises ClusterError."""
     found = await list_all(client, Resource("pods", pods_path(namespace), read_wire_pod, selector=OF_RUN))
-    return sorted(pod.metadata.name for pod in found.items if is_ready(pod))
+    running = [(pod.metadata.name, not is_ready(pod)) for pod in found.items if pod.status.phase == "Running"]
+    return sorted(running, key=lambda one: (one[1], one[0]))
 
 
 def read_wire_pod(raw: msgspec.Raw) -> WirePod:

@@ -101,7 +101,10 @@ class Answers:
             return fault
         try:
             return await self._readers[address](asked)
-        except (NoCycleYet, DatabaseError) as fault:
+        except NoCycleYet as fault:  # whoever installs asks for the cause, and the image has no program for /readyz
+            lacks = "; ".join(f"{name}: {why}" for name, why in self._overview.missing().items())
+            return Refusal(503, f"no cycle has ended yet: {lacks}" if lacks else str(fault))
+        except DatabaseError as fault:
             return Refusal(503, str(fault))
 
     async def explain(self, asked: ApiRequest) -> Any:

@@ -130,7 +130,7 @@ class Overview:
         self._installation = installation
         self._rows = rows
         self._cycle: LastCycle | None = None
-        self._missing = missing
+        self.missing = missing
         self._leads = leads
         self._clock, self._count_seconds = pace.clock, pace.count_seconds
         self._counts: Counts | None = None
@@ -170,7 +170,7 @@ class Overview:
         if self._cycle is None:
             raise NoCycleYet
         counts = await self.counts(oldest)
-        status = build_status(self._installation, self._cycle, counts, self._missing())
+        status = build_status(self._installation, self._cycle, counts, self.missing())
         status = replace(status, templates_differ=self._templates_differ)
         caches = self._caches() if self._caches else None
         return replace(status, caches=caches) if caches and caches.nodes else status

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
@@ -54,14 +54,16 @@ class Server:
 @asynccontextmanager
 async def serving(
     rows: Any, answer_seconds: float = ANSWER_SECONDS, cycles: Precedence | None = None, address: str = "127.0.0.1",
-    hosts: Sequence[str] = (), prefix: str = "",
+    hosts: Sequence[str] = (), prefix: str = "", missing: Callable[[], Mapping[str, str]] = dict,
 ) -> AsyncIterator[Server]:  # fmt: skip
-    """The server. `rows`: opens what stands for the database. `hosts`: names by which it is called."""
+    """The server. `rows`: opens what stands for the database. `hosts`: names by which it is called. `missing`: in
+    /readyz.
+    """
     (port,) = free_ports(1)
     asking = ExplanationReader(
         rows, lambda: None, CacheContext("jobs", Warmth("live", lambda _: True, lambda: 0)), Estimates(rows)
     )
-    sources = Sources(asking, Overview(NAMED, rows, dict, lambda: True), *[None] * 4)  # type: ignore[arg-type]  # no page asks for them
+    sources = Sources(asking, Overview(NAMED, rows, missing, lambda: True), *[None] * 4)  # type: ignore[arg-type]  # no page asks for them
     dashboard = Dashboard(Answers(sources), Pages(NAMED, prefix), cycles or Precedence(), prefix, answer_seconds)
     running = await serve(dashboard, f"{address}:{port}", hosts)
     try:
@@ -119,6 +121,15 @@ async def test_every_refusal_of_the_api_is_a_fault_in_json(server: Server, metho
     assert (told, headers["Content-Type"]) == (status, "application/json")
     assert json.loads(text)["error"]
     assert (status == 405) == ("GET" in headers.get("Allow", ""))
+
+
+async def test_dispatcher_that_never_began_tells_what_is_missing() -> None:
+    """`dispatcher status` is what people ask first after an installation."""
+    lacks = {"database": "the database refuses the login", "leader": "lease dispatcher-leader: 403"}
+    async with serving(no_rows, missing=lambda: lacks) as server:
+        status, _, text = await server.ask("/api/v1/status")
+    told = "no cycle has ended yet: database: the database refuses the login; leader: lease dispatcher-leader: 403"
+    assert (status, json.loads(text)["error"]) == (503, told)
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/status"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.commands.reaching import PortForward
+from dispatcher.commands.reaching import OF_RUN, PortForward, running_pods
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from tests.controlplane.ports import free_ports
@@ -19,7 +19,7 @@ from tests.controlplane.waiting import wait_for
 from tests.rig.commands import says
 from tests.rig.dispatching import Dispatcher, Place
 from tests.rig.kubelet_server import POOL, PORT_OF_THE_API, add_pod_of_run, kubelet_server
-from tests.rig.steps import insert, reaches
+from tests.rig.steps import core_path, insert, reaches
 
 SELECTOR = ",".join(f"{key}={value}" for key, value in POOL.items())
 
@@ -83,6 +83,11 @@ async def test_person_with_a_kubeconfig_asks_the_replica_that_leads(place: Place
         status, said = await asks(place, "explain", "--namespace", place.namespace, 999_999)
         assert status == 1
         assert "there is no row 999999" in said
+        for name in ("run-a", "run-b"):
+            await says_of_a_pod(place, name, is_ready=False)
+        status, said = await asks(place, "status", "--json")
+        assert status == 0, f"a dispatcher that is not ready tells what is missing: {said}"
+        assert json.loads(said)["leads"] is True
         assert not list(place.folder.glob("dispatcher-*/socket")), "the socket is removed"
 
 
@@ -92,7 +97,7 @@ async def test_person_who_reaches_nobody_is_told_why_and_what_to_do(place: Place
     plane.kubeconfig(place.folder / "person", token=plane.admin_token, namespace=place.namespace)
     status, said = await asks(place, "status")
     assert status == 1
-    assert f"no Pod of a dispatcher is ready in namespace {place.namespace}; run the same command in its Pod" in said
+    assert f"no Pod of a dispatcher runs in namespace {place.namespace}; run the same command in its Pod" in said
     (port,) = free_ports(1)
     async with kubelet_server(plane, place.folder, {"run-a": port}):
         await add_pod_of_run(plane, place.namespace, "run-a")
@@ -106,6 +111,30 @@ async def test_person_who_reaches_nobody_is_told_why_and_what_to_do(place: Place
         assert status == 1
         assert "403" in said
         assert "needs the rights get and create on pods/portforward" in said
+
+
+async def says_of_a_pod(place: Place, name: str, *, is_ready: bool, phase: str = "Running") -> None:
+    """Writes the status of a Pod, as its kubelet would."""
+    ready = {"type": "Ready", "status": str(is_ready)}
+    path = core_path(place, "pods", f"{name}/status")
+    await place.control_plane.admin("PATCH", path, {"status": {"phase": phase, "conditions": [ready]}})
+
+
+async def test_pods_that_are_not_ready_are_asked_last(place: Place) -> None:
+    """A dispatcher without a database is not ready, and that is when somebody asks what is missing."""
+    labels = dict(pair.split("=") for pair in OF_RUN.split(","))
+    spec = {"schedulerName": "nobody", "containers": [{"name": "dispatcher", "image": "registry.example/dispatcher:1"}]}
+    for name in ("a-not-ready", "b-ready", "c-pending", "d-ended"):
+        body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+        await place.control_plane.admin("POST", core_path(place, "pods"), body)
+    await says_of_a_pod(place, "a-not-ready", is_ready=False)
+    await says_of_a_pod(place, "b-ready", is_ready=True)
+    await says_of_a_pod(place, "d-ended", is_ready=False, phase="Succeeded")
+    client = KubeClient(await from_kubeconfig(str(place.folder / "kubeconfig"), None))
+    try:
+        assert await running_pods(client, place.namespace) == [("b-ready", False), ("a-not-ready", True)]
+    finally:
+        await client.close()
 
 
 @pytest.mark.slow

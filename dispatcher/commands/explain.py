@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dispatcher.commands.options import at, span
 from dispatcher.commands.reaching import DispatcherApi, Unknown
 from dispatcher.model.errors import DispatcherError
-from dispatcher.model.reasons import ADVICE, Turn
+from dispatcher.model.reasons import Turn, advice_by_message
 from dispatcher.model.tasks import TERMINAL, one_line
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.views import launches
@@ -154,6 +154,11 @@ def turn_in_words(turn: Turn, step: str) -> str:
     return f"{turn}'s turn: {step.removeprefix('nothing: ')}"
 
 
+def advice_in_words(reason: HoldReason, message: str) -> str:
+    advice = advice_by_message(reason, message)
+    return turn_in_words(advice.whose_turn, advice.next_step)
+
+
 def nodes_in_words(group: NodeGroup) -> str:
     until = f"; run limits free one of them by about {at(group.until)}" if group.until else ""
     return f"nodes: {group.count:,} {group.why} ({', '.join(group.examples)}){until}"
@@ -217,8 +222,9 @@ def heading(status: InstallationStatus) -> Iterator[str]:
     yield f"{status.installation} {status.version}: {state}, {status.in_flight} of {status.max_jobs} Jobs"
     yield f"  {status.replica} {role}; as of {at(status.as_of)}"
     yield from (f"  {name}: {fault}" for name, fault in status.unhealthy.items())
-    if status.not_ready is not None:
-        yield f"  {status.not_ready.reason}: {status.not_ready.message}"
+    if (why := status.not_ready) is not None:
+        yield f"  {why.reason}: {why.message}"
+        yield f"    {advice_in_words(why.reason, why.message)}"
     yield from (f"  slowed: {what}" for what in status.slowed)
     yield from (f"  {what}" for what in status.templates_differ)
     yield from (f"  demand: {asks(one)}" for one in status.demand)
@@ -278,7 +284,6 @@ def parked_in_words(status: InstallationStatus, most: int, others: str) -> Itera
 
 
 def of_parked(one: ParkedRow) -> Iterator[str]:
-    advice = ADVICE[one.reason]
     yield f"  task {one.task} ({one.queue}), attempt {one.attempt}: {one.reason} since {at(one.since)}"
     yield f"    {one.message}"
-    yield f"    {turn_in_words(advice.whose_turn, advice.next_step)}"
+    yield f"    {advice_in_words(one.reason, one.message)}"

@@ -414,3 +414,8 @@ def advice_of(hold: Hold) -> Advice:
 def cause_of(hold: Hold) -> ReasonInWords:
     meaning = ADVICE[hold.reason].meaning
     return ReasonInWords(hold.reason, f"{meaning}: {hold.detail}" if hold.detail else meaning)
+
+
+def advice_by_message(reason: HoldReason, message: str) -> Advice:
+    """Advice for a cause, as `cause_of` wrote it."""
+    return advice_of(Hold(reason, message.removeprefix(f"{ADVICE[reason].meaning}: ")))

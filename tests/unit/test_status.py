@@ -11,9 +11,10 @@ from dispatcher.admission.snapshot import ClusterSnapshot, plan_load
 from dispatcher.commands.explain import parked_only, status_in_words
 from dispatcher.model.caches import CacheTotal
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.reasons import ReasonInWords
+from dispatcher.model.reasons import DETAILS, ReasonInWords, advice_of, cause_of
 from dispatcher.model.tasks import QueueCount
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import PARKED as PARKED_REASONS
+from dispatcher.model.verdicts import Hold, HoldReason, NotReady
 from dispatcher.views.status import (
     MOST_PARKED,
     Counts,
@@ -255,7 +256,8 @@ def test_faults_pauses_and_parked_rows_are_told_with_the_next_step() -> None:
         )
     )  # fmt: skip
     assert "dispatcher 1.2.3: NOT READY, 3 of 100 Jobs\n  pod-1 does not lead" in told
-    assert "  access: create jobs\n  DispatcherNotReady: it launches nothing\n  slowed: one at a time\n" in told
+    mend = "    operator's turn: mend what the message names; /readyz of the dispatcher tells whether that was all\n"
+    assert f"  access: create jobs\n  DispatcherNotReady: it launches nothing\n{mend}  slowed: one at a time\n" in told
     assert '\n  template "new": no\n' in told
     assert "  paused until 2026-03-14 13:00:00 UTC, since 2026-03-14 11:59:55 UTC at the latest: upgrade" in told
     assert "  paused until somebody clears it\n" in told
@@ -274,6 +276,28 @@ def test_parked_rows_alone_are_told_in_full() -> None:
     assert parked_only(a_status()) == "no row is parked"
     told = parked_only(a_status(parked=150, parked_rows=[PARKED] * 100))
     assert told.endswith("and 50 more: the pages list those of one reason, below /tasks?reason=")
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [Hold(reason, f"{detail}: more") for reason in sorted(PARKED_REASONS) for detail in DETAILS.get(reason, ())]
+    + [Hold(reason) for reason in sorted(PARKED_REASONS)],
+    ids=lambda hold: f"{hold.reason}: {hold.detail}",
+)
+def test_parked_row_has_the_turn_and_the_step_of_its_explanation(hold: Hold) -> None:
+    told = {1: RowReason("default", 1, hold, NOW)}
+    parked = status(a_cycle(a_snapshot(), {("default", hold.reason): 1}, told)).parked_rows
+    advice = advice_of(hold)
+    said = parked_only(a_status(parked=1, parked_rows=parked)).splitlines()[-1]
+    assert said == f"    {advice.whose_turn}'s turn: {advice.next_step}"
+
+
+@pytest.mark.parametrize("why", NotReady)
+def test_status_tells_what_mends_a_dispatcher_that_launches_nothing(why: NotReady) -> None:
+    hold = Hold(HoldReason.DISPATCHER_NOT_READY, f"{why}: more")
+    advice = advice_of(hold)
+    told = status_in_words(a_status(not_ready=cause_of(hold)))
+    assert f"{why}: more\n    {advice.whose_turn}'s turn: {advice.next_step.removeprefix('nothing: ')}\n" in told
 
 
 def test_texts_of_others_cannot_steer_a_terminal() -> None:

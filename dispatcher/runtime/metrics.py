@@ -91,8 +91,10 @@ UNREADABLE_AMOUNTS: Final = Counter(
 )
 RELISTS: Final = Counter("dispatcher_relists_total", "Full lists, by their cause", ["resource", "cause"])
 DATABASE_UP: Final = Gauge(
-    "dispatcher_database_up", "1 if rows can be read from the primary, else 0; of the dispatcher and the janitor"
+    "dispatcher_database_up",
+    "1 if rows can be read from the primary, else 0; NaN before the first look; of the dispatcher and the janitor",
 )
+DATABASE_UP.set(float("nan"))  # a janitor looks at the cluster first: 0 would call somebody to the database for that
 KUBE_REQUESTS: Final = Counter(
     "dispatcher_kube_requests_total", "Requests to the API server", ["verb", "resource", "code"]
 )

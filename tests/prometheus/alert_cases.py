@@ -37,6 +37,7 @@ KEPT: Final = 'dispatcher_last_round_timestamp_seconds{instance="k",component="c
 ENDED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="succeeded"}'
 CANCELLED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="cancelled"}'
 FAILED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="failed"}'
+UNASKED: Final = " ".join(["NaN"] * 91)
 HALTED: Final = {FIRST: "0+30x60 1800x{samples}", CREATED: "0+30x60 1800x{samples}"}
 """The last launch is that of minute 60."""
 
@@ -106,6 +107,8 @@ PROGRAMS: Final = (
          {61: [], 65: page("DatabaseAway")}),
     Case("no database for the janitor", {'dispatcher_database_up{instance="j"}': "1x60 0x{samples}"},
          {61: [], 65: page("DatabaseAway")}),
+    Case("no look at rows, for want of an API server", {'dispatcher_database_up{instance="j"}': UNASKED, **HALTED},
+         {65: [], 80: page("NothingLaunched")}),
     Case("a store without proof", {STORE: "20x60 20+60x{samples}"}, {63: [], 67: ticket("StoreStale")}),
     Case("a store that is proven each 90 s", {STORE: "90x{samples}"}, {90: []}),
     Case("a janitor that hangs", {JANITOR: "0+60x60 3600x{samples}"}, {74: [], 82: ticket("JanitorSilent")}),

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -272,6 +274,14 @@ def test_many_requests_that_cannot_be_parsed_fill_no_log() -> None:
     assert (bad.getMessage(), bad.exc_info) == ("Error from 1.2.3.4: BadStatusLine", None)
     now[0] = 1
     assert stays(line(BadStatusLine("secret")))
+
+
+def test_database_is_neither_up_nor_away_before_the_first_look() -> None:
+    """A janitor looks at the cluster first. With 0, an API server that is away would call somebody to the database."""
+    exported = "from prometheus_client import REGISTRY; import dispatcher.runtime.metrics"
+    code = f"{exported}; print(REGISTRY.get_sample_value('dispatcher_database_up'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "nan\n"
 
 
 def test_program_exports_no_metric_that_it_never_sets() -> None:

@@ -109,7 +109,8 @@ class QueueCount(Struct, frozen=True):
 
     due: rows that are due.
     not_due: rows whose `run_at` is in the future.
-    oldest: since when the oldest due row waits, without rows that somebody has retried; None: there is none.
+    oldest: since when the oldest due row waits; None: there is none. Rows whose container runs, and those that somebody
+    has retried, do not count.
     note: the operator's note on the queue.
     starts, ends: launches that started, and rows that ended, in the last COUNTED_MINUTES.
     """

@@ -316,11 +316,14 @@ class Questions(ListReads):
             found.setdefault(node, {})[queue] = keys
         return found
 
-    async def counts(self) -> list[QueueCount]:
-        """The waiting rows of every queue. It reads their whole index: 0.2 s for a million rows."""
+    async def counts(self, at_work: Sequence[int] = ()) -> list[QueueCount]:
+        """The waiting rows of every queue. It reads their whole index: 0.2 s for a million rows.
+
+        at_work: rows whose containers run. None of them is the oldest one.
+        """
         await self._connection.fetch(query("statement_timeout", "pages"), f"{LONGEST_COUNT_SECONDS}s")
         most = LONGEST_COUNT_SECONDS + 3  # above the server's limit, as ANSWER_SECONDS are
-        rows = await self._connection.fetch(query("counts", "queues"), self.now, timeout=most)
+        rows = await self._connection.fetch(query("counts", "queues"), self.now, list(at_work), timeout=most)
         await self._connection.fetch(query("statement_timeout", "pages"), SESSION["statement_timeout"])
         return [QueueCount(*row) for row in rows]
 

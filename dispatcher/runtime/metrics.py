@@ -15,7 +15,9 @@ WAITING_TASKS: Final = Gauge(
     ["queue", "reason"],
 )
 OLDEST_WAIT: Final = Gauge(
-    "dispatcher_oldest_wait_seconds", "For how long the oldest due row has waited, on the leader", ["queue"]
+    "dispatcher_oldest_wait_seconds",
+    "For how long the oldest due row whose container does not run has waited, on the leader",
+    ["queue"],
 )
 PARKED_TASKS: Final = Gauge(
     "dispatcher_parked_tasks", "Rows that the last cycle judged and parked, on the leader", ["reason"]

@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.admission.last_cycle import LastCycle
+from dispatcher.admission.last_cycle import AT_WORK, LastCycle
 from dispatcher.admission.room import Room
 from dispatcher.model.caches import CacheTotal
 from dispatcher.model.cluster import StoreAge
@@ -91,7 +91,7 @@ class CountedRows(Protocol):
 
     now: datetime
 
-    async def counts(self) -> list[QueueCount]: ...
+    async def counts(self, at_work: Sequence[int]) -> list[QueueCount]: ...
 
     async def ends(self, since: datetime, until: datetime) -> list[EndCount]: ...
 
@@ -211,7 +211,7 @@ class Overview:
     async def _count(self) -> None:
         try:
             async with self._rows() as rows:
-                self._counts, self._fault = Counts(rows.now, await rows.counts()), None
+                self._counts, self._fault = Counts(rows.now, await rows.counts(at_work(self._cycle))), None
                 self._read_at = self._clock()
                 self._last_hour.note(rows.now, self._counts.queues)
                 if self._leads():
@@ -265,6 +265,13 @@ class Overview:
         for count in counts:
             if count.oldest is not None:
                 OLDEST_WAIT.labels(count.queue).set(max(0.0, (cycle.at - count.oldest).total_seconds()))
+
+
+def at_work(cycle: LastCycle | None) -> list[int]:
+    """The waiting rows whose containers run, or have just ended: with `report: exit-code` none says that it starts."""
+    told = cycle.told if cycle is not None else {}
+    launched = ((id_, one.hold) for id_, one in told.items() if one.hold.reason is HoldReason.LAUNCHED)
+    return [id_ for id_, hold in launched if hold.detail.startswith(AT_WORK)]
 
 
 class EndsCounter:

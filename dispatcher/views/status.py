@@ -151,7 +151,7 @@ class QueueStatus(Struct, frozen=True, kw_only=True):
 
     waiting: number of waiting rows, by the last count.
     reasons: number of waiting rows by reason.
-    oldest_wait_seconds: for how long its oldest due row has waited; None: no row waits.
+    oldest_wait_seconds: for how long its oldest due row has waited; None: no row waits, or their containers run.
     in_flight: unfinished Jobs, as the caps count them.
     max_jobs: the queue's cap; None: no cap.
     share: largest part of any one resource of the cluster that its Jobs ask for.

@@ -1,7 +1,7 @@
 -- The overview, the page of a queue, and the templates, in the dashboard and its API.
 
 -- name: counts
--- Number of waiting rows of each queue, and of at most 100 undeclared ones, since when its oldest due row waits, and starts and ends of the last five minutes; columns in the order of model.tasks.QueueCount. Ids are in the order of their inserts, so the lowest id is the oldest row. Nothing tells since when a row waits that somebody has retried. $1 timestamptz now.
+-- Number of waiting rows of each queue, and of at most 100 undeclared ones, since when its oldest due row waits, and starts and ends of the last five minutes; columns in the order of model.tasks.QueueCount. Ids are in the order of their inserts, so the lowest id is the oldest row. Nothing tells since when a row waits that somebody has retried. $1 timestamptz now, $2 bigint[] rows whose containers run: they count, but wait for nothing.
 WITH RECURSIVE named (name) AS ( -- from one queue with rows to the next, through the index
     (SELECT queue FROM dispatch_private.tasks WHERE status = 'waiting' AND run_at IS NULL ORDER BY queue LIMIT 1)
     UNION ALL
@@ -15,9 +15,11 @@ SELECT q.name AS queue, (ready.n + late.n)::int AS due, early.n::int AS not_due,
 FROM (SELECT name, note FROM dispatch_private.queues WHERE name <> '*'
       UNION ALL
       (SELECT name, NULL FROM named WHERE name NOT IN (SELECT name FROM dispatch_private.queues WHERE name <> '*') LIMIT 100)) AS q
-CROSS JOIN LATERAL (SELECT count(*) AS n, min(id) FILTER (WHERE attempt = 1) AS first FROM dispatch_private.tasks
+CROSS JOIN LATERAL (SELECT count(*) AS n, min(id) FILTER (WHERE attempt = 1 AND id NOT IN (SELECT unnest($2::bigint[]))) AS first
+                    FROM dispatch_private.tasks
                     WHERE status = 'waiting' AND run_at IS NULL AND queue = q.name) AS ready
-CROSS JOIN LATERAL (SELECT count(*) AS n, min(greatest(run_at, created_at)) AS first FROM dispatch_private.tasks
+CROSS JOIN LATERAL (SELECT count(*) AS n, min(greatest(run_at, created_at)) FILTER (WHERE id NOT IN (SELECT unnest($2::bigint[]))) AS first
+                    FROM dispatch_private.tasks
                     WHERE status = 'waiting' AND run_at IS NOT NULL AND run_at <= $1 AND queue = q.name) AS late
 CROSS JOIN LATERAL (SELECT count(*) AS n FROM dispatch_private.tasks
                     WHERE status = 'waiting' AND run_at IS NOT NULL AND run_at > $1 AND queue = q.name) AS early

@@ -160,9 +160,9 @@ async def test_warm_keys_are_counted_by_node_and_queue_and_are_not_told(admin: C
     assert await asked("warm_keys", [], 1000) == {}
 
 
-async def counted(database: Database) -> QueueCount:
+async def counted(database: Database, *at_work: int) -> QueueCount:
     async with opened(database.url("reader")) as session, questions(session) as rows:
-        (found,) = await rows.counts()
+        (found,) = await rows.counts(at_work)
         return found
 
 
@@ -220,6 +220,20 @@ async def test_row_that_somebody_retries_ages_no_queue(database: Database) -> No
     assert (await counted(database)).oldest is None
     team = await database.session("team_a")
     assert await team.fetchval("SELECT since FROM dispatch.task_explain($1)", old.id) is None
+
+
+async def test_row_whose_container_runs_is_no_oldest_row(database: Database) -> None:
+    """The alert of long waits, and `status`, took a run of hours for a wait."""
+    admin = await database.session("admin")
+    rows = [await insert_row(database) for _ in range(4)]
+    first, second, third, fourth = (row.id for row in rows)
+    await admin.execute("UPDATE dispatch_private.tasks SET run_at = created_at WHERE id = ANY ($1)", [first, third])
+    times = [(await row.now())["created_at"] for row in rows]
+    assert [
+        (await counted(database, *ids)).oldest for ids in ((), (first,), (first, second), (first, second, third))
+    ] == times
+    nothing = await counted(database, first, second, third, fourth)
+    assert (nothing.due, nothing.oldest) == (4, None), "each of them counts"
 
 
 async def test_marks_of_a_row_are_read_as_they_are(database: Database) -> None:

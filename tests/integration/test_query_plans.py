@@ -120,7 +120,7 @@ OF_RATES = {"tasks_finished", "task_launches_starts"}
 async def test_waiting_rows_are_counted_in_two_indexes(reader: Connection) -> None:
     """The oldest row of a queue is one look-up. Of rows that ended, only those of the last minutes are read."""
     now = await reader.fetchval("SELECT clock_timestamp()")
-    plan = await explain(reader, "counts", now)
+    plan = await explain(reader, "counts", now, [])
     assert plan.indexes - SMALL_INDEXES <= {
         "tasks_ready",
         "tasks_ready_of_submitter",
@@ -130,7 +130,7 @@ async def test_waiting_rows_are_counted_in_two_indexes(reader: Connection) -> No
         *OF_RATES,
     }
     assert (plan.scanned <= {"queues"}, plan.rows) == (True, len(QUEUES) + 1)
-    counted = await reader.fetch(query("counts", "queues"), now)
+    counted = await reader.fetch(query("counts", "queues"), now, [])
     assert sum(row["due"] + row["not_due"] for row in counted) == WAITING
 
 
@@ -194,7 +194,7 @@ async def test_plan_made_for_a_small_table_fits_a_large_one(database: Database) 
         "candidates_of": await explain(connection, "candidates_of", ["default"], ["team_a"], [200], now),
         "frame": await explain(connection, "frame", list(NEEDED_INDEXES), 200, NEWEST),
         "line": await explain(connection, "line", "default", 100, 1, now, 10, b"kind"),
-        "counts": await explain(connection, "counts", now),
+        "counts": await explain(connection, "counts", now, []),
         "starts": await explain(connection, "starts", "default", now, 1000),
         "launches": await explain(connection, "launches", 1, 20),
         "marks": await explain(connection, "marks", 1),

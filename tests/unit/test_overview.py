@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.model.tasks import EndCount, QueueCount
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import Hold, HoldReason, Stage
 from dispatcher.runtime.metrics import DEMAND_UNANSWERED, PARKED_TASKS
 from dispatcher.views.counting import COUNT_SECONDS, Overview, SurfacePace
 from dispatcher.views.first_page import EstimateRecord
@@ -36,10 +36,11 @@ class Rows:
         self.asked: list[tuple[datetime, datetime]] = []
         self.is_away = self.has_no_ends = False
         self.takes = 0.0
+        self.at_work: Sequence[int] = ()
         self.tick: Callable[[float], None] = lambda _: None
 
-    async def counts(self) -> list[QueueCount]:
-        self.reads += 1
+    async def counts(self, at_work: Sequence[int]) -> list[QueueCount]:
+        self.reads, self.at_work = self.reads + 1, at_work
         self.tick(self.takes)
         await asyncio.sleep(0)
         if self.is_away:
@@ -275,6 +276,17 @@ async def test_gauges_show_the_judged_rows_at_once_and_all_rows_after_a_count() 
     assert gauge(OLDEST, queue="default") == 60
     seen.overview.tell(a_cycle(["new"]))
     assert gauge(WAITING, queue="new", reason="NoRoomNow") == 4, "a queue that was declared after the last count"
+
+
+async def test_row_whose_container_runs_is_no_oldest_row() -> None:
+    """With `report: exit-code` it reads `waiting` for as long as it runs, maybe for hours."""
+    stages = {1: Stage.RUNNING, 2: f"{Stage.STARTING}: ContainerCreating", 3: Stage.EXIT_CODE, 4: Stage.SUSPENDED}
+    told = {id_: RowReason("default", 1, Hold(HoldReason.LAUNCHED, stage), NOW) for id_, stage in stages.items()}
+    told[5] = RowReason("default", 1, Hold(HoldReason.BACKOFF, "5 s"), NOW)
+    seen = Seen()
+    seen.overview.tell(msgspec.structs.replace(a_cycle(), told=told))
+    await seen.overview.status()
+    assert seen.rows.at_work == [1, 3]
 
 
 async def test_replica_that_does_not_lead_counts_nothing_and_exports_nothing() -> None:

@@ -1,6 +1,6 @@
 """What the leader writes into ConfigMaps, and what the janitor brings over: changes alone, small, and seldom."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
@@ -64,7 +64,7 @@ class Maps:
 class Rows:
     now = NOW
 
-    async def counts(self) -> list[QueueCount]:
+    async def counts(self, at_work: Sequence[int]) -> list[QueueCount]:
         return [QueueCount("default", 3)]
 
     async def ends(self, since: datetime, until: datetime) -> list[EndCount]:

@@ -13,7 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from dispatcher.extender.configuration import FAULTS
 from dispatcher.jobs.refusals import CreateOutcome
 from dispatcher.model.errors import SettingsError
-from dispatcher.model.verdicts import HoldReason
+from dispatcher.model.verdicts import HoldReason, NotReady
 from dispatcher.runtime import metrics
 from dispatcher.settings.loading import load
 from docs.make_board import BOARD
@@ -109,6 +109,12 @@ def test_idle_dispatcher_ends_its_cycles_in_time_for_the_alert() -> None:
 def test_operators_page_links_every_runbook() -> None:
     linked = set(re.findall(r"\]\((runbooks/\w+\.md)\)", read_page(OPERATOR)))
     assert {f"docs/{one}" for one in linked} == set(RUNBOOKS)
+
+
+def test_runbook_explains_why_the_dispatcher_is_not_ready() -> None:
+    """Without a leader no row is counted, and DispatcherNoLeader calls."""
+    text = read_page("docs/runbooks/DispatcherNothingLaunched.md")
+    assert [why for why in NotReady if f"`{why}`" not in text] == [NotReady.NO_LEADER]
 
 
 def test_runbook_explains_every_fault_of_the_configuration() -> None:

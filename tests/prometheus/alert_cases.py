@@ -55,6 +55,8 @@ LAUNCHES: Final = (
     Case("rows in line, and no launch", HALTED, {70: [], 80: page("NothingLaunched"), 90: page("NothingLaunched")}),
     Case("a dispatcher that is not ready", {**HALTED, **waiting("NoRoomNow"), **waiting("DispatcherNotReady")},
          {70: [], 80: page("NothingLaunched")}),
+    Case("a policy that changes the Jobs", {**HALTED, **waiting("JobChanged"), IN_LINE: ""},
+         {70: [], 80: page("NothingLaunched")}),
     *(Case(f"rows in line behind {reason}", {**HALTED, **waiting(reason)}, {80: [], 90: []})
       for reason in ("NoRoomNow", "SubmitterCap", "QuotaExceeded")),
     Case("rows that are not due", {**HALTED, **waiting("NotDue"), IN_LINE: ""}, {90: []}),

@@ -85,8 +85,10 @@ class Sweep:
     async def run_once(self) -> float:
         """Runs one sweep and returns the seconds until the next. A stale view or a missing lease stops all deletes."""
         view = self._ports.view()
+        if view.stale:  # its clock goes on: a Job that has gone meanwhile would seem to be kept
+            return EVERY_SECONDS
         report(view)
-        if view.stale or not self._ports.may_write():
+        if not self._ports.may_write():
             return EVERY_SECONDS
         is_crowded = is_full_of_objects(self._ports.quotas())
         due = self._take_turns(plan_due(view.jobs.values(), view.now, self._tombstone, is_crowded=is_crowded))

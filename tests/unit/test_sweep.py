@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
+from prometheus_client import REGISTRY
 
 from dispatcher.model.cluster import ClusterView
 from dispatcher.model.jobs import ApiAnswer, ObjectWrite
@@ -23,7 +25,7 @@ from dispatcher.sweep.sweep import (
     Sweep,
     SweepPorts,
 )
-from tests.rig.builders import DATABASE_ID, NOW, a_complete_job, a_task
+from tests.rig.builders import DATABASE_ID, NOW, a_complete_job, a_task, later
 
 
 class Answering:
@@ -106,6 +108,19 @@ async def test_webhook_that_is_silent_for_some_objects_holds_up_neither_a_round_
     assert tried[len(silent) :] == ["other", *(end.uid for end in silent[:AGAIN_AT_A_TIME])]
     answers.set()
     await remover.drain()
+
+
+async def test_old_view_tells_of_no_kept_object() -> None:
+    """While the API server was away for a while, each Job that was being deleted seemed to be kept by a finalizer."""
+    job = a_complete_job(deleting=True)
+    view = ClusterView(NOW, {job.name: job}, {}, {})
+    ports = SweepPorts(lambda: view, rows, lambda: False, frozenset, lambda *_: asyncio.sleep(0, 0))
+    sweep = Sweep(ports, SweepSettings(), Bucket(1, 0))
+    for now, stale, kept in ((NOW, "", None), (later(900), "jobs: no sign of life", None), (later(900), "", 1)):
+        view = replace(view, now=now, stale=stale)
+        await sweep.run_once()
+        found = REGISTRY.get_sample_value("dispatcher_kept_objects", {"finalizer": "foregroundDeletion"})
+        assert found == kept, (now, stale)
 
 
 RATE, SECONDS = 20, 12

@@ -265,10 +265,19 @@ async def term_of(reading: ClusterReader, site: InstallationSite) -> LeaseTerm |
     found = await reading.get(in_namespace(f"/apis/{LEASES_GROUP}/v1", lease.namespace, "leases", lease.name))
     if isinstance(found, UnreadObject):
         return found
-    spec = found.get("spec", {})
-    renewed = spec.get("renewTime")
+    spec, renewed = found.get("spec", {}), renewed_at(found)
     age = age_of(renewed, reading.client.now()) if renewed else float("inf")
     return LeaseTerm(spec.get("holderIdentity") or "", age, spec.get("leaseDurationSeconds", 0))
+
+
+def renewed_at(lease: Json) -> str | None:
+    """When the lease was renewed last, by the API server's clock. `renewTime` is by that of the holder's machine.
+
+    None: it was never renewed.
+    """
+    own: str | None = lease.get("spec", {}).get("renewTime")
+    times: list[str] = [one["time"] for one in lease["metadata"].get("managedFields") or () if one.get("time")]
+    return max(times, default=own) if own else None
 
 
 RECENT: Final = timedelta(hours=1)
@@ -328,7 +337,7 @@ async def lease_age(reading: ClusterReader, namespace: str, name: str) -> float 
     lease = await reading.get(in_namespace(f"/apis/{LEASES_GROUP}/v1", namespace, "leases", name))
     if isinstance(lease, UnreadObject):
         return lease
-    renewed = lease.get("spec", {}).get("renewTime")
+    renewed = renewed_at(lease)
     return age_of(renewed, reading.client.now()) if renewed else UnreadObject(f"Lease {name} was never renewed", True)
 
 

@@ -29,6 +29,7 @@ from dispatcher.doctor.finding import (
     good,
     read_installation,
 )
+from dispatcher.doctor.look_at_cluster import renewed_at
 from dispatcher.doctor.program import exit_status, in_words, judge_settings
 from dispatcher.model.rights import EXTENDER, JANITOR, RUN, InstallationSite, Verb, account_of, verbs_of
 
@@ -183,6 +184,22 @@ def test_verbs_depend_on_the_room_gate() -> None:
     assert "list nodes" not in without
     assert "update configmaps dispatcher-status" in without
     assert account_of(EXTENDER, SITE) == "dispatcher-scheduler"
+
+
+OF_ITS_HOLDER, OF_THE_API_SERVER = "2026-03-14T11:00:00.5Z", "2026-03-14T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("times", "own", "renewed"),
+    [
+        ([{"time": OF_THE_API_SERVER}, {}], OF_ITS_HOLDER, OF_THE_API_SERVER), (None, OF_ITS_HOLDER, OF_ITS_HOLDER),
+        ([{"time": OF_THE_API_SERVER}], None, None),
+    ],
+    ids=["by the API server", "by the holder alone", "never"],
+)  # fmt: skip
+def test_lease_is_as_old_as_the_api_server_says(times: Any, own: str | None, renewed: str | None) -> None:
+    """The clock of the leader's node may be wrong: a lease at work looked over, and one that is over at work."""
+    assert renewed_at({"metadata": {"managedFields": times}, "spec": {"renewTime": own}}) == renewed
 
 
 def test_healthy_scheduler_has_only_good_findings() -> None:

@@ -40,6 +40,7 @@ from dispatcher.kube.wire import UNREADABLE, Bare, Event, ListPage, Meta, full_n
 from dispatcher.model.cluster import StoreAge
 from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused, doubled
 from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.logs import LastingFault
 from dispatcher.runtime.metrics import RELISTS, STORE_AGE
 
 
@@ -283,6 +284,7 @@ class Reflector(Generic[T]):
         self._pace = pace
         self._chance = chance or random.Random()  # noqa: S311  # jitter, not a secret
         self._pauses = 0
+        self._lasting = LastingFault()
         self._is_asked = False
         self._following: asyncio.Timeout | None = None
 
@@ -325,6 +327,7 @@ class Reflector(Generic[T]):
             raise ClusterAway(f"list {self.resource.name}: {back}; if etcd was restored, restart the dispatcher")
         drifted = self.store.replace(listed.items, listed.resource_version, elapsed())
         RELISTS.labels(self.resource.name, "drift" if drifted and is_check else cause).inc()
+        self._lasting.end()
         if not self._is_asked:
             self.fault = ""
         for heard in self._heard_list:
@@ -427,7 +430,8 @@ class Reflector(Generic[T]):
         """Sleeps at random for a quarter of a limit up to the whole limit. The limit doubles with each fault."""
         limit = doubled(self._pace.first_pause, self._pauses, self._pace.longest_pause)
         self._pauses += 1
-        log.warning("watch interrupted", resource=self.resource.name, fault=str(fault), again_in=round(limit, 1))
+        if self._lasting.is_due(str(fault)):
+            log.warning("watch interrupted", resource=self.resource.name, fault=str(fault), again_in=round(limit, 1))
         await asyncio.sleep(self._chance.uniform(limit / 4, limit))
 
 

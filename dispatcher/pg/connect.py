@@ -33,6 +33,7 @@ from dispatcher.container.dial import UnreadableUrl, dial
 from dispatcher.model.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary, DatabaseUnfit
 from dispatcher.pg.queries import query
 from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.logs import LastingFault
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """Postgres counts microseconds from this time."""
@@ -284,6 +285,7 @@ class Listener:
         self._url = url
         self._newest = newest or NewestServer()
         self._wake = wake
+        self._lasting = LastingFault()
         self.is_listening = False
 
     async def run(self) -> None:
@@ -291,7 +293,7 @@ class Listener:
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(DatabaseError),
             wait=wait_random_exponential(multiplier=0.4, max=10),
-            before_sleep=tell,
+            before_sleep=self._tell,
         )
         while True:
             async for attempt in attempts:
@@ -310,9 +312,15 @@ class Listener:
             connection.terminate()
             raise
         self.is_listening = True
+        self._lasting.end()
         self._wake()
         log.info("listening", channels=CHANNELS)
         return connection
+
+    def _tell(self, state: RetryCallState) -> None:
+        fault = str(state.outcome.exception()) if state.outcome else ""
+        if self._lasting.is_due(fault):
+            log.warning("cannot listen", fault=fault, tries=state.attempt_number)
 
     async def _keep(self, connection: asyncpg.Connection) -> None:
         """Sends pings until the connection breaks or is old. A dead TCP connection is silent."""
@@ -332,11 +340,6 @@ class Listener:
 
     def _heard(self, *_: object) -> None:
         self._wake()
-
-
-def tell(state: RetryCallState) -> None:
-    fault = state.outcome.exception() if state.outcome else None
-    log.warning("cannot listen", fault=str(fault), tries=state.attempt_number)
 
 
 async def wait_quietly(event: asyncio.Event, seconds: float) -> None:

@@ -23,6 +23,7 @@ from dispatcher.model.errors import DatabaseError
 from dispatcher.model.tasks import TERMINAL, EndCount, QueueCount
 from dispatcher.model.verdicts import PARKED, HoldReason
 from dispatcher.runtime.clock import Clock, elapsed
+from dispatcher.runtime.logs import LastingFault
 from dispatcher.runtime.metrics import (
     CYCLE_TASKS,
     DEMAND_PODS,
@@ -143,6 +144,7 @@ class Overview:
         self._counted = self._read_at = self._told_at = float("-inf")
         self._cost = 0.0
         self._fault: DatabaseError | None = None
+        self._lasting = LastingFault(pace.clock)
         self._reading = asyncio.Lock()
         self._is_wanted = False
         self.wanted = Wake()
@@ -213,12 +215,14 @@ class Overview:
             async with self._rows() as rows:
                 self._counts, self._fault = Counts(rows.now, await rows.counts(at_work(self._cycle))), None
                 self._read_at = self._clock()
+                self._lasting.end()
                 self._last_hour.note(rows.now, self._counts.queues)
                 if self._leads():
                     await self._ends.count(rows, self._counts.queues)  # last: its fault leaves the counts as they are
         except DatabaseError as fault:
             FAULTS.labels("counts").inc()
-            log.warning("the waiting rows could not be counted", fault=str(fault))
+            if self._lasting.is_due(str(fault)):
+                log.warning("the waiting rows could not be counted", fault=str(fault))
             self._fault = fault
 
     async def run_once(self) -> float:

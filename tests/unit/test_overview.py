@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
 from dispatcher.admission.last_cycle import LastCycle, RowReason
 from dispatcher.model.errors import DatabaseAway
@@ -325,6 +326,16 @@ async def test_count_that_fails_is_tried_again_after_thirty_seconds() -> None:
     seen.rows.is_away, seen.time = True, 2 * COUNT_SECONDS
     assert (await seen.overview.status()).queues[0].waiting == 11, "the last counts"
     assert seen.rows.reads == 3
+
+
+async def test_counts_that_fail_are_logged_each_five_minutes() -> None:
+    seen = Seen()
+    seen.rows.is_away = True
+    with capture_logs() as told:
+        for _ in range(20):
+            await seen.overview.run_once()
+            seen.pass_time(COUNT_SECONDS)
+    assert len(told) == 2
 
 
 async def test_age_of_cycle_and_counts_is_told_and_only_the_leader_has_to_count() -> None:

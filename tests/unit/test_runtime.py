@@ -16,15 +16,18 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 from structlog.testing import capture_logs
+from tenacity import AsyncRetrying, RetryCallState
 
 from dispatcher import __version__
 from dispatcher.kube.capacity import count_end
 from dispatcher.kube.client import KubeClient, resource_of
 from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.kube.events import PodRefusals
+from dispatcher.kube.reflector import Reflector, ReflectorPace, Resource
 from dispatcher.model.cluster import ClusterView, PodRefusal
-from dispatcher.model.errors import DatabaseAway
+from dispatcher.model.errors import ClusterAway, DatabaseAway
 from dispatcher.model.jobs import Phase
+from dispatcher.pg.connect import Listener
 from dispatcher.runtime.health import ExportedMetrics, MetricsText, build_app
 from dispatcher.runtime.logs import BadRequests
 from dispatcher.runtime.metrics import OF_ROWS, OF_RUN, REFUSED_PODS
@@ -96,6 +99,22 @@ async def test_fault_that_lasts_is_in_the_last_minutes_of_the_log() -> None:
     with capture_logs() as told:
         await Rounds("away", run_once, wake, clock=lambda: moments[-1]).run(stop)
     assert [line["fault"] for line in told] == 12 * ["the database does not answer"]
+
+
+async def test_outage_is_logged_when_it_begins_and_not_at_each_try() -> None:
+    """A try comes each few seconds: in a day of an outage tens of thousands of lines, which push all others out."""
+    away = RetryCallState(AsyncRetrying(), None, (), {})
+    away.set_exception((DatabaseAway, DatabaseAway("gone"), None))
+    client = KubeClient(Login("http://127.0.0.1:1", None, TokenFile(Path("/none")).read, "x"))
+    listener = Listener(lambda: None, lambda: None)
+    reflector = Reflector(client, Resource("jobs", "/jobs", lambda _: None), ReflectorPace(first_pause=0))
+    with capture_logs() as told:
+        for _ in range(5):
+            listener._tell(away)
+            await reflector._pause(ClusterAway("list jobs: gone"))
+        await reflector._pause(ClusterAway("list jobs: denied"))
+    await client.close()
+    assert [line["fault"] for line in told] == ["gone", "list jobs: gone", "list jobs: denied"]
 
 
 async def test_round_sees_the_news_that_came_before_it() -> None:

@@ -7,8 +7,8 @@ while it is assumed.
 A Pod that is never seen bound is forgotten after ASSUMED_TICKS. Ticks are not read from a clock: the process counts
 them while it hears of bindings. A process that was stopped has heard of no binding in that time, so it must not forget.
 
-Not guaranteed: beyond MOST_NAMES node names in all, the nodes that a Pod cannot go to are not remembered. Such a Pod
-counts on every node.
+Not guaranteed: the nodes that a Pod cannot go to are not remembered beyond MOST_NAMES node names in all, nor while no
+node has several reservations. Such a Pod counts on every node.
 """
 
 from collections.abc import Collection, Iterator

@@ -80,7 +80,7 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
 
 
 def for_psycopg(url: str, env: Mapping[str, str]) -> tuple[str, int, str]:
-    """The URL as psycopg needs it, the seconds for each host, and the options. Raises ProgrammingError."""
+    """The URL as psycopg needs it, the seconds for each host, and the options. Refuses parts of a password."""
     given = conninfo_to_dict(url)
     if "@" in str(given.get("host", "")) or re.search(r"[^\d,]", str(given.get("port", ""))):
         raise psycopg.ProgrammingError  # these are parts of a password
@@ -92,15 +92,10 @@ def for_psycopg(url: str, env: Mapping[str, str]) -> tuple[str, int, str]:
 
 def connect_with(url: str, seconds: int, options: str) -> psycopg.Connection[tuple[Any, ...]]:
     return psycopg.connect(
-        url,
-        autocommit=True,
+        url, autocommit=True, connect_timeout=seconds, options=options, client_encoding="utf8",
         prepare_threshold=None,  # one statement, perhaps through a pooler
-        connect_timeout=seconds,
-        options=options,
-        application_name="dispatcher/task",
-        target_session_attrs=primary_for(psycopg.pq.version()),
-        client_encoding="utf8",
-    )
+        application_name="dispatcher/task", target_session_attrs=primary_for(psycopg.pq.version()),
+    )  # fmt: skip
 
 
 def primary_for(libpq: int) -> str:

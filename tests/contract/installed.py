@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
@@ -13,7 +14,7 @@ from dispatcher.startup import placing_of, site_of
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.rig.builders import a_request, an_order
-from tests.rig.deployed import pod_templates, settings_of
+from tests.rig.deployed import pod_templates, rendered, settings_of
 
 
 class Installed:
@@ -118,3 +119,22 @@ class Site:
             return False
 
         await self.plane.wait_for(is_in_force, "the policy is in force", 30)
+
+
+@asynccontextmanager
+async def guarded(plane: ControlPlane, **values: Any) -> AsyncIterator[Site]:
+    """An installation with programs in one namespace and Jobs in another, whose policy is in force."""
+    places = await plane.create_namespace(), await plane.create_namespace()
+    objects = rendered(namespace=places[0], jobsNamespace=places[1], **values)
+    async with installed(plane, places[0], objects) as there:
+        site = Site(there, objects)
+        await site.is_guarded()
+        yield site
+    for namespace in places:
+        await plane.delete_namespace(namespace)
+
+
+def a_job(**spec: object) -> Json:
+    """A Job that no program of ours made."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "task", "image": "x:1"}]}
+    return {"metadata": {"name": "of-a-task"}, "spec": {**spec, "template": {"spec": pod}}}

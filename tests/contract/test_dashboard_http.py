@@ -23,7 +23,7 @@ from dispatcher.views.reads import CacheContext, Estimates, ExplanationReader
 from dispatcher.views.server import ANSWER_SECONDS, MOST_AT_ONCE, MOST_CONNECTIONS, Dashboard, Pages, serve
 from dispatcher.views.status import InstallationIdentity
 from tests.controlplane.ports import free_ports
-from tests.rig.shown import shown
+from tests.rig.showing import Shown
 
 NAMED = InstallationIdentity("dispatcher", "1", "jobs", "me")
 
@@ -91,6 +91,7 @@ SECURED = {
         ("GET", "/", 503), ("HEAD", "/", 503), ("GET", "/tasks?queue=&status=waiting", 503),
         ("GET", "/tasks?status=odd", 400),
         ("POST", "/", 405), ("PUT", "/tasks", 405), ("DELETE", "/api/v1/status", 405), ("OPTIONS", "/", 405),
+        ("PATCH", "/api/v1/tasks/1", 405),
         ("GET", "/nowhere", 404), ("GET", "/static/page.css", 200), ("GET", "/api/v1/openapi.json", 200),
         ("GET", "/static/../server.py", 404),
         ("GET", "/static/..%2fserver.py", 404), ("GET", "/static/%2e%2e/templates/layout.html", 404),
@@ -175,7 +176,7 @@ async def test_filter_that_cannot_be_read_is_refused_in_words(server: Server, as
     page_status, _, page = await server.ask(f"/{asked}")
     assert (status, page_status) == (400, 400)
     assert told in json.loads(text)["error"]
-    assert told in shown(page)
+    assert told in Shown(page).words
 
 
 @pytest.mark.parametrize("asked", ["/failures?queue=", "/tasks?status=&status=failed", "/tasks?status=failed&status="])

@@ -14,6 +14,7 @@ import pytest_asyncio
 from dispatcher.runtime.health import take_nobody_new
 from tests.contract.helming import Helm
 from tests.contract.in_force import IN_FORCE_SECONDS, is_refused_with
+from tests.contract.installed import a_job
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.operator_kinds import operator_kinds
@@ -146,8 +147,7 @@ async def test_everything_is_accepted_and_removed_but_for_the_kind_and_the_jobs(
     helm.options = (TAKES,)
     objects = await installed(helm, "everything", jobsNamespace=jobs)
     assert {one["kind"] for one in objects.values()} == {one["kind"] for one in rendered("everything")}
-    job = {"metadata": {"name": "of-a-task"}, "spec": {"template": {"spec": a_pod()}}}
-    await plane.admin("POST", f"/apis/batch/v1/namespaces/{jobs}/jobs", job)
+    await plane.admin("POST", f"/apis/batch/v1/namespaces/{jobs}/jobs", a_job())
     assert (await helm("uninstall", "dispatcher")).status == 0
     left = {path for path in objects if await plane.exists(path)}
     assert left == {KIND}
@@ -159,10 +159,6 @@ async def test_everything_is_accepted_and_removed_but_for_the_kind_and_the_jobs(
 
 def test_page_names_the_option_that_takes_the_kind_over() -> None:
     assert f"`{TAKES}`" in read_page(INSTALL)
-
-
-def a_pod() -> Json:
-    return {"restartPolicy": "Never", "containers": [{"name": "task", "image": "x:1"}]}
 
 
 async def test_missing_namespace_of_jobs_is_named_before_anything_is_made(helm: Helm) -> None:

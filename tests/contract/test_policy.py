@@ -10,7 +10,7 @@ from dispatcher.jobs.refusals import CreateOutcome, read_create
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.job_api import JobApi
-from tests.contract.installed import Site, installed
+from tests.contract.installed import Site, guarded
 from tests.contract.policy_cases import (
     BEYOND_BUILDER,
     CACHES,
@@ -26,23 +26,14 @@ from tests.contract.policy_cases import (
 )
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.rig.deployed import rendered
 
 DRY_RUN = {"dryRun": "All"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(control_plane: ControlPlane) -> AsyncIterator[Site]:
-    """An installation with programs in one namespace and Jobs in another."""
-    places = await control_plane.create_namespace(), await control_plane.create_namespace()
-    settings = {"CACHE_ROOT": CACHES}
-    objects = rendered(namespace=places[0], jobsNamespace=places[1], settings=settings, policy=LISTS)
-    async with installed(control_plane, places[0], objects) as there:
-        site = Site(there, objects)
-        await site.is_guarded()
-        yield site
-    for namespace in places:
-        await control_plane.delete_namespace(namespace)
+    async with guarded(control_plane, settings={"CACHE_ROOT": CACHES}, policy=LISTS) as made:
+        yield made
 
 
 async def refusal(site: Site, account: str, job: Json, **params: str) -> str:

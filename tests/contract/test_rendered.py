@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.contract.helming import Helm
-from tests.contract.installed import installed
+from tests.contract.installed import a_job, installed
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.operator_kinds import operator_kinds
@@ -68,14 +68,13 @@ async def test_chart_takes_the_place_of_a_deleted_installation(
 ) -> None:
     jobs = await control_plane.create_namespace()
     helm = Helm(control_plane, tmp_path, namespace)
-    job = {"metadata": {"name": "of-a-task"}, "spec": {"suspend": True, "template": {"spec": a_pod()}}}
     collection = f"/apis/batch/v1/namespaces/{jobs}/jobs"
     kept: dict[str, Json] = {
         f"/api/v1/namespaces/{namespace}/secrets": {"metadata": {"name": "dispatcher-database"}},
         f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases": {"metadata": {"name": "dispatcher-leader"}},
     }
     async with installed(control_plane, namespace, old_objects(namespace, jobs)):
-        kept[collection] = job
+        kept[collection] = a_job(suspend=True)
         before = {path: (await control_plane.admin("POST", path, one))["metadata"]["uid"] for path, one in kept.items()}
         refused = await helm.install(jobsNamespace=jobs)
         assert refused.status == 1
@@ -89,7 +88,3 @@ async def test_chart_takes_the_place_of_a_deleted_installation(
         found = await control_plane.admin("GET", f"{path}/{one['metadata']['name']}")
         assert found["metadata"]["uid"] == before[path]
     await helm("uninstall", "dispatcher")
-
-
-def a_pod() -> Json:
-    return {"restartPolicy": "Never", "containers": [{"name": "task", "image": "x:1"}]}

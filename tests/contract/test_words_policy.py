@@ -10,10 +10,9 @@ from dispatcher.kube.client import KubeClient
 from dispatcher.kube.config_maps import ConfigMaps
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.model.errors import ClusterError
-from tests.contract.installed import Site, installed
+from tests.contract.installed import Site, guarded
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.rig.deployed import rendered
 
 LEASES = "/apis/coordination.k8s.io/v1"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "somebody", "uid": "11111111-1111-4111-8111-111111111111"}
@@ -26,16 +25,9 @@ SPOILT: dict[str, Json] = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(control_plane: ControlPlane) -> AsyncIterator[Site]:
-    """An installation with programs in one namespace and Jobs in another."""
-    places = await control_plane.create_namespace(), await control_plane.create_namespace()
-    objects = rendered(namespace=places[0], jobsNamespace=places[1])
-    async with installed(control_plane, places[0], objects) as there:
-        found = Site(there, objects)
-        await found.is_guarded()
-        await control_plane.wait_for(lambda: is_in_force(found), "the policy is in force", 30)
-        yield found
-    for namespace in places:
-        await control_plane.delete_namespace(namespace)
+    async with guarded(control_plane) as made:
+        await control_plane.wait_for(lambda: is_in_force(made), "the policy is in force", 30)
+        yield made
 
 
 async def is_in_force(site: Site) -> bool:

@@ -16,7 +16,7 @@ from typing import Self, TypeVar, overload
 
 from tests.controlplane import commands, waiting
 from tests.controlplane.api import Api, Json, KubeFault
-from tests.controlplane.audit import AuditEvent, AuditLog
+from tests.controlplane.audit import AuditLog
 from tests.controlplane.binaries import programs
 from tests.controlplane.commands import Layout
 from tests.controlplane.objects import documents, in_namespace, is_ready, node, write_kubeconfig
@@ -65,7 +65,7 @@ class ControlPlane:
         self._folder = Path(tempfile.mkdtemp(prefix="controlplane-"))
         self.logs = Path(tempfile.mkdtemp(prefix="logs-", dir=self._logs_in or self._folder))
         self._layout = Layout.fresh(self._folder, self.logs, self.api_port)
-        self._audit = AuditLog(self._layout.audit_log)
+        self.audit = AuditLog(self._layout.audit_log).events
         self._layout.token_file.write_text(self._layout.token_lines())
         self._layout.token_file.chmod(0o600)
         for user in self._layout.tokens:
@@ -133,20 +133,6 @@ class ControlPlane:
         """Raises ServerDied if one of the servers ended by itself."""
         for server in self._servers.values():
             server.check()
-
-    def audit(
-        self,
-        *,
-        user_prefix: str | None = None,
-        verb: str | None = None,
-        resource: str | None = None,
-        namespace: str | None = None,
-        stage: str = "ResponseComplete",
-    ) -> list[AuditEvent]:
-        """Requests that the API server has answered; see `AuditLog.events`."""
-        return self._audit.events(
-            user_prefix=user_prefix, verb=verb, resource=resource, namespace=namespace, stage=stage
-        )
 
     @overload
     async def wait_for(self, predicate: Callable[[], Awaitable[T]], what: str, seconds: float = 10) -> T: ...

@@ -7,12 +7,13 @@ itself alone, by a lock that ends with the process, and hands out the ports of i
 
 import fcntl
 import os
-import socket
 import tempfile
 from collections.abc import Iterator
 from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
+
+from dispatcher_demo.postgres import is_free
 
 # Below the kernel's range for clients. A client that calls a stopped server again and again could otherwise get the
 # server's port for itself, connect to itself, and keep the server from starting.
@@ -23,7 +24,7 @@ BLOCK = 500
 def free_ports(count: int) -> list[int]:
     """Distinct ports on which nobody listens and which no other process of the tests hands out."""
     turn = _own_ports(os.getpid())
-    free = (port for port in islice(turn, BLOCK) if _is_free(port))
+    free = (port for port in islice(turn, BLOCK) if is_free(port))
     found = list(islice(free, count))
     assert len(found) == count, f"fewer than {count} of the {BLOCK} ports of this process are free"
     return found
@@ -43,13 +44,3 @@ def _own_ports(pid: int) -> Iterator[int]:
         else:
             return cycle(range(first, first + BLOCK))
     raise AssertionError(f"all blocks of ports are taken; {folder} has their locks, and `lslocks` tells the processes")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

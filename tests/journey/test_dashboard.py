@@ -12,7 +12,7 @@ import pytest
 from dispatcher.views.server import MOST_CONNECTIONS
 from tests.controlplane.waiting import wait_for
 from tests.rig.dispatching import Dispatcher, Place
-from tests.rig.shown import shows, text_of
+from tests.rig.showing import Shown, first_page_shows
 from tests.rig.steps import insert
 
 HOSTILE = "<script>alert(1)</script>\u202eevil" + "x" * 200
@@ -31,7 +31,7 @@ async def settled(place: Place, dispatcher: Dispatcher) -> tuple[str, dict[str, 
         if status != 200 or {one["queue"]: one["waiting"] for one in told["queues"] if one["waiting"]} != rows:
             return None
         jobs = len(await place.jobs())  # the page and its JSON are of different cycles, if something moves
-        is_same = told["in_flight"] == jobs and f"{jobs} of {told['max_jobs']} Jobs" in text_of(page)
+        is_same = told["in_flight"] == jobs and f"{jobs} of {told['max_jobs']} Jobs" in Shown(page).words
         return (page, told) if is_same and "QueueCap" in page else None
 
     found: tuple[str, dict[str, Any]] | None = await wait_for(agree, "the page tells it", 60, check=dispatcher.check)
@@ -48,7 +48,7 @@ async def test_first_page_tells_what_sql_and_the_cluster_tell(place: Place) -> N
         await insert(place, 7, queue="full")
         await insert(place, 4)
         page, told = await settled(place, dispatcher)
-        text = text_of(page)
+        text = Shown(page).words
         assert "full" in text
         assert HOSTILE in text
         assert "<script>alert" not in page
@@ -67,9 +67,9 @@ async def nodes_of(place: Place) -> int:
 async def test_problems_come_first_and_name_the_next_step(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()
-        await shows(dispatcher, "No problems")
+        await first_page_shows(dispatcher, "No problems")
         await insert(place, 2, template="nowhere")
-        await shows(dispatcher, "2 rows wait until somebody mends the row or its template")
+        await first_page_shows(dispatcher, "2 rows wait until somebody mends the row or its template")
 
 
 def moment_of(page: str) -> datetime:
@@ -82,7 +82,7 @@ def moment_of(page: str) -> datetime:
 async def test_proxy_shows_the_dashboard_under_a_path_and_a_name_of_its_own(place: Place) -> None:
     async with Dispatcher(place, DASHBOARD_PREFIX="/batch", DASHBOARD_HOSTS="ops.example.org") as dispatcher:
         await dispatcher.ready()
-        await shows(dispatcher, "No problems")
+        await first_page_shows(dispatcher, "No problems")
         for path in ("/batch/", "/"):  # some proxies cut the path off
             status, _, page = await dispatcher.page(path, Host="ops.example.org")
             assert status == 200
@@ -96,7 +96,7 @@ async def test_proxy_shows_the_dashboard_under_a_path_and_a_name_of_its_own(plac
 async def test_flood_of_requests_is_answered_or_refused_and_launches_go_on(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()
-        await shows(dispatcher, "No problems")
+        await first_page_shows(dispatcher, "No problems")
         silent = [await asyncio.open_connection("127.0.0.1", dispatcher.api_port) for _ in range(MOST_CONNECTIONS)]
         asked = [asyncio.create_task(dispatcher.page("/", seconds=60)) for _ in range(600)]
         (row,) = await insert(place, 1)

@@ -15,7 +15,7 @@ import pytest
 from tests.controlplane.waiting import moment, wait_for
 from tests.rig.dispatching import Dispatcher, Place
 from tests.rig.postgres import Record
-from tests.rig.shown import shows, text_of
+from tests.rig.showing import Shown, first_page_shows
 from tests.rig.steps import insert
 
 Moments: TypeAlias = tuple[datetime, datetime]
@@ -107,7 +107,7 @@ def judge_json(look: Look, rows: Sequence[Record]) -> None:
 
 def judge_page(look: Look, rows: Sequence[Record]) -> None:
     found = [datetime.fromisoformat(one) for one in re.findall(r'<time datetime="([^"]+)"', look.page)]
-    text = text_of(look.page)
+    text = Shown(look.page).words
     waiting, jobs = (re.search(pattern, text) for pattern in (r"(\d+) rows? waits? ", rf"(\d+) of {CAP} Jobs"))
     assert waiting is not None
     assert jobs is not None
@@ -153,7 +153,7 @@ async def test_page_and_json_tell_the_moment_that_they_name(place: Place) -> Non
     looks = list[Look]()
     async with place.playing(), Dispatcher(place, MAX_JOBS=CAP) as dispatcher:
         await dispatcher.ready()
-        await shows(dispatcher, "No problems")
+        await first_page_shows(dispatcher, "No problems")
         for number in range(ROUNDS):
             await insert(place, ROWS, queue=("default", "other")[number % 2])
             for _ in range(4):

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import AsyncIterator
 from datetime import datetime
-from html.parser import HTMLParser
 from urllib.parse import urlencode
 
 import pytest
@@ -13,7 +12,7 @@ import pytest_asyncio
 
 from tests.controlplane.waiting import wait_for
 from tests.rig.dispatching import Dispatcher, Place
-from tests.rig.shown import both, page, shown
+from tests.rig.showing import json_and_page, shown
 from tests.rig.steps import insert, looks_again
 
 LONG = "x" * 8000
@@ -30,20 +29,6 @@ UPDATE dispatch_private.tasks SET
     status = 'failed', finished_at = now(), error = $2, note = left($2, 200), progress = 0.5
 WHERE id = $1
 """
-
-
-class Elements(HTMLParser):
-    """The elements of a page, as a browser reads it, and their attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.names: list[str] = []
-        self.attributes: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.append(tag)
-        self.attributes += [name for name, _ in attrs]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -84,16 +69,16 @@ async def test_tasks_are_found_by_each_filter_and_in_pages(place: Place, dispatc
         ("label=month%3D99", []),
         ("queue=a%3Cb", []),
     ):
-        found, text = await both(dispatcher, f"tasks?{question}")
+        found, page = await json_and_page(dispatcher, f"tasks?{question}")
         assert (question, [row["task"] for row in found["tasks"]]) == (question, ids)
         assert (found["matching"], found["more_match"], found["looked_to"]) == (len(ids), False, None)
-        assert f"{len(ids)} row{'' if len(ids) == 1 else 's'} match" in text
-    _, first = await page(dispatcher, "tasks?batch=april&limit=2")
-    (link,) = re.findall(r'rel="next" href="/([^"]+)"', first)
-    assert html.unescape(link) == f"tasks?batch=april&limit=2&after={rows[3]}"
-    _, second = await page(dispatcher, html.unescape(link))
-    assert 'rel="first" href="/tasks?batch=april&amp;limit=2"' in second
-    assert "From here on 3 rows match" in shown(second)
+        assert f"{len(ids)} row{'' if len(ids) == 1 else 's'} match" in page.words
+    _, first = await shown(dispatcher, "/tasks?batch=april&limit=2")
+    (link,) = re.findall(r'rel="next" href="([^"]+)"', first.html)
+    assert html.unescape(link) == f"/tasks?batch=april&limit=2&after={rows[3]}"
+    _, second = await shown(dispatcher, html.unescape(link))
+    assert 'rel="first" href="/tasks?batch=april&amp;limit=2"' in second.html
+    assert "From here on 3 rows match" in second.words
 
 
 async def test_batch_is_shown_as_its_view_counts_it(place: Place, dispatcher: Dispatcher) -> None:
@@ -101,7 +86,7 @@ async def test_batch_is_shown_as_its_view_counts_it(place: Place, dispatcher: Di
     for number, id_ in enumerate(rows[:2]):
         await fail(place, id_, f"no file {number}")
     began = await now(place)
-    found, text = await both(dispatcher, "batches?batch=april")
+    found, page = await json_and_page(dispatcher, "batches?batch=april")
     assert began <= datetime.fromisoformat(found["as_of"]) <= await now(place), (
         "rows are counted when they are asked for"
     )
@@ -112,16 +97,16 @@ async def test_batch_is_shown_as_its_view_counts_it(place: Place, dispatcher: Di
     assert (one["tasks"], one["queue"], one["submitted_by"]) == (4, "default", "team_a")
     assert [(group["message"], group["count"]) for group in found["failures"]] == [("no file <number>", 2)]
     for words in ("waiting 2", "failed 2", "50% ended", "no file <number>"):
-        assert words in text
+        assert words in page.words
     await place.database.insert_task("team_b", template="nowhere", batch="april")
-    found, text = await both(dispatcher, "batches?batch=april")
+    found, page = await json_and_page(dispatcher, "batches?batch=april")
     assert [one["submitted_by"] for one in found["batches"]] == ["team_a", "team_b"]
-    assert "2 batches have this name" in text
-    found, _ = await both(dispatcher, "batches?batch=april&submitted_by=team_b&queue=default")
+    assert "2 batches have this name" in page.words
+    found, _ = await json_and_page(dispatcher, "batches?batch=april&submitted_by=team_b&queue=default")
     assert [one["tasks"] for one in found["batches"]] == [1]
     for question, words in (("", "Write the name of a batch"), ("?batch=may", "There is no row of this batch")):
-        found, text = await both(dispatcher, f"batches{question}")
-        assert (found["batches"], words in text) == ([], True)
+        found, page = await json_and_page(dispatcher, f"batches{question}")
+        assert (found["batches"], words in page.words) == ([], True)
     assert (await dispatcher.api("batches?bath=x"))[0] == 400
 
 
@@ -135,7 +120,7 @@ async def test_failures_are_grouped_with_parked_rows(place: Place, dispatcher: D
         return bool((await dispatcher.api("status"))[1]["parked"] == 2)
 
     await looks_again(dispatcher, 2)
-    found, text = await both(dispatcher, "failures")
+    found, page = await json_and_page(dispatcher, "failures")
     by_status = {group["status"]: group for group in found["groups"]}
     failed, parked = by_status["failed"], by_status["parked"]
     assert (failed["count"], failed["message"], failed["template"]) == (3, "ValueError: no file <number>", "nowhere")
@@ -143,25 +128,23 @@ async def test_failures_are_grouped_with_parked_rows(place: Place, dispatcher: D
     assert (parked["count"], parked["reason"], parked["tasks"]) == (2, "UnknownTemplate", rows[:2:-1])
     assert (found["failed"], found["parked"], found["groups_left_out"]) == (3, 2, 0)
     for words in ("3 rows failed", "2 rows are parked", "ValueError: no file <number>", "parked UnknownTemplate"):
-        assert words in text
-    _, raw = await page(dispatcher, "failures")
-    links = [html.unescape(link) for link in re.findall(r'href="/(tasks\?[^"]+)"', raw)]
-    found_by_link = [[row["task"] for row in (await both(dispatcher, link))[0]["tasks"]] for link in links]
+        assert words in page.words
+    links = [html.unescape(link) for link in re.findall(r'href="/(tasks\?[^"]+)"', page.html)]
+    found_by_link = [[row["task"] for row in (await json_and_page(dispatcher, link))[0]["tasks"]] for link in links]
     assert found_by_link == [rows[2::-1], rows[:2:-1]]
     await wait_for(are_told, "the status counts the parked rows", 40, check=dispatcher.check)
 
 
 async def linked(dispatcher: Dispatcher, path: str) -> dict[str, list[int]]:
     """The rows to which each group of failures on a page leads, by its message. The link is followed page by page."""
-    found, _ = await both(dispatcher, path)
-    _, raw = await page(dispatcher, path)
-    links = [html.unescape(one) for one in re.findall(r'href="/(tasks\?[^"]*group=[^"]+)"', raw)]
+    found, page = await json_and_page(dispatcher, path)
+    links = [html.unescape(one) for one in re.findall(r'href="/(tasks\?[^"]*group=[^"]+)"', page.html)]
     assert max(map(len, links)) < 2000
     by_message = dict[str, list[int]]()
     for group, link in zip(found.get("groups", found.get("failures")), links, strict=True):
         ids, address = list[int](), f"{link}&limit=2"
         while address:
-            listed, _ = await both(dispatcher, address)
+            listed, _ = await json_and_page(dispatcher, address)
             ids += [row["task"] for row in listed["tasks"]]
             address = f"{link}&limit=2&after={listed['next_after']}" if listed["next_after"] else ""
         by_message[group["message"]] = ids
@@ -186,8 +169,8 @@ async def test_group_of_failures_leads_to_its_rows_alone(place: Place, dispatche
     everywhere = {**rows, "no file <number>": [other, *rows["no file <number>"]]}
     assert await linked(dispatcher, "failures") == everywhere
     assert await linked(dispatcher, "batches?batch=april") == rows
-    listed, text = await both(dispatcher, f"tasks?group={'0' * 32}")
-    assert (listed["tasks"], "No row matches" in text) == ([], True)
+    listed, page = await json_and_page(dispatcher, f"tasks?group={'0' * 32}")
+    assert (listed["tasks"], "No row matches" in page.words) == ([], True)
     assert (await dispatcher.api("tasks?group=odd"))[0] == 400
 
 
@@ -197,7 +180,7 @@ async def test_group_and_other_filters_hold_together(place: Place, dispatcher: D
     for id_ in failed:
         await fail(place, id_, "no file")
     await looks_again(dispatcher, 2)
-    found, _ = await both(dispatcher, "failures")
+    found, _ = await json_and_page(dispatcher, "failures")
     keys = {group["status"]: group["key"] for group in found["groups"]}
     for question, ids in (
         (f"group={keys['parked']}&reason=UnknownTemplate", parked[::-1]),
@@ -205,7 +188,7 @@ async def test_group_and_other_filters_hold_together(place: Place, dispatcher: D
         (f"group={keys['failed']}&status=failed", failed[::-1]),
         (f"group={keys['failed']}&template=nowhere2", []),
     ):
-        listed, _ = await both(dispatcher, f"tasks?{question}")
+        listed, _ = await json_and_page(dispatcher, f"tasks?{question}")
         assert (question, [row["task"] for row in listed["tasks"]]) == (question, ids)
 
 
@@ -228,13 +211,12 @@ async def test_hostile_texts_are_shown_as_texts(place: Place, dispatcher: Dispat
         addresses += [f"batches?{urlencode({'batch': text[:200]})}", f"tasks?{urlencode({'batch': text[:200]})}"]
         addresses.append("tasks?" + urlencode({"label": f"{named(text)}={text[:200]}", "template": text[:63]}))
     for address in addresses:
-        found, _ = await both(dispatcher, address)
-        _, raw = await page(dispatcher, address)
+        found, page = await json_and_page(dispatcher, address)
         assert found.get("tasks") or found.get("batches") or found.get("groups"), address
-        seen = Elements(raw)
-        assert (seen.names.count("script"), "img" in seen.names) == (1, False), "the script is that of the layout"
-        assert not [name for name in seen.attributes if name.startswith("on")]
-        assert max(map(len, re.findall(r"<bdi>([^<]*)</bdi>", raw))) < 2000, "no text is as long as it was"
-    _, shown_of_tasks = await both(dispatcher, "tasks")
-    assert [text for text in HOSTILE[:4] if text not in shown_of_tasks] == []
+        tags = [tag for tag, _ in page.elements]
+        assert (tags.count("script"), "img" in tags) == (1, False), "the script is that of the layout"
+        assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+        assert max(map(len, re.findall(r"<bdi>([^<]*)</bdi>", page.html))) < 2000, "no text is as long as it was"
+    _, tasks = await json_and_page(dispatcher, "tasks")
+    assert [text for text in HOSTILE[:4] if text not in tasks.words] == []
     assert "\u202e" not in json.dumps((await dispatcher.api("failures"))[1]["groups"][0]["message"], ensure_ascii=False)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.controlplane.waiting import wait_for
 from tests.rig.dispatching import Dispatcher, Place
-from tests.rig.shown import both, page
+from tests.rig.showing import shown
 from tests.rig.steps import insert, looks_again
 
 QUEUES = """
@@ -28,12 +28,12 @@ async def test_each_number_of_a_reason_leads_to_its_rows(place: Place) -> None:
         await wait_for(place.jobs, "a Job of the full queue", 20)
         await looks_again(dispatcher, 2)
         links = dict[str, str]()
-        for path in ("", "queues/full", "queues/still", "queues/default"):
-            _, text = await page(dispatcher, path)
-            links |= {reason: html.unescape(link) for link, reason in HREF.findall(text)}
+        for path in ("/", "/queues/full", "/queues/still", "/queues/default"):
+            _, page = await shown(dispatcher, path)
+            links |= {reason: html.unescape(link) for link, reason in HREF.findall(page.html)}
         expected = {"Launched": full[:1], "QueueCap": full[1:], "Paused": still, "NotDue": later}
         assert links.keys() == expected.keys()
         for reason, link in links.items():
-            found, _ = await both(dispatcher, link)
+            _, found = await dispatcher.api(link)
             assert [row["task"] for row in found["tasks"]] == expected[reason][::-1], reason
             assert {row["reason"] for row in found["tasks"]} == {reason}

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import aiohttp
 import pytest
 
 from dispatcher.model.resources import milli_of
@@ -14,12 +13,6 @@ from tests.rig.steps import insert, looks_again, reaches
 
 NOTE = "<img src=x onerror=alert(1)>\u202e\U0001f600" + "n" * 400
 SECRET = "planted-secret-9c41"
-
-
-async def page(dispatcher: Dispatcher, path: str) -> tuple[int, str]:
-    address = f"http://127.0.0.1:{dispatcher.api_port}/{path}"
-    async with aiohttp.ClientSession() as session, session.get(address) as answer:
-        return answer.status, await answer.text()
 
 
 @pytest.mark.slow
@@ -56,7 +49,7 @@ async def test_page_of_a_queue_agrees_with_sql_and_with_explain(place: Place) ->
         settings = found["settings"]
         assert (settings["weight"], settings["note"], settings["max_jobs_per_submitter"]) == (3, NOTE, 50)
         assert settings["inherited"] == ["max_jobs_per_submitter"]
-        status, text = await page(dispatcher, "queues/nightly")
+        status, _, text = await dispatcher.page("/queues/nightly")
         assert (status, "<img" in text, "&lt;img src=x onerror=alert(1)&gt;" in text) == (200, False, True)
         for row in (first, *last, *done):
             assert f'<a href="/tasks/{row}">{row}</a>' in text
@@ -82,7 +75,7 @@ async def test_queue_that_was_just_declared_has_a_page_and_a_wrong_name_is_told_
         )})  # fmt: skip
         status, fault = await dispatcher.api("queues/*")
         assert (status, "holds the defaults" in fault["error"]) == (404, True)
-        status, text = await page(dispatcher, "queues/%3Cscript%3E")
+        status, _, text = await dispatcher.page("/queues/%3Cscript%3E")
         assert (status, "<script>" in text.replace("<script src=", ""), "&lt;script&gt;" in text) == (404, False, True)
         await admin.execute("DELETE FROM dispatch_private.tasks")
         await admin.execute("DELETE FROM dispatch.queues WHERE name = 'fresh'")
@@ -122,7 +115,7 @@ async def test_nodes_tell_what_others_and_ours_ask_for_and_how_many_pods_fit(pla
             _, part = await dispatcher.api(f"nodes?limit=1&after={part['next_after']}")
             names += [one["name"] for one in part["nodes"]]
         assert names == sorted(by_name)
-        status, text = await page(dispatcher, "nodes?limit=500&cpu=1500m")
+        status, _, text = await dispatcher.page("/nodes?limit=500&cpu=1500m")
         assert (status, f"<bdi>{busy}</bdi>" in text, "fit now, on" in text) == (200, True, True)
         assert "others 1.5 · ours 1" in text
 
@@ -135,7 +128,7 @@ async def test_nodes_are_told_while_the_database_is_away(place: Place) -> None:
         await admin.execute("REVOKE SELECT ON dispatch_private.tasks FROM dispatch_reader")
         status, told = await dispatcher.api("nodes?limit=500")
         assert (status, told["warm_ends"], pool.names[0] in {one["name"] for one in told["nodes"]}) == (200, None, True)
-        assert "Warm cache keys are not known now" in (await page(dispatcher, "nodes"))[1]
+        assert "Warm cache keys are not known now" in (await dispatcher.page("/nodes"))[2]
 
 
 @pytest.mark.slow
@@ -143,5 +136,5 @@ async def test_nodes_that_are_not_watched_are_refused_with_the_setting(place: Pl
     async with Dispatcher(place, CHECK_ROOM="false") as dispatcher:
         await dispatcher.ready()
         await looks_again(dispatcher, 1)
-        status, text = await page(dispatcher, "nodes")
+        status, _, text = await dispatcher.page("/nodes")
         assert (status, "CHECK_ROOM is false" in text) == (404, True)

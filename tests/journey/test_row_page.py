@@ -79,7 +79,7 @@ async def test_row_that_runs_is_told_as_the_database_and_the_cluster_have_it(pla
             f"Task {row}",
             "its container runs",
             "july",
-            "month=7",
+            "month = 7",
             "team_a",
             name,
             "running",

@@ -15,6 +15,8 @@ PROCESSING: Final = 1
 SUCCEEDED: Final = 2
 FAILED: Final = 3
 CANCELLED: Final = 4
+STATUSES: Final = ("waiting", "processing", "succeeded", "failed", "cancelled")
+"""The names of the five in SQL."""
 NONE: Final[AbstractSet[str]] = frozenset()
 
 

@@ -17,10 +17,22 @@ import pytest
 import pytest_asyncio
 
 from tests.model import row as rows
-from tests.model.row import CANCELLED, FAILED, NONE, PROCESSING, SUCCEEDED, WAITING, Call, End, Return, Row, StartAnswer
+from tests.model.row import (
+    CANCELLED,
+    FAILED,
+    NONE,
+    PROCESSING,
+    STATUSES,
+    SUCCEEDED,
+    WAITING,
+    Call,
+    End,
+    Return,
+    Row,
+    StartAnswer,
+)
 from tests.rig.postgres import Connection, Database, Record
 
-STATUSES = ("waiting", "processing", "succeeded", "failed", "cancelled")
 OTHER_TOKEN = 1999
 TOKEN = {True: "s.token", False: "s.other"}
 """The token of a call in SQL, by whether it is the row's own."""
@@ -241,7 +253,7 @@ def values(stored: StoredRow) -> tuple[object, ...]:
     """The columns of STORE after the id."""
     row = stored.row
     uid, pod = (f"job-{row.uid}", f"pod-{row.pod}") if row.uid else (None, None)
-    age = 61 if stored.is_stale else 5
+    age = 61 if stored.is_stale else -3600  # on a slow machine a minute passes between the calls
     run = f"run-{row.process}" if row.process else None
     return STATUSES[row.status], row.launch, row.failures, uid, pod, run, age, bool(row.cancel), bool(row.second)
 

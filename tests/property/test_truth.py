@@ -23,7 +23,7 @@ from dispatcher.views.explanation import what_holds
 from tests.property.drawn import candidate_lists, jobs, snapshots
 from tests.property.profiles import FACT
 from tests.property.truth import check_reason
-from tests.rig.builders import NOW, a_snapshot, a_task
+from tests.rig.builders import NOW, a_last_cycle, a_snapshot, a_task
 from tests.unit.rooms import a_bound_pod, a_node, needs, room
 
 sizes = st.sampled_from(["1", "2", "4", "16"])
@@ -98,7 +98,7 @@ def cycles(draw: st.DrawFn) -> tuple[LastCycle, list[Task]]:
     by_id = {task.id: task for task in tasks}
     told = tell([(by_id[id_], hold) for id_, hold in plan.holds.items()], {}, snapshot.now)
     launched = frozenset(one.task.id for one in plan.launches)
-    return LastCycle(plan.after, picture, told, launched, {}, {}, leads=True), tasks
+    return a_last_cycle(plan.after, picture, told, launched=launched), tasks
 
 
 def with_needs(offer: Offer | Hold, cpu: str) -> Offer | Hold:
@@ -133,7 +133,7 @@ def test_law_finds_a_lie(reason: HoldReason) -> None:
     picture = Verdicts(Offers({b"kind": Offer("app:1", "small", "default")}))
     snapshot = a_snapshot(not_ready=Hold(HoldReason.DISPATCHER_NOT_READY, "no leader"))
     told = {42: RowReason("default", 1, Hold(reason), NOW)}
-    cycle = LastCycle(snapshot, picture, told, frozenset(), {}, {}, leads=True)
+    cycle = a_last_cycle(snapshot, picture, told)
     check_reason(cycle, a_task())
     hidden = replace(cycle, told={})
     assert [hold.reason for hold in what_holds(a_task(), hidden) or ()] == [HoldReason.DISPATCHER_NOT_READY]

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dispatcher.admission.last_cycle import AskedPicture, LastCycle, RowReason
 from dispatcher.admission.launch_inputs import PlacementPlanner
 from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, Load, plan_shares
 from dispatcher.jobs.manifest import JobSite, PlacedBy
@@ -198,6 +199,15 @@ def a_snapshot(*queues: Queue, **changes: Any) -> ClusterSnapshot:
     load: Load = changes.get("load", Load())
     by_jobs = {PodKind(queue, who, "", None): count for (queue, who), count in load.by_submitter.items()}
     return msgspec.structs.replace(picture, **{"shares": plan_shares(by_jobs, {}), **changes})
+
+
+def a_last_cycle(
+    snapshot: ClusterSnapshot | None = None, picture: AskedPicture | None = None, told: Mapping[int, RowReason] = {},
+    **changes: Any,
+) -> LastCycle:  # fmt: skip
+    """A cycle of the leader that launched nothing."""
+    facts = {"launched": frozenset(), "held": {}, "since": {}, "leads": True, **changes}
+    return LastCycle(snapshot or a_snapshot(), picture or a_picture(), told, **facts)
 
 
 def a_manifest(

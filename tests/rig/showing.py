@@ -1,9 +1,11 @@
 """Pages of the dashboard as a browser reads them: their text, their elements, and nothing of what is hidden."""
 
+from __future__ import annotations
+
 from html.parser import HTMLParser
+from typing import Any
 
-import aiohttp
-
+from tests.controlplane.waiting import wait_for
 from tests.rig.dispatching import Dispatcher
 
 
@@ -12,7 +14,7 @@ class Shown(HTMLParser):
 
     html: as it was served.
     elements: each element with its attributes, in order.
-    words: its whole text.
+    words: its whole text, with a space between elements.
     """
 
     def __init__(self, html: str) -> None:
@@ -22,7 +24,7 @@ class Shown(HTMLParser):
         self._parts: list[str] = []
         self.feed(html)
         self.close()
-        self.words = " ".join("".join(self._parts).split())
+        self.words = " ".join(" ".join(self._parts).split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
@@ -43,8 +45,21 @@ class Shown(HTMLParser):
 
 async def shown(dispatcher: Dispatcher, path: str) -> tuple[int, Shown]:
     """Status and content of a page."""
-    async with (
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
-        session.get(f"http://127.0.0.1:{dispatcher.api_port}{path}") as answer,
-    ):
-        return answer.status, Shown(await answer.text())
+    status, _, text = await dispatcher.page(path)
+    return status, Shown(text)
+
+
+async def json_and_page(dispatcher: Dispatcher, path: str) -> tuple[Any, Shown]:
+    """The same answer as JSON and as a page."""
+    (status, found), (page_status, page) = await dispatcher.api(path), await shown(dispatcher, f"/{path}")
+    assert (status, page_status, len(page.html.encode()) < 100_000) == (200, 200, True)
+    return found, page
+
+
+async def first_page_shows(dispatcher: Dispatcher, words: str) -> None:
+    """Waits until the first page shows these words."""
+
+    async def is_shown() -> bool:
+        return words in (await shown(dispatcher, "/"))[1].words
+
+    await wait_for(is_shown, f"the page shows {words!r}", 60, check=dispatcher.check)

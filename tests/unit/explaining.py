@@ -12,7 +12,7 @@ from dispatcher.model.tasks import QueueCount, Status
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.explanation import Explanation
 from dispatcher.views.status import Counts, InstallationIdentity, InstallationStatus, build_status
-from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago
+from tests.rig.builders import NOW, a_last_cycle, a_queue, a_snapshot, ago
 
 OURS = InstallationIdentity("dispatcher", "1", "jobs", "me")
 
@@ -47,7 +47,7 @@ def a_cycle(
     rows: Mapping[int, RowReason] = {}, since: Mapping[tuple[str, HoldReason], datetime] = {}, queues: int = 1
 ) -> LastCycle:
     snapshot = a_snapshot(*(a_queue(f"queue-{n:04}") for n in range(queues)))
-    return LastCycle(snapshot, a_picture(), rows, frozenset(), {}, since, leads=True)
+    return a_last_cycle(snapshot, told=rows, since=since)
 
 
 def a_status(cycle: LastCycle, at: datetime = NOW, waits: float = 5) -> InstallationStatus:

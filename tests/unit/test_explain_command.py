@@ -31,6 +31,7 @@ from tests.rig.builders import (
     a_cluster,
     a_failed_job,
     a_job,
+    a_last_cycle,
     a_picture,
     a_pod,
     a_running_task,
@@ -145,7 +146,7 @@ def a_cycle(reason: HoldReason | None = None, place: Room | None = None, job: bo
     """A cycle that told this reason of row 42. Each row asks for two cores."""
     picture = a_picture([a_job()] if job else [], offers=Offers(Offer("app:1", "small", "default", needs("2"))))
     told = {42: RowReason("default", 1, Hold(reason), NOW)} if reason else {}
-    return LastCycle(a_snapshot(room=place), picture, told, frozenset(), {}, {}, leads=True)
+    return a_last_cycle(a_snapshot(room=place), picture, told)
 
 
 def explained(cycle: LastCycle, task: Task | None = None, before: int = 5, alike: int = 2) -> Explanation:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.admission.room import ReservedRoom, Room, RoomAllocation, RoomIndex
 from dispatcher.model.cluster import Node, Pod, PriorityClass
 from dispatcher.model.jobs import Job, Phase
@@ -36,7 +35,7 @@ from dispatcher.views.nodes import (
     limits_by_node,
     needs_of,
 )
-from tests.rig.builders import NOW, a_cluster, a_job, a_picture, a_pod, a_snapshot, ago, later
+from tests.rig.builders import NOW, a_cluster, a_job, a_last_cycle, a_picture, a_pod, a_snapshot, ago, later
 from tests.unit.rooms import a_bound_pod, a_node, amounts_of, needs, room, unplaced
 
 
@@ -117,9 +116,7 @@ SMALL = needs("1", "1Gi")
 def page(place: Room, jobs: Iterable[Job] = (), pods: Iterable[Pod] = (), **asked: Any) -> NodesPage:
     warm, caches = asked.pop("warm", None), asked.pop("caches", {})
     wanted = WantedNodes(**asked)
-    cycle = LastCycle(
-        a_snapshot(room=place), a_picture(jobs, a_cluster(pods)), {}, frozenset(), {}, {}, leads=True
-    )  # fmt: skip
+    cycle = a_last_cycle(a_snapshot(room=place), a_picture(jobs, a_cluster(pods)))
     size = needs_of(wanted.cpu, wanted.memory)
     fitting = fitting_of(size, place, wanted.cpu, wanted.memory) if size else None
     return nodes_page(names_of(place, wanted), wanted, cycle, place, NodePageInputs(fitting, warm, caches))

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from msgspec.structs import replace
 
 from dispatcher.admission.demand import Demand, DemandPods, DemandRecord
 from dispatcher.admission.last_cycle import LastCycle, RowReason
-from dispatcher.admission.room import Room, room_of
+from dispatcher.admission.room import room_of
 from dispatcher.admission.snapshot import plan_load, plan_shares
 from dispatcher.model.history import MOST_MATCHING, ListedRow, RowFilter, RowMatches, Start
 from dispatcher.model.jobs import Job
@@ -31,6 +30,7 @@ from tests.rig.builders import (
     NOW,
     a_failed_job,
     a_job,
+    a_last_cycle,
     a_picture,
     a_queue,
     a_running_task,
@@ -53,9 +53,7 @@ def a_cycle(
 ) -> LastCycle:
     picture = a_picture(jobs, offers=Offers(OFFER))
     holds = {id_: RowReason("default", 1, Hold(reason), NOW) for id_, reason in told.items()}
-    return LastCycle(
-        a_snapshot(queue or a_queue(), **snapshot), picture, holds, frozenset(), {}, {}, leads=True
-    )  # fmt: skip
+    return a_last_cycle(a_snapshot(queue or a_queue(), **snapshot), picture, holds)
 
 
 def rows_of(cycle: LastCycle, rows: Sequence[IndexedRow], **changes: object) -> list[NextRow]:
@@ -254,17 +252,13 @@ async def test_the_first_estimate_of_a_row_counts_and_their_number_is_bounded() 
     assert (len(rows.asked[0]), counted()["hit"]) == (MOST, before + 1)
 
 
-def a_cycle_with_room(room: Room | None) -> LastCycle:
-    return LastCycle(a_snapshot(room=room), a_picture(), {}, frozenset(), {}, {}, leads=True)
-
-
 def test_demand_is_told_shape_by_shape_with_its_answer() -> None:
     asked = {"small": DemandRecord(NOW, NOW, ago(90), since=ago(60), refused="max size")}
     waiting = {
         unplaced(needs("1"), "small", "a"): 2, unplaced(needs("1"), "small", "b"): 3, unplaced(needs("9"), "large"): 1,
     }  # fmt: skip
     demand = Demand(grown=frozenset({"small"}), asked=asked)
-    assert demand_of(a_cycle_with_room(room_of(view_of([]), waiting, demand=demand))) == [
+    assert demand_of(a_last_cycle(a_snapshot(room=room_of(view_of([]), waiting, demand=demand)))) == [
         ShapeDemand(
             asks="cpu 1, memory 1Gi", pods=5, has_grown=True, since=ago(60),
             answer="the autoscaler says: max size; a Pod like it waits for a node since 11:59:00 UTC",
@@ -276,13 +270,13 @@ def test_demand_is_told_shape_by_shape_with_its_answer() -> None:
 def test_pods_that_wait_are_told_without_judged_room_too() -> None:
     demand = Demand(asked={"large": DemandRecord(NOW, NOW, ago(90), since=ago(60), refused="max size")})
     snapshot = a_snapshot(stuck=DemandPods(demand, {unplaced(needs("9"), "large"): 2}))
-    (found,) = demand_of(replace(a_cycle_with_room(None), snapshot=snapshot))
+    (found,) = demand_of(a_last_cycle(snapshot))
     assert (found.pods, found.answer.partition(";")[0]) == (2, "the autoscaler says: max size")
 
 
 def test_number_of_shapes_is_bounded() -> None:
     waiting = {unplaced(needs("9"), f"shape-{number}"): 1 for number in range(50)}
-    found = demand_of(a_cycle_with_room(room_of(view_of([]), waiting)))
+    found = demand_of(a_last_cycle(a_snapshot(room=room_of(view_of([]), waiting))))
     assert len(found) == MOST_SHAPES
     assert msgspec.json.encode(found)
 
@@ -304,7 +298,7 @@ def a_judged_cycle(
         int(id_[1:]): RowReason("default", 1, Hold(HoldReason(reason), "words"), NOW) for id_, reason in told.items()
     }
     picture = a_picture(offers=Offers(Offer("app:1", "small", "default")))
-    return LastCycle(snapshot, picture, known, frozenset(launched), {}, {}, leads=leads)
+    return a_last_cycle(snapshot, picture, known, launched=frozenset(launched), leads=leads)
 
 
 def reason(cycle: LastCycle, task: Task | None) -> str | None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from dispatcher.admission.last_cycle import LastCycle, RowReason
+from dispatcher.admission.last_cycle import RowReason
 from dispatcher.model.history import MOST_FAILED, FailedTask, JobSource
 from dispatcher.model.launches import Offer
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -29,7 +29,7 @@ from dispatcher.views.failures import (
     rows_of,
     telling_line,
 )
-from tests.rig.builders import NOW, a_picture, a_snapshot, ago
+from tests.rig.builders import NOW, a_last_cycle, ago
 from tests.unit.explaining import Offers
 
 HELD = Hold(HoldReason.UNKNOWN_TEMPLATE)
@@ -131,7 +131,7 @@ def test_failures_are_complete_since_a_day_or_since_the_oldest_row_that_was_read
 def test_parked_rows_are_those_that_the_last_cycle_told() -> None:
     reasons = {1: HoldReason.POISON, 2: HoldReason.QUEUE_CAP, 3: HoldReason.UNKNOWN_TEMPLATE}
     told = {id_: RowReason("q", 1, Hold(reason), NOW) for id_, reason in reasons.items()}
-    cycle = LastCycle(a_snapshot(), a_picture(), told, frozenset(), {}, {}, leads=True)
+    cycle = a_last_cycle(told=told)
     assert parked_ids(cycle) == [1, 3]
 
 

@@ -12,7 +12,7 @@ from dispatcher.model.jobs import MOST_NOTICES, MOST_TRIES, Job, Notice, Notices
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.published import notices_of
 from dispatcher.views.surfaces import WRITES_IN_A_ROUND, JobEventWriter
-from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_snapshot, ago
+from tests.rig.builders import NOW, a_cluster, a_failed_job, a_job, a_last_cycle, a_picture, a_pod, ago
 
 
 def a_notice(number: int = 1, words: str = "x", reason: str = "Refused") -> Notice:
@@ -91,7 +91,7 @@ def parked(rows: int) -> LastCycle:
     """A cycle with so many parked rows, each with a Job."""
     jobs = [a_failed_job(task_id=id_, uid=f"job-of-{id_}") for id_ in range(1, rows + 1)]
     told = {job.task_id: RowReason("default", 1, Hold(HoldReason.POISON), NOW) for job in jobs}
-    return LastCycle(a_snapshot(), a_picture(jobs), told, frozenset(), {}, {}, leads=True)
+    return a_last_cycle(None, a_picture(jobs), told)
 
 
 async def test_a_notice_is_written_once() -> None:
@@ -132,8 +132,7 @@ async def test_a_notice_that_is_over_and_comes_again_is_written_once() -> None:
 
 
 def a_cycle(jobs: Iterable[Job], pods: Iterable[Pod] = (), row: RowReason | None = None) -> LastCycle:
-    picture = a_picture(jobs, a_cluster(pods))
-    return LastCycle(a_snapshot(), picture, {42: row} if row else {}, frozenset(), {}, {}, leads=True)
+    return a_last_cycle(None, a_picture(jobs, a_cluster(pods)), {42: row} if row else {})
 
 
 def told(reason: HoldReason = HoldReason.LAUNCHES_EXHAUSTED, attempt: int = 1) -> RowReason:

@@ -20,7 +20,7 @@ from dispatcher.views.counting import COUNT_SECONDS, Overview, SurfacePace
 from dispatcher.views.first_page import EstimateRecord
 from dispatcher.views.reads import NoCycleYet
 from dispatcher.views.status import InstallationIdentity
-from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago
+from tests.rig.builders import NOW, a_last_cycle, a_queue, a_snapshot, ago
 
 WAITING, OLDEST = "dispatcher_waiting_tasks", "dispatcher_oldest_wait_seconds"
 
@@ -81,7 +81,7 @@ class Seen:
 
 def a_cycle(queues: Sequence[str] = ("default",)) -> LastCycle:
     snapshot, held = a_snapshot(*map(a_queue, queues)), {(queues[0], HoldReason.NO_ROOM_NOW): 4}
-    return LastCycle(snapshot, a_picture(), {}, frozenset(), held, {}, leads=True)
+    return a_last_cycle(snapshot, held=held)
 
 
 def gauge(name: str, **labels: str) -> float | None:

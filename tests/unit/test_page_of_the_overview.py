@@ -17,17 +17,13 @@ from dispatcher.views.first_page import NodeCell, OverviewPage, Problem, QueueHo
 from dispatcher.views.rows import BatchesPage, RowsPage
 from dispatcher.views.status import QueueStatus
 from tests.rig.builders import NOW, ago, later
-from tests.unit.page_facts import PAGES
+from tests.unit.page_facts import PAGES, QUIET
 from tests.unit.page_tree import Element, read
 
 NIGHTLY = QueueStatus(
     queue="nightly", waiting=1300, reasons={HoldReason.QUEUE_CAP: 325, HoldReason.NO_ROOM_NOW: 975},
     oldest_wait_seconds=7384, in_flight=1234, max_jobs=5678, weight=9, share=0.37, paused_until=later(60),
     paused_since=ago(60), note="maps of the night", starts_per_minute=2.5, ends_per_minute=1111,
-)  # fmt: skip
-QUIET = QueueStatus(
-    queue="quiet", waiting=0, reasons={}, oldest_wait_seconds=None, in_flight=0, max_jobs=None, weight=1, share=0,
-    paused_until=None, paused_since=None, note=None, starts_per_minute=0, ends_per_minute=0,
 )  # fmt: skip
 LAST_HOUR = "Last hour: starts, ends"
 HOUR = QueueHour([None, 2.0, 4.0], [None, 1.0, 1.0], [None, 30.0, 60.0], 30.0)
@@ -202,7 +198,7 @@ BATCH = BatchStatus(
 
 
 def list_shown(template: str, page: Struct, query: Mapping[str, str] = {}) -> Element:
-    return read(PAGES.write(template, page, ApiRequest(query=query), "/api/v1/twin"))
+    return read(PAGES.write(template, page, ApiRequest(query=query), "/api/v1/status"))
 
 
 def tasks(query: Mapping[str, str] = {}, **changes: Any) -> Element:

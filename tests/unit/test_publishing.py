@@ -37,7 +37,7 @@ from dispatcher.views.published import (
 )
 from dispatcher.views.status import InstallationIdentity, InstallationStatus, parked_rows
 from dispatcher.views.surfaces import StatusPublisher
-from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago, later
+from tests.rig.builders import NOW, a_last_cycle, a_queue, a_snapshot, ago, later
 from tests.unit.explaining import a_cycle, a_status, told
 
 
@@ -77,8 +77,7 @@ class Rows:
 
 def held_cycle(reason: str = "Poison", jobs: int = 0) -> LastCycle:
     rows = {7: RowReason("default", 1, Hold(HoldReason(reason)), NOW)}
-    snapshot = a_snapshot(a_queue(), max_jobs=jobs)
-    return LastCycle(snapshot, a_picture(), rows, frozenset(), {}, {}, leads=True)
+    return a_last_cycle(a_snapshot(a_queue(), max_jobs=jobs), told=rows)
 
 
 class Replica:

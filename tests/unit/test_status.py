@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle, RowReason, held_since
 from dispatcher.admission.snapshot import ClusterSnapshot, plan_load
@@ -27,7 +27,8 @@ from dispatcher.views.status import (
     build_status,
     count_reasons,
 )
-from tests.rig.builders import NOW, a_picture, a_queue, a_snapshot, ago, later
+from tests.rig.builders import NOW, a_last_cycle, a_queue, a_snapshot, ago, later
+from tests.unit.page_facts import FINE, QUIET
 
 OURS = InstallationIdentity("dispatcher", "1.2.3", "jobs", "pod-1")
 NEVER = Hold(HoldReason.DISPATCHER_NOT_READY, "Forbidden: create jobs")
@@ -36,7 +37,7 @@ NEVER = Hold(HoldReason.DISPATCHER_NOT_READY, "Forbidden: create jobs")
 def a_cycle(
     snapshot: ClusterSnapshot, held: Mapping[tuple[str, HoldReason], int] = {}, told: Mapping[int, RowReason] = {}
 ) -> LastCycle:
-    return LastCycle(snapshot, a_picture(), told, frozenset(), held, held_since(held, snapshot, {}), leads=True)
+    return a_last_cycle(snapshot, told=told, held=held, since=held_since(held, snapshot, {}))
 
 
 def reasons(due: int, not_due: int = 0, held: Mapping[str, int] = {}, **snapshot: Any) -> Mapping[str, int]:
@@ -74,7 +75,7 @@ def test_count_older_than_the_cycle_adds_no_rows_to_a_queue_that_was_read_whole(
     """Four of six rows were launched since the count."""
     cycle = a_cycle(a_snapshot(a_queue()), {("default", HoldReason.JOB_CAP): 2})
     counts = [QueueCount("default", 6, 1)]
-    whole = msgspec.structs.replace(cycle, whole={"default"})
+    whole = replace(cycle, whole={"default"})
     assert count_reasons(counts, whole, ago(1)) == {("default", "JobCap"): 2, ("default", "NotDue"): 1}
     assert count_reasons(counts, cycle, ago(1))["default", HoldReason.IN_LINE] == 4
 
@@ -100,9 +101,7 @@ def test_rows_of_an_undeclared_queue_wait_for_its_declaration() -> None:
 
 def test_parked_rows_of_a_queue_that_was_declared_after_the_count_are_in_their_number() -> None:
     told = {3: RowReason("new", 1, Hold(HoldReason.POISON), NOW)}
-    cycle = msgspec.structs.replace(
-        a_cycle(a_snapshot(a_queue(), a_queue("new")), {("new", HoldReason.POISON): 1}), told=told
-    )
+    cycle = replace(a_cycle(a_snapshot(a_queue(), a_queue("new")), {("new", HoldReason.POISON): 1}), told=told)
     found = status(cycle, QueueCount("default", 5))
     assert (found.parked, [one.task for one in found.parked_rows]) == (1, [3])
     assert [one.queue for one in found.queues] == ["default", "new"]
@@ -183,9 +182,7 @@ def test_rows_that_have_started_and_wait_again_are_counted_apart() -> None:
         1: RowReason("default", 1, hold, NOW, has_started=True), 2: RowReason("default", 1, hold, NOW),
         3: RowReason("b", 1, hold, NOW, has_started=True),
     }  # fmt: skip
-    cycle = msgspec.structs.replace(
-        a_cycle(a_snapshot(a_queue(), a_queue("b")), {("default", hold.reason): 1}), told=told
-    )
+    cycle = replace(a_cycle(a_snapshot(a_queue(), a_queue("b")), {("default", hold.reason): 1}), told=told)
     found = status(cycle, QueueCount("default", 1), QueueCount("b"))
     assert [(one.queue, one.waiting, one.started) for one in found.queues] == [("b", 0, 1), ("default", 1, 1)]
 
@@ -197,27 +194,18 @@ PARKED = ParkedRow(
 
 
 def a_queue_status(name: str = "default", **changes: object) -> QueueStatus:
-    facts = {
-        "queue": name, "waiting": 0, "reasons": {}, "oldest_wait_seconds": None, "in_flight": 0, "max_jobs": None,
-        "weight": 1, "share": 0.0, "paused_until": None, "paused_since": None, "note": None,
-        "starts_per_minute": 0.0, "ends_per_minute": 0.0,
-    }  # fmt: skip
-    return QueueStatus(**{**facts, **changes})  # type: ignore[arg-type] # facts of many types
+    return replace(QUIET, queue=name, **changes)
 
 
 def a_status(*queues: QueueStatus, **changes: object) -> InstallationStatus:
-    facts = {
-        "installation": "dispatcher", "version": "1.2.3", "jobs_namespace": "jobs", "replica": "pod-1", "leads": True,
-        "as_of": NOW, "counted_at": NOW, "unhealthy": {}, "not_ready": None, "slowed": (), "in_flight": 3,
-        "max_jobs": 100, "queues": queues, "parked": 0, "parked_rows": (),
-    }  # fmt: skip
-    return InstallationStatus(**{**facts, **changes})  # type: ignore[arg-type] # facts of many types
+    facts = {"version": "1.2.3", "replica": "pod-1", "in_flight": 3, "max_jobs": 100, "queues": queues}
+    return replace(FINE, **facts, **changes)
 
 
 def test_demand_is_told_shape_by_shape() -> None:
     ask = ShapeDemand(asks="cpu 4", pods=1, has_grown=False, since=None, answer="a Pod like it waits")
-    asked = [ask, msgspec.structs.replace(ask, asks="", pods=1200, answer="")]
-    told = status_in_words(msgspec.structs.replace(a_status(), demand=asked))
+    asked = [ask, replace(ask, asks="", pods=1200, answer="")]
+    told = status_in_words(replace(a_status(), demand=asked))
     assert "  demand: 1 Pod asks for cpu 4, a Pod like it waits\n  demand: 1,200 Pods ask for a node\n" in told
 
 

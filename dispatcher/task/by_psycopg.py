@@ -86,8 +86,8 @@ def for_psycopg(url: str, env: Mapping[str, str]) -> tuple[str, int, str]:
         raise psycopg.ProgrammingError  # these are parts of a password
     if given.get("sslrootcert") == "system" and (bundle := bundle_of(env)):  # psycopg[binary] finds no file
         url = make_conninfo(url, sslrootcert=bundle, sslmode="verify-full")
-    seconds = host_seconds(str(given.get("connect_timeout") or env.get("PGCONNECT_TIMEOUT", "")))
-    return url, seconds, str(given.get("options", ""))
+    limit = given.get("connect_timeout") or env.get("PGCONNECT_TIMEOUT", "")
+    return url, host_seconds(str(limit)), str(given.get("options", ""))
 
 
 def connect_with(url: str, seconds: int, options: str) -> psycopg.Connection[tuple[Any, ...]]:

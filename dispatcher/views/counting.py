@@ -143,6 +143,7 @@ class Overview:
         self._caches: Callable[[], CacheTotal] | None = None
         self._counted = self._read_at = self._told_at = float("-inf")
         self._cost = 0.0
+        self._pause = pace.count_seconds  # between two counts if nobody looks
         self._fault: DatabaseError | None = None
         self._lasting = LastingFault(pace.clock)
         self._reading = asyncio.Lock()
@@ -183,8 +184,7 @@ class Overview:
         If they cannot be read, the last ones stay for `count_seconds`. Raises DatabaseError if there were none.
         """
         if self._is_due(oldest):
-            is_late = self._age() >= 2 * pause_between(self._count_seconds, self._cost)
-            if self._counts is None or self._cost <= WAITED_SECONDS or is_late:
+            if self._counts is None or self._cost <= WAITED_SECONDS or self._age() >= 2 * self._pause:
                 await self._count_if_due(oldest)
             else:
                 self._is_wanted = True
@@ -194,8 +194,7 @@ class Overview:
         return self._counts
 
     def _is_due(self, oldest: float) -> bool:
-        pause = pause_between(self._count_seconds, self._cost)
-        return self._age() >= min(max(oldest, self._cost / COUNTING_PART), pause)
+        return self._age() >= min(max(oldest, self._cost / COUNTING_PART), self._pause)
 
     def _age(self) -> float:
         return self._clock() - self._counted
@@ -207,6 +206,7 @@ class Overview:
                 await self._count()
                 took = self._clock() - began
                 self._counted, self._cost = began, max(took, self._count_seconds / 10) if self._fault else took
+                self._pause = max(self._count_seconds, 10 * self._cost)  # ten million rows take a tenth of the time
 
     async def _count(self) -> None:
         try:
@@ -241,7 +241,7 @@ class Overview:
     def ages(self, poll_seconds: float) -> list[StoreAge]:
         """The age of the last cycle and of the last counts. A replica that does not lead counts only on demand."""
         now, fault = self._clock(), str(self._fault or "")
-        most = stale_after(pause_between(self._count_seconds, self._cost)) if self._leads() else float("inf")
+        most = stale_after(self._pause) if self._leads() else float("inf")
         cycle = StoreAge("last cycle", now - self._told_at, stale_after(poll_seconds))
         return [cycle, StoreAge("counts", now - self._read_at, most, fault)]
 
@@ -298,11 +298,6 @@ class EndsCounter:
     def stop(self) -> None:
         """Stops, because another replica leads and counts."""
         self._until = None
-
-
-def pause_between(seconds: float, cost: float) -> float:
-    """Seconds between two counts if nobody looks. Counts of ten million rows take a tenth of the time at most."""
-    return max(seconds, 10 * cost)
 
 
 def forget() -> None:

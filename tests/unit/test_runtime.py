@@ -23,6 +23,7 @@ from dispatcher.kube.capacity import count_end
 from dispatcher.kube.client import KubeClient, resource_of
 from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.kube.events import PodRefusals
+from dispatcher.kube.objects import read_job
 from dispatcher.kube.reflector import Reflector, ReflectorPace, Resource
 from dispatcher.model.cluster import ClusterView, PodRefusal
 from dispatcher.model.errors import ClusterAway, DatabaseAway
@@ -107,7 +108,7 @@ async def test_outage_is_logged_when_it_begins_and_not_at_each_try() -> None:
     away.set_exception((DatabaseAway, DatabaseAway("gone"), None))
     client = KubeClient(Login("http://127.0.0.1:1", None, TokenFile(Path("/none")).read, "x"))
     listener = Listener(lambda: None, lambda: None)
-    reflector = Reflector(client, Resource("jobs", "/jobs", lambda _: None), ReflectorPace(first_pause=0))
+    reflector = Reflector(client, Resource("jobs", "/jobs", read_job), ReflectorPace(first_pause=0))
     with capture_logs() as told:
         for _ in range(5):
             listener._tell(away)

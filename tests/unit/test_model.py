@@ -60,7 +60,7 @@ SETS: Mapping[str, Collection[str]] = {
     "turn": explanation.IN_TURN,
     "jobs": explanation.FROM_JOBS,
     "again": COMES_AGAIN,
-    "nothing launched": {"DispatcherNotReady", "NextCycle", "RateLimited", "InLine"},
+    "nothing launched": {"DispatcherNotReady", "NextCycle", "RateLimited", "InLine", "JobChanged"},
     "not launched for a cause": {
         "JobCap", "NeverFits", "NoRoomNow", "PendingPods", "QueueCap", "QuotaExceeded", "SubmitterCap",
         "TemplateFailing",
@@ -75,14 +75,14 @@ CLASSES = {
     "ending, jobs": {"Finishing", "NodeLost"},
     "jobs": {"Backoff", "Launched"},
     "not launched for a cause": {"TemplateFailing", "NeverFits"},
-    "nothing launched": {"DispatcherNotReady"},
+    "nothing launched": {"DispatcherNotReady", "JobChanged"},
     "not launched for a cause, priority, time": {"SubmitterCap", "QueueCap", "JobCap"},
     "not launched for a cause, time": {"QuotaExceeded"},
     "not launched for a cause, room": {"PendingPods"},
     "not launched for a cause, priority, room": {"NoRoomNow"},
     "again, later, nothing launched, priority, time, turn": {"RateLimited", "NextCycle"},
     "nothing launched, priority, time, turn": {"InLine"},
-    "": {"NotDue", "Paused", "JobChanged", "Unjudged"},
+    "": {"NotDue", "Paused", "Unjudged"},
 }  # fmt: skip
 """The reasons by the sets that they stand in. For a new reason, ask each set whether it belongs there."""
 

@@ -357,7 +357,8 @@ async def test_body_that_ends_by_the_stop_signal_of_its_image_is_not_done(
 ) -> None:
     """STOPSIGNAL is SIGINT in the images of Postgres, SIGQUIT in those of nginx."""
     row = await insert_row(database)
-    program = f"import signal\nends = []\nwith quick() as t:\n    say('begun')\n    {body}"
+    begin = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a gate in the background ignores it
+    program = f"import signal\n{begin}\nends = []\nwith quick() as t:\n    say('begun')\n    {body}"
     async with library.runs(row, program) as wrapper:
         await wrapper.says("begun")
         await is_beating(row)

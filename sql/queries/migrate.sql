@@ -13,7 +13,7 @@ SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_t
 SELECT pg_advisory_lock($1)
 
 -- name: holders
--- Who holds the lock of the migration in other sessions, or our tables and views: sessions and prepared transactions, the oldest first. $1 bigint key; NULL: the tables.
+-- Sessions and prepared transactions that hold the lock of the migration, or our tables and views, the oldest first. $1 bigint key; NULL: the tables.
 SELECT DISTINCT coalesce(a.usename, p.owner, CASE WHEN a.usesysid IS NULL THEN 'a worker of the server' ELSE 'a login that is gone' END)::text AS login,
        coalesce('pid ' || a.pid, format('prepared transaction %L', p.gid)) AS what, coalesce(a.xact_start, a.backend_start, p.prepared) AS since
 FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a USING (pid) LEFT JOIN pg_class AS c ON c.oid = l.relation AND l.locktype = 'relation'

@@ -1,4 +1,4 @@
-"""What a template is told when its file is read is what the API server and kubectl say of it."""
+"""Our faults of a template's file are those that the API server and kubectl find in it."""
 
 import asyncio
 import copy

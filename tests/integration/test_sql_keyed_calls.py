@@ -229,7 +229,7 @@ async def test_login_that_sets_another_role_is_told_no_row(world: World) -> None
 
 
 async def test_code_of_another_login_is_told_no_row(world: World) -> None:
-    """Neither those of its owner nor those of its caller."""
+    """Such code reads neither the rows of its owner nor those of its caller."""
     await (await world.database.session("admin")).execute(CODE_OF_TEAM_A)
     team_a, team_b = await world.database.session("team_a"), await world.database.session("team_b")
     assert all(await team_a.fetchrow(LOOK) or [])

@@ -121,7 +121,7 @@ def test_reason_of_every_row_is_the_one_that_holds_it(found: tuple[LastCycle, li
 def test_row_behind_the_judged_ones_is_told_what_would_hold_it(
     found: tuple[LastCycle, list[Task]], others: list[Candidate]
 ) -> None:
-    """Whatever is told of a row that no cycle judged: without it, the row would go on."""
+    """The reason of a row that no cycle judged is true: without it, the row would go on."""
     cycle, tasks = found
     for number, other in enumerate(others if tasks else ()):
         check_reason(cycle, replace(other.task, id=10_000 + number, kind=tasks[number % len(tasks)].kind))

@@ -120,7 +120,7 @@ EXTENDER_SECONDS: Final = Histogram(
     "Time of answers to kube-scheduler: ok, late (a neutral answer), bad (refused request), busy (too many requests at "
     "once), unsynced (stores are not listed yet)",
     ["verb", "outcome"],
-    buckets=(0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 1),
+    buckets=(0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1),
 )
 EXTENDER_NODES: Final = Histogram(
     "dispatcher_extender_nodes", "Number of nodes in a request", ["verb"], buckets=(1, 10, 100, 500, 1000, 5000, 15000)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import REGISTRY, generate_latest
+from prometheus_client import REGISTRY, Histogram, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
 from dispatcher.extender.configuration import FAULTS
@@ -66,6 +66,15 @@ def test_query_names_only_what_the_code_exports(query: str) -> None:
             if label not in OF_THE_SCRAPE and (metric, label) in KNOWN:
                 named = set(value.split("|")) if "~" in operator else {value}
                 assert named <= KNOWN[metric, label]
+
+
+def test_quantile_of_an_alert_has_a_bucket_that_ends_at_its_limit() -> None:
+    """Between two bounds Prometheus guesses: answers that stopped after 0.2 s counted as slower than half a second."""
+    limits = [found for rule in ALERTS for found in re.findall(r"(\w+)_bucket.*?\) > ([\d.]+)", rule["expr"], re.DOTALL)]
+    assert limits
+    for name, limit in limits:
+        (metric,) = [one for one in vars(metrics).values() if isinstance(one, Histogram) and one._name == name]
+        assert float(limit) in metric._upper_bounds
 
 
 def test_unknown_metric_would_be_found() -> None:

@@ -28,7 +28,7 @@ CREATED: Final = 'dispatcher_job_creates_total{instance="a",outcome="created"}'
 FORBIDDEN: Final = 'dispatcher_job_creates_total{instance="a",outcome="forbidden"}'
 STORE: Final = 'dispatcher_store_age_seconds{instance="a",resource="jobs"}'
 LATE: Final = 'dispatcher_extender_request_seconds_count{instance="e",verb="filter",outcome="late"}'
-QUICK: Final = 'dispatcher_extender_request_seconds_bucket{instance="e",le="0.2"}'
+QUICK: Final = 'dispatcher_extender_request_seconds_bucket{instance="e",le="0.5"}'
 FAULT: Final = 'dispatcher_extender_config_faults{instance="e",fault="uncached"}'
 CERTIFICATE: Final = 'dispatcher_credential_end_timestamp_seconds{instance="e",credential="server-certificate"}'
 TOKEN: Final = 'dispatcher_credential_end_timestamp_seconds{instance="a",credential="token"}'
@@ -121,7 +121,7 @@ PROGRAMS: Final = (
 )  # fmt: skip
 EXTENDER: Final = (
     Case("late answers", {LATE: "0+2x60 120+100x{samples}"}, {65: [], 80: page("ExtenderLate")}),
-    Case("slow answers", {QUICK: "0+602x60 36120+500x{samples}"}, {65: [], 80: page("ExtenderLate")}),
+    Case("slow answers", {QUICK: "0+602x60 36120+590x{samples}"}, {65: [], 80: page("ExtenderLate")}),
     Case("an idle extender", {name: "7x{samples}" for name in HEALTHY if "extender_request" in name}, {90: []}),
     Case("whole nodes", {FAULT: "0x60 1x{samples}"}, {63: [], 70: ticket("ExtenderMisconfigured")}),
     Case("a mended configuration", {FAULT: "1x60 0x{samples}"}, {61: []}),

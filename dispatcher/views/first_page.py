@@ -18,6 +18,7 @@ from dispatcher.model.cluster import Node
 from dispatcher.model.needs import REFUSING
 from dispatcher.model.resources import Amounts
 from dispatcher.model.tasks import COUNTED_MINUTES, QueueCount
+from dispatcher.views.launches import duration
 from dispatcher.views.status import InstallationStatus, QueueStatus
 
 MINUTES: Final = 60
@@ -195,7 +196,7 @@ def problems(status: InstallationStatus, hours: Hours, estimates: EstimateRecord
         rows = "1 row waits" if status.parked == 1 else f"{status.parked:,} rows wait"
         yield Problem(f"{rows} until somebody mends the row or its template", "look at the messages", "/failures")
     for what in status.slowed:
-        yield Problem(f"launches are slowed: {what}", "look at the rows", "/failures")
+        yield Problem(f"launches are slowed: {what}", "look at the rows that wait", "/tasks?status=waiting")
     for what in status.templates_differ:
         yield Problem(what, "give dispatcher and janitor the same templates", "/about")
     yield from long_waits(status.queues, hours)
@@ -211,7 +212,7 @@ def long_waits(queues: Sequence[QueueStatus], hours: Hours) -> Iterator[Problem]
         hour = hours(queue.queue)
         usual = hour.usual_wait if hour else None
         if usual is not None and waits > USUAL_FACTOR * usual:
-            wait = f"{waits / 60:,.0f} min, where {usual / 60:,.0f} min are usual"
+            wait = f"{duration(waits)}, where {duration(usual)} are usual"
             what = f"the oldest row of queue {queue.queue} waits for {wait}"
             yield Problem(what, "look at the reasons of its rows", f"/queues/{queue.queue}")
 

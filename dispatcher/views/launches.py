@@ -7,6 +7,7 @@ knows the Jobs and Pods that still exist.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Final
 
 from msgspec import Struct
@@ -67,6 +68,28 @@ def cache_of_launch(cache: LaunchCache, node: str) -> str:
     if node in cache.cold:
         return f"cold: {', '.join(warm)} had no room, and one more node gets the cache"
     return f"cold: kube-scheduler did not choose {' or '.join(warm)}" if warm else "cold: no node had the cache"
+
+
+STEPS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+NOTHING: Final = "—"
+
+
+def duration(seconds: float | None) -> str:
+    """A duration by its two largest units: `2 d 3 h`, `4 min 10 s`, `0.4 s`."""
+    if seconds is None or not isfinite(seconds):
+        return NOTHING
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f} s".replace(".0 s", " s")
+    left, parts = round(seconds), list[str]()
+    for size, unit in STEPS:
+        if count := left // size:
+            parts.append(f"{count:,} {unit}")
+            left -= count * size
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts)
 
 
 MOST_LAUNCHES: Final = 20

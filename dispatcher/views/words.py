@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate, takewhile
-from math import isfinite
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -12,12 +11,11 @@ import yaml
 from msgspec import Struct
 
 from dispatcher.model.resources import milli_of
+from dispatcher.views.launches import NOTHING, duration
 from dispatcher.views.node_room import NodeRoom
 from dispatcher.views.row_page import Span, TimeKind
 
 T = TypeVar("T")
-STEPS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-NOTHING: Final = "—"
 Dumper: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """The C dumper is faster. PyYAML has it if libyaml was there when PyYAML was built."""
 ESCAPED: Final = frozenset("&<>\"'")
@@ -26,24 +24,6 @@ MOST_ROWS: Final = 100
 """Rows of a list on one page, at most. JSON may have more."""
 PIXELS: Final = 100
 """Width of a bar, and height of the tallest column of a sparkline, in the units of its drawing."""
-
-
-def duration(seconds: float | None) -> str:
-    """A duration by its two largest units: `2 d 3 h`, `4 min 10 s`, `0.4 s`."""
-    if seconds is None or not isfinite(seconds):
-        return NOTHING
-    if seconds < 10:
-        return f"{max(0.0, seconds):.1f} s".replace(".0 s", " s")
-    left, parts = round(seconds), list[str]()
-    for size, unit in STEPS:
-        if count := left // size:
-            parts.append(f"{count:,} {unit}")
-            left -= count * size
-        elif parts:
-            break
-        if len(parts) == 2:
-            break
-    return " ".join(parts)
 
 
 def relative(moment: datetime, now: datetime) -> str:

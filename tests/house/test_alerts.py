@@ -70,7 +70,9 @@ def test_query_names_only_what_the_code_exports(query: str) -> None:
 
 def test_quantile_of_an_alert_has_a_bucket_that_ends_at_its_limit() -> None:
     """Between two bounds Prometheus guesses: answers that stopped after 0.2 s counted as slower than half a second."""
-    limits = [found for rule in ALERTS for found in re.findall(r"(\w+)_bucket.*?\) > ([\d.]+)", rule["expr"], re.DOTALL)]
+    limits = [
+        found for rule in ALERTS for found in re.findall(r"(\w+)_bucket.*?\) > ([\d.]+)", rule["expr"], re.DOTALL)
+    ]
     assert limits
     for name, limit in limits:
         (metric,) = [one for one in vars(metrics).values() if isinstance(one, Histogram) and one._name == name]

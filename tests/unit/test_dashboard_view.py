@@ -90,7 +90,8 @@ def test_page_has_all_that_the_status_has() -> None:
         ({"not_ready": ReasonInWords(HoldReason.DISPATCHER_NOT_READY, "no leader")},
          "nothing is launched now: no leader"),
         ({"parked": 1}, "1 row waits until somebody"), ({"parked": 1200}, "1,200 rows wait until somebody"),
-        ({"slowed": ["quota is used up"]}, "launches are slowed: quota is used up"),
+        ({"slowed": ["quota is used up"]},
+         "launches are slowed: quota is used up > look at the rows that wait > /tasks?status=waiting"),
         ({"templates_differ": ["template a differs"]}, "template a differs > give dispatcher and janitor the same"),
     ],
 )  # fmt: skip
@@ -118,6 +119,11 @@ def test_wait_is_a_problem_if_it_is_long_and_unusual(
     found = told(replace(FINE, queues=[replace(QUEUE, **changed)]), usual)
     assert bool(found) == is_told
     assert "10 min" in found or not is_told
+
+
+def test_usual_wait_of_seconds_is_told_in_seconds() -> None:
+    found = told(replace(FINE, queues=[replace(QUEUE, oldest_wait_seconds=93_700.0)]), 20.0)
+    assert found.startswith("the oldest row of queue default waits for 1 d 2 h, where 20 s are usual > ")
 
 
 @pytest.mark.parametrize(

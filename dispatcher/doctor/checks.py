@@ -223,8 +223,9 @@ CACHES: Final[Mapping[str, Check]] = {
         Part.CACHES,
         "Did each cache keeper find directories that may go, in the last hour?",
         "The disk stays above CACHE_HIGH_PERCENT. kubelet evicts Pods from a full disk.",
-        "kubectl -n {namespace} exec daemonset/{installation}-cache-keeper -- dispatcher cache-keeper --dry-run"
-        "  # docs/runbooks/DispatcherCacheDiskFull.md",
+        "kubectl -n {namespace} exec $(kubectl -n {namespace} get pods -o name --field-selector spec.nodeName={node} "
+        "-l app.kubernetes.io/component=cache-keeper,app.kubernetes.io/instance={installation}) "
+        "-- dispatcher cache-keeper --dry-run  # docs/runbooks/DispatcherCacheDiskFull.md",
     ),
 }
 OF_PROMETHEUS: Final[Mapping[str, Check]] = {

@@ -296,7 +296,8 @@ def judge_caches(facts: CacheFacts, names: Mapping[str, str]) -> Iterator[Findin
     if isinstance(facts.full, UnreadObject):
         yield unchecked("CacheDiskFull", "Events about nodes", facts.full.why)
         return
-    found = (fault("CacheDiskFull", f"node {node}", words, **names) for node, words in sorted(facts.full.items()))
+    full = sorted(facts.full.items())
+    found = (fault("CacheDiskFull", f"node {node}", words, node=node, **names) for node, words in full)
     yield from or_good(found, "CacheDiskFull", "every node")
 
 

@@ -19,7 +19,7 @@ PLAIN_SIGNATURE: Final = re.compile(r"[a-z_][a-z0-9_]*\([a-z0-9_., \[\]]*\)")
 PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 WORDS: Final = frozenset({
     "database", "namespace", "installation", "release", "scheduler", "pod", "quota", "range", "secret", "template",
-    "name", "deployment",
+    "name", "deployment", "node",
 })  # fmt: skip
 """Names that are words of their own in a command. All others are inside of quotes."""
 ODD_NAME: Final = "psql  # no command is shown: a name has control characters, or is too long"

@@ -174,6 +174,7 @@ def test_each_full_disk_is_a_fault_with_the_words_of_its_event() -> None:
     assert [(one.where, one.state, one.message) for one in found] == [
         ("node a", FindingState.FAULT, "full"), ("node b", FindingState.FAULT, "full of logs"),
     ]  # fmt: skip
+    assert ["spec.nodeName=a " in one.mend for one in found] == [True, False], "the keeper of the node is asked"
     _, unread = judge_caches(CacheFacts(PodCount(1, 1), FORBIDDEN), NAMES)
     assert (unread.what, unread.state) == ("CacheDiskFull", FindingState.NOT_CHECKED)
 

@@ -36,6 +36,7 @@ KNOWN: Mapping[tuple[str, str], set[str]] = {
     ("dispatcher_waiting_tasks", "reason"): set(HoldReason),
     ("dispatcher_job_creates_total", "outcome"): set(CreateOutcome),
     ("dispatcher_last_round_timestamp_seconds", "component"): {"dispatch", "janitor", "cache-keeper"},
+    ("dispatcher_sweep_deletes_total", "outcome"): {"failed", "forbidden", "unknown"},
     ("dispatcher_launches_total", "launch"): {"first", "again"},
     ("dispatcher_credential_end_timestamp_seconds", "credential"): {"token"},
     ("dispatcher_extender_request_seconds_count", "outcome"): {"ok"},

@@ -26,6 +26,8 @@ FIRST: Final = 'dispatcher_launches_total{instance="a",launch="first"}'
 AGAIN: Final = 'dispatcher_launches_total{instance="a",launch="again"}'
 CREATED: Final = 'dispatcher_job_creates_total{instance="a",outcome="created"}'
 FORBIDDEN: Final = 'dispatcher_job_creates_total{instance="a",outcome="forbidden"}'
+DELETED: Final = 'dispatcher_sweep_deletes_total{instance="a",outcome="deleted"}'
+KEPT_JOBS: Final = 'dispatcher_sweep_deletes_total{instance="a",outcome="failed"}'
 STORE: Final = 'dispatcher_store_age_seconds{instance="a",resource="jobs"}'
 LATE: Final = 'dispatcher_extender_request_seconds_count{instance="e",verb="filter",outcome="late"}'
 QUICK: Final = 'dispatcher_extender_request_seconds_bucket{instance="e",le="0.5"}'
@@ -68,6 +70,8 @@ LAUNCHES: Final = (
     Case("few launches that are lost", {AGAIN: "0+1x{samples}"}, {60: [], 90: []}),
     Case("forbidden creates", {FORBIDDEN: "0x60 0+6x{samples}"}, {70: [], 75: ticket("CreateErrors")}),
     Case("three forbidden creates", {FORBIDDEN: "0x60 0+1x3 3x{samples}"}, {63: [], 75: []}),
+    Case("deletes that a policy refuses", {KEPT_JOBS: "0x60 0+6x{samples}"}, {70: [], 85: ticket("DeleteErrors")}),
+    Case("one Job that stays beside many that go", {KEPT_JOBS: "0+1x{samples}", DELETED: "0+30x{samples}"}, {90: []}),
     Case("one create in a thousand", {FORBIDDEN: "0+1x{samples}", CREATED: "0+1000x{samples}"}, {60: [], 90: []}),
 )  # fmt: skip
 WAITS: Final = (

@@ -147,10 +147,13 @@ PLACES: Final[Mapping[str, str]] = {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps/",
     "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims/",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses/",
+    "ResourceClaim": "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/",
+    "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaimtemplates/",
     "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses/",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts/",
 }
-"""Where the objects of a kind are. `{}`: the namespace."""
+"""Where the objects of a kind are. `{}`: the namespace. A server that does not have the kind is no fault: 404 without
+`NotFound`."""
 
 
 async def objects_of(

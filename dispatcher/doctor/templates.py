@@ -232,12 +232,18 @@ BY_FIELD: Final[Mapping[str, str]] = {
     "runtimeClassName": "RuntimeClass",
 }  # fmt: skip
 """Fields of a Pod that name an object, and its kind."""
+BY_CLAIM: Final[Mapping[str, str]] = {
+    "resourceClaimName": "ResourceClaim", "resourceClaimTemplateName": "ResourceClaimTemplate"
+}  # fmt: skip
+"""The same of an entry of resourceClaims."""
 OF_THE_CLUSTER: Final = frozenset({"PriorityClass", "RuntimeClass"})
 
 
 def named_objects(pod: Json) -> list[tuple[str, str]]:
     """Kind and name of each object but Secrets without which the Pod does not run."""
     found = {(kind, str(pod[field])) for field, kind in BY_FIELD.items() if pod.get(field)}
+    for claim in pod.get("resourceClaims") or ():
+        found |= {(kind, str(claim[field])) for field, kind in BY_CLAIM.items() if claim.get(field)}
     maps = [one.get("configMapRef") for each in containers(pod) for one in each.get("envFrom") or ()]
     variables = [one for each in containers(pod) for one in each.get("env") or ()]
     maps += [(one.get("valueFrom") or {}).get("configMapKeyRef") for one in variables]

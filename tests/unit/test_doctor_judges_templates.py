@@ -285,10 +285,13 @@ def test_objects_without_which_a_pod_does_not_run_are_found() -> None:
     ]  # fmt: skip
     first = {"name": "first", "envFrom": [{"configMapRef": {"name": "whole"}}, {"secretRef": {"name": "no"}}]}
     names: dict[str, Any] = {"serviceAccountName": "loader", "priorityClassName": "high", "runtimeClassName": "gvisor"}
+    names["resourceClaims"] = [
+        {"name": "a", "resourceClaimName": "shared"}, {"name": "b", "resourceClaimTemplateName": "gpu"}
+    ]  # fmt: skip
     assert named_objects(a_pod(container={"env": env}, volumes=volumes, initContainers=[first], **names)) == [
         ("ConfigMap", "by-env"), ("ConfigMap", "files"), ("ConfigMap", "projected"), ("ConfigMap", "whole"),
-        ("PersistentVolumeClaim", "data"), ("PriorityClass", "high"), ("RuntimeClass", "gvisor"),
-        ("ServiceAccount", "loader"),
+        ("PersistentVolumeClaim", "data"), ("PriorityClass", "high"), ("ResourceClaim", "shared"),
+        ("ResourceClaimTemplate", "gpu"), ("RuntimeClass", "gvisor"), ("ServiceAccount", "loader"),
     ]  # fmt: skip
 
 

@@ -14,8 +14,8 @@ HEAD: Final = """\
 
 `SELECT reason, whose_turn, message FROM dispatch.task_explain WHERE id = …` tells the reason of a row, and in `message`
 its details. `dispatcher explain ID` also tells what each node lacks, and when the row may start. A row has one reason
-at a time. The view `dispatch.reasons` has the same texts. Pod, Job and node are those of Kubernetes. A launch is one
-Job of the row, with one Pod.
+at a time. The view `dispatch.reasons` has the texts of the reasons, without their details. Pod, Job and node are those
+of Kubernetes. A launch is one Job of the row, with one Pod.
 
 | whose turn | who this is |
 |---|---|

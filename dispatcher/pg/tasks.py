@@ -178,7 +178,7 @@ def fit(frame: asyncpg.Record | None) -> asyncpg.Record:
     check_newer(frame["newer"])
     if frame["missing_indexes"]:
         names = ", ".join(frame["missing_indexes"])
-        raise DatabaseUnfit(f"index {names} is missing or invalid: make it again as sql/migrations has it")
+        raise DatabaseUnfit(f"index {names} is missing or invalid: `dispatcher doctor` prints what makes it again")
     return frame
 
 

@@ -228,7 +228,7 @@ class TestUnfit:
         ]
         for spoil, repair in ways:
             await admin.execute(*spoil)
-            with pytest.raises(DatabaseUnfit, match=f"index {name} is missing or invalid"):
+            with pytest.raises(DatabaseUnfit, match=f"index {name} is missing or invalid: `dispatcher doctor`"):
                 await ids(session)
             await admin.execute(*repair)
             assert await ids(session) == []

@@ -173,7 +173,7 @@ async def test_program_without_rights_and_with_old_credentials_fires(watched: Wa
     await watched.fires("StoreStale", resource="nodes", severity="ticket")
     await watched.fires("CertificateEnds", credential="server-certificate", severity="page")
     await watched.fires("CertificateEnds", credential="authority", severity="page")
-    await watched.fires("TokenEnds", severity="page")
+    await watched.fires("TokenEnds", severity="ticket")
     await watched.odd.stop()
     await watched.ends("TokenEnds")
 

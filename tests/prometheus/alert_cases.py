@@ -143,6 +143,11 @@ ENDS: Final = (
          {59: ticket("CertificateEnds"), 80: page("CertificateEnds")}),
     Case("a certificate that has ended", {CERTIFICATE: "3600x{samples}"}, {90: page("CertificateEnds")}),
     Case("a token that is not renewed", {TOKEN: "1000+60x60 4600x{samples}"}, {71: [], 75: page("TokenEnds")}),
+    Case("a token of a program beside", {TOKEN.replace('"a"', '"k"'): "1000+60x60 4600x{samples}"},
+         {71: [], 75: ticket("TokenEnds")}),
+    Case("a token of one replica of two",
+         {TOKEN: "1000+60x60 4600x{samples}", TOKEN.replace('"a"', '"b"'): "1000+60x{samples}"},
+         {71: [], 75: ticket("TokenEnds")}),
     Case("a token that tells no end", {TOKEN: ""}, {90: []}),
 )  # fmt: skip
 CACHES: Final = (

@@ -156,6 +156,7 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
 def job_of(wire: WireJob, named: tuple[str, int, int, int], identity: str, size: int) -> Job:
     """The Job. `named`: installation, id of its task, attempt and launch, by its name."""
     labels, notes = wire.metadata.labels or {}, wire.metadata.annotations or {}
+    of_pod = wire.spec.template.metadata.annotations or {}
     phase, condition = read_phase(wire.status.conditions)
     return Job(
         name=wire.metadata.name,
@@ -167,6 +168,7 @@ def job_of(wire: WireJob, named: tuple[str, int, int, int], identity: str, size:
         queue=labels.get(ids.LABEL_QUEUE, ""),
         template=labels.get(ids.LABEL_TEMPLATE, ""),
         image=notes.get(ids.IMAGE) or image_of(wire.spec.template.spec.containers),
+        container=of_pod.get(ids.CONTAINER, ""),
         identity=identity,
         database_id=notes.get(ids.DATABASE_ID, ""),
         submitted_by=notes.get(ids.SUBMITTED_BY, ""),
@@ -187,9 +189,9 @@ def job_of(wire: WireJob, named: tuple[str, int, int, int], identity: str, size:
         limit_seconds=wire.spec.template.spec.active_deadline_seconds or 0,
         report=notes.get(ids.REPORT, "sql"),
         final_codes=statuses(notes.get(ids.FINAL_CODES)),
-        shape=(wire.spec.template.metadata.annotations or {}).get(ids.SHAPE, ""),
+        shape=of_pod.get(ids.SHAPE, ""),
         needs=needs_of(wire.spec.template.spec),
-        cache=cache_of(wire.spec.template.metadata.annotations or {}),
+        cache=cache_of(of_pod),
         lacks=changed_labels(wire.metadata, ours_of(named)),
         size=size,
     )

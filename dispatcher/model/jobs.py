@@ -72,6 +72,7 @@ class Job(Struct, frozen=True, kw_only=True):
     """A batch/v1 Job of this installation.
 
     image: image of its task's container, as we asked for it.
+    container: name of this container, by an annotation that can hold any text; empty: not known.
     reason, ended_at: reason and time of the condition that gives the phase.
     deleting_since: when its deletion began; None: it has not.
     suspended: `spec.suspend` is true, or `parallelism` is 0.
@@ -104,6 +105,7 @@ class Job(Struct, frozen=True, kw_only=True):
     database_id: str
     submitted_by: str
     created_at: datetime
+    container: str = ""
     phase: Phase = Phase.ACTIVE
     reason: str = ""
     ended_at: datetime | None = None

@@ -6,6 +6,7 @@ The names of the fields are public: they are the names in JSON.
 knows the Jobs and Pods that still exist.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Final
@@ -96,6 +97,8 @@ MOST_LAUNCHES: Final = 20
 """Launches of a row that are shown, at most."""
 LAST_LINES: Final = 5
 """Lines of an error that `explain` shows."""
+PLAIN: Final = re.compile(r"[a-z0-9][-a-z0-9]*")
+"""A name of a container that a shell takes as one word."""
 ALL_LINES: Final = 10_000
 """More lines than any error has: at most 8 KiB of it are kept."""
 
@@ -123,7 +126,8 @@ def seen(known: LaunchFacts, job: Job, pods: Sequence[Pod], namespace: str) -> L
     ended_at = job.ended_at if job.is_finished else None
     told = replace(known, job=job.name, created_at=job.created_at, ended_at=known.ended_at or ended_at)
     for pod in pods[:1]:
-        logs = f"kubectl logs -n {namespace} {pod.name}" if has_log(pod) else None
+        container = f" -c {job.container}" if PLAIN.fullmatch(job.container) else ""
+        logs = f"kubectl logs -n {namespace} {pod.name}{container}" if has_log(pod) else None
         found = cache_of_launch(job.cache, pod.node_name) if job.cache and pod.node_name else None
         told = replace(told, pod=pod.name, node=pod.node_name or known.node, logs=logs, cache=found)
     end = launch_end(job, pods)

@@ -246,6 +246,14 @@ def test_a_launch_that_the_database_does_not_know_is_told_by_its_job() -> None:
     assert found.logs == f"kubectl logs -n jobs pod-of-{job.uid}"
 
 
+@pytest.mark.parametrize(("name", "option"), [("task", " -c task"), ("", ""), ("task; rm -r /", "")])
+def test_command_for_a_log_names_the_container_of_the_task(name: str, option: str) -> None:
+    """kubectl takes the first container, which may be a proxy. An annotation can hold any text."""
+    job = a_job(container=name)
+    found = only(launches_of([], [(job, [a_pod(job, phase="Running")])], "jobs"))
+    assert found.logs == f"kubectl logs -n jobs pod-of-{job.uid}{option}"
+
+
 def test_a_pod_that_has_not_started_has_no_log_and_no_node() -> None:
     job = a_job()
     found = only(launches_of([], [(job, [a_pod(job, node_name="")])], "jobs"))

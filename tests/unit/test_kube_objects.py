@@ -36,7 +36,7 @@ def test_a_job_that_we_sent_is_read_back_with_all_its_facts() -> None:
     assert (job.database_id, len(job.identity)) == (DATABASE_ID, 64)
     assert (job.unstarted, job.disrupted, job.report) == (1, 1, "sql")
     assert (job.created_at, job.ended_at, job.phase, job.reason) == (THEN, None, Phase.ACTIVE, "")
-    assert (job.deleting, job.suspended) == (False, False)
+    assert (job.deleting, job.suspended, job.container) == (False, False, "task")
 
 
 def test_job_says_where_its_cache_was_if_it_has_one() -> None:

@@ -40,10 +40,15 @@ QUEUE_SHARE: Final = Gauge(
     "the leader; a number of Jobs without CHECK_ROOM",
     ["queue"],
 )
-JOBS: Final = Gauge("dispatcher_jobs", "Jobs of this installation", ["queue", "state"])
+JOBS: Final = Gauge(
+    "dispatcher_jobs",
+    "Jobs of this installation. Each replica of the dispatcher shows all of them: take the max, not the sum",
+    ["queue", "state"],
+)
 KEPT_OBJECTS: Final = Gauge(
     "dispatcher_kept_objects",
-    "Deleted Jobs, and ended Pods of them, that a finalizer of others keeps, or one of Kubernetes for ten minutes",
+    "Deleted Jobs, and ended Pods of them, that a finalizer of others keeps, or one of Kubernetes for ten minutes. Each "
+    "replica of the dispatcher shows all of them",
     ["finalizer"],
 )
 JOB_CREATES: Final = Counter(
@@ -130,7 +135,11 @@ EXTENDER_REFUSED: Final = Counter(
     "Nodes refused to a Pod: reserved (for another Pod), uncertain (the reservations are not known now)",
     ["cause"],
 )
-RESERVATIONS: Final = Gauge("dispatcher_reservations", "NodeReservations, by the phase in their status", ["phase"])
+RESERVATIONS: Final = Gauge(
+    "dispatcher_reservations",
+    "NodeReservations, by the phase in their status. Each extender shows all of them",
+    ["phase"],
+)
 ESTIMATE_HITS: Final = Counter(
     "dispatcher_estimate_hits_total",
     "Estimates of a start that somebody asked for: hit (it started in the range), early, late",

@@ -233,7 +233,7 @@ async def delays_of(reading: ClusterReader, site: InstallationSite) -> Sequence[
     for job in jobs:
         end = firsts.get(job["metadata"]["uid"], now if goes_on(job) else None)
         if end is not None and (now - made(job)).total_seconds() < RECENT_SECONDS:
-            found.append(max(0.0, (end - made(job)).total_seconds()))
+            found.append(max(0.0, (end - begun(job)).total_seconds()))
     return found
 
 
@@ -241,6 +241,13 @@ def goes_on(job: Json) -> bool:
     """Whether the Job controller should make a Pod of the Job."""
     is_over = any(one.get("status") == "True" for one in job.get("status", {}).get("conditions") or ())
     return not is_over and not job["spec"].get("suspend") and "deletionTimestamp" not in job["metadata"]
+
+
+def begun(job: Json) -> datetime:
+    """When the Job controller could make the Job's Pod: the end of its suspension, as by Kueue, or its creation."""
+    known = job.get("status", {}).get("conditions") or ()
+    ends = [one["lastTransitionTime"] for one in known if (one["type"], one["status"]) == ("Suspended", "False")]
+    return max(made(job), *map(datetime.fromisoformat, ends))
 
 
 def made(found: Json) -> datetime:

@@ -47,8 +47,8 @@ JOBS: Final = Gauge(
 )
 KEPT_OBJECTS: Final = Gauge(
     "dispatcher_kept_objects",
-    "Deleted Jobs, and ended Pods of them, that a finalizer of others keeps, or one of Kubernetes for ten minutes. Each "
-    "replica of the dispatcher shows all of them",
+    "Deleted Jobs, and ended Pods of them, that a finalizer of others keeps, or one of Kubernetes for ten minutes. "
+    "Each replica of the dispatcher shows all of them",
     ["finalizer"],
 )
 JOB_CREATES: Final = Counter(

@@ -1,6 +1,7 @@
 """The judgement of the cluster, the scheduler, Prometheus and settings, and how findings are shown."""
 
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from dispatcher.doctor.finding import (
     good,
     read_installation,
 )
-from dispatcher.doctor.look_at_cluster import renewed_at
+from dispatcher.doctor.look_at_cluster import delays_of, renewed_at
 from dispatcher.doctor.program import exit_status, in_words, judge_settings
 from dispatcher.model.rights import EXTENDER, JANITOR, RUN, InstallationSite, Verb, account_of, verbs_of
 
@@ -320,3 +321,26 @@ def test_only_a_fault_changes_the_exit_status() -> None:
     slow = [*judge_cluster(replace(HEALTHY, delays=[60.0] * 5, policies=FORBIDDEN))]
     assert exit_status(slow) == 0
     assert exit_status([*slow, *judge_settings(["DISPATCHER_X is not a setting"])]) == 1
+
+
+class ReadObjects:
+    """The API server with one Job that was suspended for ten minutes, and its Pod."""
+
+    client = property(lambda self: self)
+
+    def now(self) -> datetime:
+        return datetime(2026, 3, 14, 12, 20, tzinfo=UTC)
+
+    async def each(self, path: str, **_: str) -> list[dict[str, Any]]:
+        resumed = {"type": "Suspended", "status": "False", "lastTransitionTime": "2026-03-14T12:10:00Z"}
+        made = {"uid": "u", "creationTimestamp": "2026-03-14T12:00:00Z"}
+        owned = {"creationTimestamp": "2026-03-14T12:10:02Z", "ownerReferences": [{"uid": "u"}]}
+        return (
+            [{"metadata": owned}]
+            if path.endswith("/pods")
+            else [{"metadata": made, "spec": {}, "status": {"conditions": [resumed]}}]
+        )
+
+
+async def test_time_for_which_kueue_held_a_job_is_none_of_the_job_controller() -> None:
+    assert await delays_of(cast("Any", ReadObjects()), SITE) == [2.0]

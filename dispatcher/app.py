@@ -56,6 +56,7 @@ from dispatcher.views.about import ReplicaCondition, stale_after
 from dispatcher.views.counting import EVERY_HALF_MINUTE, SurfacePace
 from dispatcher.views.page_reads import RowSite
 from dispatcher.views.reads import CacheContext
+from dispatcher.views.status import REMOVALS, RIGHTS
 from dispatcher.views.surfaces import LeasedReplica, ReplicaFacts, ReplicaSurfaces
 
 OF_OUR_CONFIGURATION: Final = 100
@@ -386,8 +387,8 @@ class App:
 
 def missing_in(app: App) -> Mapping[str, str]:
     """What /readyz misses, and what is missing without which launches go on: rights, and removals that are refused."""
-    beside = {"rights": app.access.missing, "removals": app.remover.fault}
-    return {name: words for name, words in beside.items() if words} | health.missing(checks_of(app))
+    beside = {RIGHTS: app.access.missing, REMOVALS: app.remover.fault}
+    return health.missing(checks_of(app)) | {name: words for name, words in beside.items() if words}
 
 
 def checks_of(app: App) -> Mapping[str, health.Check]:

@@ -19,7 +19,7 @@ from dispatcher.views import launches
 from dispatcher.views.explanation import Estimate, Explanation
 from dispatcher.views.launches import binary
 from dispatcher.views.nodes import NodeGroup
-from dispatcher.views.status import InstallationStatus, ParkedRow, QueueStatus, ShapeDemand
+from dispatcher.views.status import BESIDE, InstallationStatus, ParkedRow, QueueStatus, ShapeDemand
 
 LOOK_SECONDS: Final = 2
 """Seconds between two questions of `--watch`."""
@@ -218,7 +218,7 @@ def in_lines(lines: Iterable[str]) -> str:
 
 def heading(status: InstallationStatus) -> Iterator[str]:
     role = "leads" if status.leads else "does not lead"
-    state = "NOT READY" if status.unhealthy else "ready"
+    state = "NOT READY" if status.unhealthy.keys() - BESIDE else "ready"
     yield f"{status.installation} {status.version}: {state}, {status.in_flight} of {status.max_jobs} Jobs"
     yield f"  {status.replica} {role}; as of {at(status.as_of)}"
     yield from (f"  {name}: {fault}" for name, fault in status.unhealthy.items())

@@ -19,7 +19,7 @@ from dispatcher.model.needs import REFUSING
 from dispatcher.model.resources import Amounts
 from dispatcher.model.tasks import COUNTED_MINUTES, QueueCount
 from dispatcher.views.launches import duration
-from dispatcher.views.status import InstallationStatus, QueueStatus
+from dispatcher.views.status import BESIDE, InstallationStatus, QueueStatus
 
 MINUTES: Final = 60
 MOST_QUEUES: Final = 1000
@@ -189,8 +189,11 @@ def first_problems(found: list[Problem]) -> list[Problem]:
 
 def problems(status: InstallationStatus, hours: Hours, estimates: EstimateRecord) -> Iterator[Problem]:
     for name, fault in status.unhealthy.items():
-        yield Problem(f"not ready: {name}: {fault}", "mend it; /readyz tells when it is mended", "/about")
-    if status.not_ready and not status.unhealthy:
+        if name in BESIDE:
+            yield Problem(f"{name}: {fault}", "mend it: launches go on meanwhile", "/about")
+        else:
+            yield Problem(f"not ready: {name}: {fault}", "mend it; /readyz tells when it is mended", "/about")
+    if status.not_ready and not status.unhealthy.keys() - BESIDE:
         yield Problem(f"nothing is launched now: {status.not_ready.message}", "mend what the message names", "/about")
     if status.parked:
         rows = "1 row waits" if status.parked == 1 else f"{status.parked:,} rows wait"

@@ -191,6 +191,10 @@ class ParkedRow(Struct, frozen=True, kw_only=True):
     since: Moment
 
 
+RIGHTS, REMOVALS = BESIDE = ("rights", "removals")
+"""What launches do not need: rights that are missing, and removals that are refused. /readyz does not ask for it."""
+
+
 class InstallationStatus(InstallationIdentity, frozen=True, kw_only=True):
     """The installation at the end of one cycle.
 
@@ -198,7 +202,7 @@ class InstallationStatus(InstallationIdentity, frozen=True, kw_only=True):
     counted_at: when the waiting rows were counted.
     replica: the process that answers.
     leads: whether it launches Jobs.
-    unhealthy: what is missing, by the name of the check in /readyz; empty: it can do its work.
+    unhealthy: what is missing, by the name of the check in /readyz, or of BESIDE; empty: nothing is.
     not_ready: why nothing is launched now; None: Jobs are launched.
     slowed: why fewer Jobs are launched than could be.
     in_flight, max_jobs: unfinished Jobs of all queues, and the cap.

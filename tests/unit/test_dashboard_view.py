@@ -87,6 +87,8 @@ def test_page_has_all_that_the_status_has() -> None:
     ("changed", "words"),
     [
         ({"unhealthy": {"database": "away"}}, "not ready: database: away > mend it"),
+        ({"unhealthy": {"rights": "create events"}},
+         "rights: create events > mend it: launches go on meanwhile > /about"),
         ({"not_ready": ReasonInWords(HoldReason.DISPATCHER_NOT_READY, "no leader")},
          "nothing is launched now: no leader"),
         ({"parked": 1}, "1 row waits until somebody"), ({"parked": 1200}, "1,200 rows wait until somebody"),

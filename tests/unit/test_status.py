@@ -254,6 +254,12 @@ def test_faults_pauses_and_parked_rows_are_told_with_the_next_step() -> None:
     assert told.endswith("and 4 more: dispatcher status --parked")
 
 
+def test_installation_is_ready_without_what_launches_do_not_need() -> None:
+    told = status_in_words(a_status(unhealthy={"rights": "create events", "removals": "delete x: 403"}))
+    assert told.startswith("dispatcher 1.2.3: ready, ")
+    assert "\n  rights: create events\n  removals: delete x: 403\n" in told
+
+
 def test_parked_rows_alone_are_told_in_full() -> None:
     assert parked_only(a_status(parked=1, parked_rows=[PARKED])).splitlines()[1:] == [
         "1 parked row: it waits for a person",

@@ -312,12 +312,20 @@ def plan_stuck(probes: Iterable[Probe], demand: Demand) -> DemandPods:
 
 
 def plan_quotas(every: tuple[Quota, ...], to_come: UncountedPods) -> Quotas:
-    """The ResourceQuotas, less what Jobs and Pods will use that the quotas may not count yet."""
+    """The ResourceQuotas, less what Jobs and Pods will use that the quotas may not count yet.
+
+    A Pod that a quota has refused keeps its place there if it fits now. Otherwise it would hold smaller Pods of all
+    teams for as long as it waits.
+    """
     quotas = Quotas(every)
     for pod, number in to_come.pods.items():
         quotas = quotas.with_launches(pod.needs, number, with_job=False)
     for pod, number in to_come.jobs.items():
         quotas = quotas.with_launches(pod.needs, number)
+    for pod, number in to_come.refused.items():
+        for _ in range(number):
+            if quotas.has_room(pod.needs):
+                quotas = quotas.with_launches(pod.needs, with_job=False)
     return quotas
 
 

@@ -276,6 +276,14 @@ def overruns(job: Job, pod: Pod, cluster: ObservedCluster) -> bool:
     return cluster.cluster_now - bound_at(pod) >= timedelta(seconds=pod.limit_seconds or job.limit_seconds) + late
 
 
+def awaits_pod(job: Job, cluster: ObservedCluster) -> bool:
+    """Whether the Job has no Pod yet, and one will come: none does while anything but a full quota refuses it."""
+    if job.phase is not Phase.ACTIVE or job.uid in cluster.pods or job.suspended or job.deleting:
+        return False
+    refusal = cluster.refusals.get(job.uid)
+    return refusal is None or refusal.is_quota
+
+
 def is_unreachable(node: Node | None) -> bool:
     return node is not None and node.unreachable
 

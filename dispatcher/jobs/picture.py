@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.jobs.memory import KnownCreates, UnobservedCreate, plan_create
-from dispatcher.jobs.observed import ObservedCluster, Rules, bound_at, by_job, observe, overlooked_jobs
+from dispatcher.jobs.observed import ObservedCluster, Rules, awaits_pod, bound_at, by_job, observe, overlooked_jobs
 from dispatcher.jobs.outcome import judge
 from dispatcher.model.cluster import CRASHES, DEADLINE, ENDED, ClusterView, Pod
 from dispatcher.model.jobs import EndedBy, Job, LaunchGroup, Phase
@@ -120,14 +120,14 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
 
 
 def count_to_come(jobs: Iterable[Job], cluster: ObservedCluster, creates: Iterable[UnobservedCreate]) -> UncountedPods:
-    """The Jobs without a Pod, and the unseen creates."""
-    without_pod = Counts(
-        (job.queue, job.submitted_by, job.shape, job.needs)
-        for job in jobs
-        if job.phase is Phase.ACTIVE and job.uid not in cluster.pods and not (job.suspended or job.deleting)
-    )
+    """The Jobs whose Pods will come, and the unseen creates."""
+    pods, refused = Counts(), Counts()
+    for job in jobs:
+        if awaits_pod(job, cluster):
+            counts = refused if job.uid in cluster.refusals else pods
+            counts[job.queue, job.submitted_by, job.shape, job.needs] += 1
     unseen = Counts((one.queue, one.submitted_by, one.offer.shape, one.offer.needs) for one in creates)
-    return UncountedPods(by_kind(without_pod, cluster.made), by_kind(unseen, cluster.made))
+    return UncountedPods(*(by_kind(counts, cluster.made) for counts in (pods, unseen, refused)))
 
 
 def find_probes(jobs: Iterable[Job], cluster: ObservedCluster) -> Iterator[Probe]:

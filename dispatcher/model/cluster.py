@@ -333,13 +333,17 @@ class Quotas(Struct, frozen=True):
         if not self.every:
             return ""
         if needs not in self.answers:
-            self.answers[needs] = next(self._excesses(needs), "")
+            self.answers[needs] = next(self._excesses(needs, with_job=True), "")
         return self.answers[needs]
 
-    def _excesses(self, needs: PodNeeds | None) -> Iterator[str]:
+    def has_room(self, needs: PodNeeds | None) -> bool:
+        """Whether no quota refuses one more Pod, whose Job is counted already."""
+        return next(self._excesses(needs, with_job=False), None) is None
+
+    def _excesses(self, needs: PodNeeds | None, *, with_job: bool) -> Iterator[str]:
         for quota in self.every:
             coming = self.coming.get(quota.name, NOTHING)
-            for name, asked in usage(quota, needs, with_job=True).items():
+            for name, asked in usage(quota, needs, with_job=with_job).items():
                 used = quota.used[name] + coming.get(name, 0)
                 if used + asked > quota.hard[name]:
                     numbers = [written(bare(name), amount) for amount in (asked, used, quota.hard[name])]

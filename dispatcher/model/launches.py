@@ -92,10 +92,12 @@ class UncountedPods(Struct, frozen=True):
 
     pods: Pods of Jobs that have none yet.
     jobs: Jobs, each with its Pod, that the view does not show yet.
+    refused: Pods that a quota has refused. Each comes when the quota has room for it.
     """
 
     pods: Mapping[PodKind, int] = {}
     jobs: Mapping[PodKind, int] = {}
+    refused: Mapping[PodKind, int] = {}
 
 
 class Probe(Struct, frozen=True):

@@ -20,13 +20,24 @@ from dispatcher.admission.snapshot import (
     plan_quotas,
     plan_shares,
 )
-from dispatcher.model.cluster import JOBS, Quota
+from dispatcher.model.cluster import JOBS, PodRefusal, Quota
 from dispatcher.model.jobs import LaunchGroup, ObjectWrite
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind, UncountedPods
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.rig.builders import FIRST_LAUNCH, NOW, a_job, a_picture, a_queue, a_snapshot, a_task, an_indexed_row, later
+from tests.rig.builders import (
+    FIRST_LAUNCH,
+    NOW,
+    a_cluster,
+    a_job,
+    a_picture,
+    a_queue,
+    a_snapshot,
+    a_task,
+    an_indexed_row,
+    later,
+)
 from tests.unit.rooms import a_node, amounts_of, needs, unplaced, view_of
 from tests.unit.scanning import a_candidate
 
@@ -294,6 +305,26 @@ def test_picture_counts_only_jobs_that_will_make_a_pod() -> None:
     picture = a_picture(jobs)
     assert list(picture.to_come().pods.values()) == [1]
     assert picture.to_come().jobs == {}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "refusal", "holds_others"),
+    [
+        ("1", PodRefusal(NOW, "Pod Security"), False),
+        ("1", PodRefusal(NOW, "no answer of a webhook", is_outage=True), False),
+        ("2", PodRefusal(NOW, "exceeded quota", is_quota=True), False),
+        ("1", PodRefusal(NOW, "exceeded quota", is_quota=True), True),
+        ("1", None, True),
+    ],
+)
+def test_refused_pod_holds_rows_of_others_only_if_the_quota_has_room_for_it(
+    cpu: str, refusal: PodRefusal | None, holds_others: bool
+) -> None:
+    job = a_job(needs=needs(cpu), shape="other")
+    picture = a_picture([job], a_cluster(refusals={job.uid: refusal} if refusal else {}))
+    room_for_one = Quota("team", amounts_of({"cpu": "2", JOBS: "9"}), amounts_of({"cpu": "1", JOBS: "1"}))
+    verdict = judge(CANDIDATE, a_snapshot(quotas=plan_quotas((room_for_one,), picture.to_come())))
+    assert isinstance(verdict, Hold) is holds_others
 
 
 def jobs_of(submitter: str, needs: PodNeeds | None, queue: str = "q") -> PodKind:

@@ -2,7 +2,7 @@
 
 `Breaker`: pauses that answers of the API server ask for.
 
-`SlowCreates`: creates that take long leave places to others.
+`SlowCreates`: creates that take long, or may take long, leave places to others.
 
 `Refusals`: a row that our own rules refuse is held until it or a template changes. One that the API server refused is
 tried again after minutes: a policy of the cluster may be the cause, and may be gone. Three refused rows hold similar
@@ -12,7 +12,7 @@ rows for a minute, because each try costs a write. Refused rows never hold rows 
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -51,6 +51,8 @@ SLOW_SECONDS: Final = 1
 """Seconds after which a create is slow."""
 SLOW_AT_A_TIME: Final = 12
 """Slow creates under way at the same time, at most. 16 creates may be under way."""
+UNKNOWN_AT_A_TIME: Final = 14
+"""These, and creates of origins of which none has been quick yet, at most: a person may have many logins."""
 SLOW_FOR_SECONDS: Final = 60
 """Seconds for which creates of a template and submitter count as slow after a slow one."""
 Origin = tuple[str, str]
@@ -94,28 +96,33 @@ class Breaker:
 
 
 TOO_SLOW: Final = Hold(
-    HoldReason.DISPATCHER_NOT_READY, f"{NotReady.API_THROTTLED}: such creates take long, {SLOW_AT_A_TIME} are under way"
+    HoldReason.DISPATCHER_NOT_READY, f"{NotReady.API_THROTTLED}: creates that take long use the places for its create"
 )
 
 
 class SlowOrigins(Struct, frozen=True):
-    """The origins whose creates are slow, and the number of further ones that may begin now."""
+    """The origins whose creates take long.
+
+    origins: those whose creates are slow.
+    quick: those whose last create was quick.
+    places: slow creates that may begin now.
+    unknown: creates that may begin now of all origins but the quick ones.
+    """
 
     origins: frozenset[Origin] = frozenset()
+    quick: Collection[Origin] = ()
     places: int = SLOW_AT_A_TIME
+    unknown: int = UNKNOWN_AT_A_TIME
+
+    def may_begin(self, origin: Origin) -> bool:
+        """Whether a create of this origin may begin now."""
+        if origin in self.origins:
+            return self.places > 0 and self.unknown > 0
+        return origin in self.quick or self.unknown > 0
 
     def hold(self, origin: Origin) -> Hold | None:
         """The hold of all rows of an origin; None: no hold."""
-        return TOO_SLOW if origin in self.origins and not self.places else None
-
-    def sparing(self, orders: Iterable[LaunchSpec]) -> Iterator[LaunchSpec]:
-        """The orders, without slow ones for which no place is left. The next cycle judges their rows again."""
-        begun = 0
-        for order in orders:
-            is_slow = origin_of(order.task) in self.origins
-            if not is_slow or begun < self.places:
-                begun += is_slow
-                yield order
+        return None if not self.origins or self.may_begin(origin) else TOO_SLOW
 
 
 class SlowCreates:
@@ -126,18 +133,23 @@ class SlowCreates:
 
     def __init__(self) -> None:
         self._at: dict[Origin, float] = {}
+        self._quick: dict[Origin, None] = {}
 
     def learn(self, origin: Origin, sent_at: float, now: float) -> None:
         """Notes that a create has its answer now."""
         if now - sent_at >= SLOW_SECONDS:
             trimmed(self._at)[origin] = now
+            self._quick.pop(origin, None)
+        else:
+            trimmed(self._quick)[origin] = None
 
     def known(self, under_way: Collection[tuple[Origin, float]], now: float) -> SlowOrigins:
         """`under_way`: the creates without an answer, each with the time at which it was sent."""
         self._at = {origin: at for origin, at in self._at.items() if now - at < SLOW_FOR_SECONDS}
         origins = self._at.keys() | {origin for origin, at in under_way if now - at >= SLOW_SECONDS}
-        begun = sum(origin in origins for origin, _ in under_way)
-        return SlowOrigins(frozenset(origins), max(0, SLOW_AT_A_TIME - begun))
+        slow = sum(origin in origins for origin, _ in under_way)
+        begun = slow + sum(origin not in origins and origin not in self._quick for origin, _ in under_way)
+        return SlowOrigins(frozenset(origins), self._quick.keys(), SLOW_AT_A_TIME - slow, UNKNOWN_AT_A_TIME - begun)
 
 
 def likeness(order: LaunchSpec) -> Likeness:

@@ -360,13 +360,15 @@ class Launcher:
         """Ends the cycle of a picture: sends orders. Returns their number, without waiting for the answers."""
         self._carried = picture.carry(judged)
         await self._submitter.resolve()
-        sent = self._memory.slow_origins(self._clock()).sparing(self._probes(orders, picture.creates.probed()))
+        sent = self._probes(orders, picture.creates.probed())
         return await self._submitter.submit(sent, self._catalog.templates, self._rests)
 
     def _rests(self, order: LaunchSpec) -> bool:
-        """Whether the row is held for a while: similar rows were refused, or its Job has much text."""
-        now = self._clock()
-        if self._memory.refusals.rests(order, now):
+        """Whether the row is left to a later cycle: such creates take long and have no place, similar rows were
+        refused, or its Job has much text.
+        """
+        now, origin = self._clock(), origin_of(order.task)
+        if not self._memory.slow_origins(now).may_begin(origin) or self._memory.refusals.rests(order, now):
             return True
         waits = self._memory.large.hold(order, now)
         if waits is not None:

@@ -22,7 +22,8 @@ from dispatcher.jobs.memory import (
 )
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.picture import JobsPicture
-from dispatcher.jobs.submit import CreateConcurrency, Launcher, Submitter
+from dispatcher.jobs.refusals import REFUSED_ROWS_ALIKE, SLOW_AT_A_TIME, SLOW_SECONDS, UNKNOWN_AT_A_TIME, origin_of
+from dispatcher.jobs.submit import AT_A_TIME, CreateConcurrency, Launcher, Submitter
 from dispatcher.model.cluster import ClusterView, Pod, PodRefusal
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
 from dispatcher.model.launches import InFlight, JobsVerdict, Launch, LaunchSpec, Offer, PodKind
@@ -49,9 +50,60 @@ class Silence:
         return []
 
 
+class Slow(Silence):
+    """A cluster that answers creates when `answers` is set."""
+
+    def __init__(self) -> None:
+        self.answers = asyncio.Event()
+
+    async def create(self, manifest: Manifest) -> ApiAnswer:
+        await self.answers.wait()
+        return ApiAnswer(0)
+
+
 def a_launcher(memory: Memory) -> Launcher:
     catalog = Catalog(load({}, str).settings.jobs, frozenset(), NOT_PLACED)
     return Launcher(Submitter(Silence(), SITE, memory, lambda: None), memory, catalog, Rules())
+
+
+class SlowCycle:
+    """A cycle whose creates get no answer before its end."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory, self._cluster = memory, Slow()
+        catalog = Catalog(load({"DISPATCHER_IMAGE": "app:1"}, str).settings.jobs, frozenset(), NOT_PLACED)
+        submitter = Submitter(self._cluster, SITE, memory, lambda: None, lambda: SLOW_SECONDS)
+        self._launcher = Launcher(submitter, memory, catalog, Rules(), lambda: SLOW_SECONDS)
+        self._picture = picture_of(self._launcher)
+
+    async def begun(self, *orders: LaunchSpec) -> list[int]:
+        """The rows whose creates begin."""
+        await self._launcher.launch(self._picture, [], orders)
+        found = [one.task_id for one in self._memory.creates.under_way()]
+        self._cluster.answers.set()
+        await self._launcher.drain()
+        return found
+
+
+def orders_of(submitter: str, ids: range, **asked: Any) -> list[LaunchSpec]:
+    return [an_order(task=a_task(id=number, submitted_by=submitter), **asked) for number in ids]
+
+
+async def test_row_that_rests_takes_no_place_of_creates_that_take_long() -> None:
+    memory, bad, good = Memory(), range(100, 100 + SLOW_AT_A_TIME), range(1, 6)
+    cycle, refused = SlowCycle(memory), orders_of("team_a", bad, cache_key="bad")
+    memory.slow.learn(origin_of(refused[0].task), 0, SLOW_SECONDS)
+    for order in refused[:REFUSED_ROWS_ALIKE]:
+        memory.refusals.refused(order, SLOW_SECONDS)
+    assert await cycle.begun(*refused, *orders_of("team_a", good)) == [*good]
+
+
+async def test_first_creates_of_many_logins_leave_places_to_those_that_are_quick() -> None:
+    memory, quick = Memory(), range(100, 100 + AT_A_TIME - UNKNOWN_AT_A_TIME)
+    logins = [orders_of(f"login-{number}", range(number, number + 1))[0] for number in range(AT_A_TIME)]
+    known = orders_of("team_b", quick)
+    memory.slow.learn(origin_of(known[0].task), 0, 0)
+    assert await SlowCycle(memory).begun(*logins, *known) == [*range(UNKNOWN_AT_A_TIME), *quick]
 
 
 def picture_of(

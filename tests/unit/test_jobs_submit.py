@@ -9,7 +9,15 @@ from msgspec.structs import replace
 from prometheus_client import REGISTRY
 
 from dispatcher.jobs.memory import CreateResult, Memory
-from dispatcher.jobs.refusals import SLOW_AT_A_TIME, SLOW_FOR_SECONDS, SLOW_SECONDS, TOO_SLOW, CreateOutcome
+from dispatcher.jobs.refusals import (
+    SLOW_AT_A_TIME,
+    SLOW_FOR_SECONDS,
+    SLOW_SECONDS,
+    TOO_SLOW,
+    UNKNOWN_AT_A_TIME,
+    CreateOutcome,
+    origin_of,
+)
 from dispatcher.jobs.submit import AT_A_TIME, TRIES, Submitter
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest, Phase
 from dispatcher.model.launches import IDENTITY, SUBMITTED_BY, Ask, Launch, LaunchSpec, identity_of, name_of
@@ -149,21 +157,26 @@ async def test_creates_that_take_long_leave_places_to_those_of_others() -> None:
     submitter = Submitter(cluster, SITE, memory, lambda: None, lambda: now[0])
 
     async def begun(*orders: LaunchSpec) -> int:
-        spared = [*memory.slow_origins(now[0]).sparing(orders)]
-        return await asyncio.wait_for(submitter.submit(spared, {"default": a_template()}), 5)
+        def rests(order: LaunchSpec) -> bool:
+            return not memory.slow_origins(now[0]).may_begin(origin_of(order.task))
+
+        return await asyncio.wait_for(submitter.submit(orders, {"default": a_template()}, rests), 5)
 
     late, others = (
         [an_order(task=a_task(id=first + number, submitted_by=team)) for number in range(20)]
         for first, team in ((100, "team_a"), (200, "team_b"))
     )
-    assert await begun(*late) == AT_A_TIME
+    assert await begun(others.pop()) == 1
+    await submitter.drain()
+    assert await begun(*late) == UNKNOWN_AT_A_TIME
     now[0] += SLOW_SECONDS
     holds = [memory.known(now[0]).why_wait(order.task, now[0]) for order in (late[-1], others[0])]
     assert holds == [TOO_SLOW, None]
     cluster.answers.set()
     await submitter.drain()
     cluster.answers.clear()
-    assert await begun(*late, *others) == SLOW_AT_A_TIME + len(others)
+    stranger = an_order(task=a_task(id=300, submitted_by="team_c"))
+    assert await begun(*late, stranger, *others) == SLOW_AT_A_TIME + 1 + len(others)
     cluster.answers.set()
     await submitter.drain()
     now[0] += SLOW_FOR_SECONDS

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from dispatcher.model.jobs import Json
-from dispatcher.model.launches import LABEL_TASK_ID
+from dispatcher.model.launches import DOMAIN, LABEL_TASK_ID, MANAGED_BY
 from dispatcher.model.resources import Amounts, parse_quantity
 
 LANDED: Final = "Landed"
@@ -128,11 +128,11 @@ def of_init_containers(spec: Json, theirs: Json) -> Iterator[str]:
 
 
 def of_metadata(where: str, sent: Json, made: Json) -> Iterator[str]:
-    """Checks that our labels and annotations are there. Others may add more."""
+    """Checks that our labels and annotations are there. Others may add more, and change those of the template."""
     for field in ("labels", "annotations"):
         there = made.get(field) or {}
         for key, value in (sent.get(field) or {}).items():
-            if there.get(key) != value:
+            if there.get(key) != value and (key == MANAGED_BY or key.startswith(f"{DOMAIN}/")):
                 yield f"{where}.{field}[{key}] is {words(there.get(key))}, not {words(value)}"
     if "name" in sent and made.get("name") != sent["name"]:
         yield f"{where}.name is {words(made.get('name'))}, not {words(sent['name'])}"

@@ -232,6 +232,14 @@ def test_other_changes_are_welcome(changes: dict[str, Any]) -> None:
     assert changes_of(SENT, as_made(**changes)) == ()
 
 
+def test_label_of_a_template_that_a_policy_changes_or_takes_is_welcome() -> None:
+    """No promise rests on it. A house rule for labels, or against do-not-disrupt, would hold all rows."""
+    sent, made = copy.deepcopy(SENT), as_made(metadata__labels__owner="team-a")
+    sent["metadata"]["labels"]["owner"] = "Team A"
+    sent["spec"]["template"]["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] = "true"
+    assert changes_of(sent, made) == ()
+
+
 def test_sidecar_before_the_tasks_container_is_welcome() -> None:
     made = as_made()
     made["spec"]["template"]["spec"]["containers"].insert(0, {"name": "proxy", "image": "proxy:1"})

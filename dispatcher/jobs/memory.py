@@ -288,7 +288,7 @@ class KnownCreates(Struct, frozen=True):
     unseen: creates that the view does not show yet, by task.
     refused: rows that the API server refuses as they are.
     deferred: tasks whose Job exists although the view does not show it yet.
-    templates: pauses by template.
+    templates: pauses of creates, by template and submitter.
     changed: pauses of Jobs that come back other than they were sent, by template and submitter.
     slow: templates and submitters whose creates take long.
     tried_at: time of the last failed create by task, in seconds of this process's clock.
@@ -298,7 +298,7 @@ class KnownCreates(Struct, frozen=True):
     unseen: Mapping[int, UnobservedCreate] = {}
     refused: RefusedRows = RefusedRows()
     deferred: frozenset[int] = frozenset()
-    templates: Mapping[str, TemplatePause] = {}
+    templates: Mapping[Origin, TemplatePause] = {}
     changed: Mapping[Origin, TemplatePause] = {}
     slow: SlowOrigins = SlowOrigins()
     tried_at: Mapping[int, float] = {}
@@ -307,7 +307,7 @@ class KnownCreates(Struct, frozen=True):
     def hold(self, row: Task | IndexedRow, template: str, now: float) -> Hold | None:
         """The hold that answers to the row, to similar rows, to its template, or to Jobs of its submitter ask for."""
         origin = template, row.submitted_by
-        changed, brake = self.changed.get(origin, OPEN), self.templates.get(template, OPEN)
+        changed, brake = self.changed.get(origin, OPEN), self.templates.get(origin, OPEN)
         return self.refused.hold(row, now) or changed.hold or brake.hold or self.slow.hold(origin)
 
     def why_wait(self, task: Task, now: float) -> Hold | None:
@@ -316,16 +316,16 @@ class KnownCreates(Struct, frozen=True):
             return Hold(HoldReason.LAUNCHED, Stage.UNSEEN)
         if (hold := self.hold(task, task.template, now)) is not None:
             return hold
-        brake, changed = self.templates.get(task.template, OPEN), self.changed.get(origin_of(task), OPEN)
-        if (brake.is_probing or changed.is_probing) and task.template in self.probed():
-            return Hold(
-                HoldReason.DISPATCHER_NOT_READY, f"{NotReady.API_THROTTLED}: one create of this template at a time"
-            )
+        origin = origin_of(task)
+        brake, changed = self.templates.get(origin, OPEN), self.changed.get(origin, OPEN)
+        if (brake.is_probing or changed.is_probing) and origin in self.probed():
+            words = "one create of its template and submitter at a time"
+            return Hold(HoldReason.DISPATCHER_NOT_READY, f"{NotReady.API_THROTTLED}: {words}")
         return None
 
-    def probed(self) -> set[str]:
-        """Names of templates that have a create under way."""
-        return {unseen.group.template for unseen in self.unseen.values() if unseen.is_under_way}
+    def probed(self) -> set[Origin]:
+        """Templates and submitters that have a create under way."""
+        return {(one.offer.template, one.submitted_by) for one in self.unseen.values() if one.is_under_way}
 
 
 class Memory:
@@ -338,7 +338,7 @@ class Memory:
         self.api = Breaker()
         self.quota = Breaker()
         self.slow = SlowCreates()
-        self._templates: dict[str, Breaker] = {}
+        self._templates: dict[Origin, Breaker] = {}
         self._changed: dict[Origin, Breaker] = {}
         self._unchanged: set[Origin] = set()
         """Of templates with changed Jobs: submitters whose Jobs came back as they were sent."""
@@ -350,9 +350,9 @@ class Memory:
         self.strays: dict[str, Job] = {}
         """Jobs of ours that a GET has found, and that the watch may never show, by name."""
 
-    def of_template(self, name: str) -> Breaker:
-        """The breaker of a template. A 500 stops only its template: a webhook may fail for one template alone."""
-        return self._templates.setdefault(name, Breaker())
+    def of_template(self, origin: Origin) -> Breaker:
+        """The breaker of a template and submitter. A 500 stops only those: a webhook may fail for one team alone."""
+        return self._templates.setdefault(origin, Breaker())
 
     def is_changed(self, task: Task) -> bool:
         """Whether a dry run is asked before the next create: Jobs of the template came back changed.
@@ -440,8 +440,9 @@ class Memory:
     def _brake(self, result: CreateResult, now: float) -> None:
         answer, meaning = result.answer, result.meaning
         if meaning is CreateOutcome.UNKNOWN:
-            template = result.order.task.template
-            brake = self.of_template(template) if self._is_of_the_template(template, answer, now) else self.api
+            task = result.order.task
+            is_of_it = self._is_of_the_template(task.template, answer, now)
+            brake = self.of_template(origin_of(task)) if is_of_it else self.api
             brake.trip(not_ready(NotReady.API_THROTTLED, answer), now, answer.retry_after)
         elif meaning is CreateOutcome.QUOTA:
             self.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED, for_all(answer.message)), now, BLOCKED_SECONDS)
@@ -449,7 +450,7 @@ class Memory:
             self.api.trip(not_ready(NOT_READY[meaning], answer), now, BLOCKED_SECONDS)
 
     def _is_of_the_template(self, template: str, answer: ApiAnswer, now: float) -> bool:
-        """Whether the fault may be that of a webhook for one template. Other templates go on then."""
+        """Whether the fault may be that of a webhook for one template. Other templates and submitters go on then."""
         if answer.status != TIMED_OUT:
             return answer.status == 500
         self._timed_out = {name: at for name, at in self._timed_out.items() if now - at < TOGETHER_SECONDS}
@@ -464,8 +465,9 @@ class Memory:
         self._failed.pop(order.task.id, None)
         self._timed_out.pop(order.task.template, None)
         self._made[order.task.template] = now
-        for brake in (self.api, self.quota, self.of_template(order.task.template)):
-            brake.reset()
+        self._templates.pop(origin_of(order.task), None)
+        self.api.reset()
+        self.quota.reset()
 
 
 def brakes_of(breakers: Mapping[K, Breaker], now: float) -> dict[K, TemplatePause]:

@@ -21,7 +21,7 @@ from dispatcher.jobs.memory import NOT_READY, CreateResult, Memory
 from dispatcher.jobs.observed import Rules, due_at, observe
 from dispatcher.jobs.picture import CarriedState, JobsPicture, JudgedRows, KnownJobs, know_jobs, still_carried
 from dispatcher.jobs.policy import check_job
-from dispatcher.jobs.refusals import CreateOutcome, are_over, is_absent, is_of_a_policy, origin_of, read_create
+from dispatcher.jobs.refusals import CreateOutcome, Origin, are_over, is_absent, is_of_a_policy, origin_of, read_create
 from dispatcher.jobs.templates import Template
 from dispatcher.model.cluster import ClusterView
 from dispatcher.model.errors import ClusterError
@@ -360,7 +360,8 @@ class Launcher:
         """Ends the cycle of a picture: sends orders. Returns their number, without waiting for the answers."""
         self._carried = picture.carry(judged)
         await self._submitter.resolve()
-        sent = self._probes(orders, picture.creates.probed())
+        in_turn = sorted(orders, key=lambda order: picture.tried_at(order.task.id))
+        sent = self._probes(in_turn, picture.creates.probed())
         return await self._submitter.submit(sent, self._catalog.templates, self._rests)
 
     def _rests(self, order: LaunchSpec) -> bool:
@@ -375,17 +376,17 @@ class Launcher:
             self._memory.refusals.rest(order.task, *waits)
         return waits is not None
 
-    def _probes(self, orders: Iterable[LaunchSpec], probed: set[str]) -> Iterator[LaunchSpec]:
-        """Sends one create of a template at a time, after one of them failed or came back changed.
+    def _probes(self, orders: Iterable[LaunchSpec], probed: set[Origin]) -> Iterator[LaunchSpec]:
+        """Sends one create of a template and submitter at a time, after one of them failed or came back changed.
 
-        It is chosen among admitted rows: a held row would block it.
+        It is chosen among admitted rows: a held row would block it. One whose create failed last comes last.
         """
         for order in orders:
-            name = order.task.template
-            if not (self._memory.of_template(name).is_probing or self._memory.is_changed(order.task)):
+            origin = origin_of(order.task)
+            if not (self._memory.of_template(origin).is_probing or self._memory.is_changed(order.task)):
                 yield order
-            elif name not in probed:
-                probed.add(name)
+            elif origin not in probed:
+                probed.add(origin)
                 yield order
 
     async def follow(self) -> None:

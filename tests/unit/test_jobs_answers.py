@@ -14,6 +14,7 @@ from dispatcher.jobs.refusals import (
     Breaker,
     CreateOutcome,
     Refusals,
+    origin_of,
     read_create,
 )
 from dispatcher.model.caches import Placement, Pool
@@ -357,6 +358,6 @@ def test_hold_of_the_rows_of_all_teams_names_no_job(meaning: CreateOutcome | Non
     asked, sent = CreateResult(order, name, question=answer), CreateResult(order, name, answer=answer)
     memory.learn(replace(sent, meaning=meaning) if meaning else asked, 0)
     known = memory.known(0)
-    held = known.brakes.api or known.brakes.quota or known.templates[order.task.template].hold
+    held = known.brakes.api or known.brakes.quota or known.templates[origin_of(order.task)].hold
     assert held is not None
     assert held.detail.endswith('jobs.batch "..." is forbidden: exceeded quota: q')

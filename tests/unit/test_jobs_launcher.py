@@ -16,13 +16,21 @@ from dispatcher.jobs.memory import (
     MORE_FOR_A_WRITE,
     PLAIN_BYTES,
     SHARES,
+    CreateResult,
     LargeJobs,
     Memory,
     row_bytes,
 )
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.picture import JobsPicture
-from dispatcher.jobs.refusals import REFUSED_ROWS_ALIKE, SLOW_AT_A_TIME, SLOW_SECONDS, UNKNOWN_AT_A_TIME, origin_of
+from dispatcher.jobs.refusals import (
+    REFUSED_ROWS_ALIKE,
+    SLOW_AT_A_TIME,
+    SLOW_SECONDS,
+    UNKNOWN_AT_A_TIME,
+    CreateOutcome,
+    origin_of,
+)
 from dispatcher.jobs.submit import AT_A_TIME, CreateConcurrency, Launcher, Submitter
 from dispatcher.model.cluster import ClusterView, Pod, PodRefusal
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
@@ -74,11 +82,11 @@ class SlowCycle:
         catalog = Catalog(load({"DISPATCHER_IMAGE": "app:1"}, str).settings.jobs, frozenset(), NOT_PLACED)
         submitter = Submitter(self._cluster, SITE, memory, lambda: None, lambda: SLOW_SECONDS)
         self._launcher = Launcher(submitter, memory, catalog, Rules(), lambda: SLOW_SECONDS)
-        self._picture = picture_of(self._launcher)
+        picture_of(self._launcher)  # it reads the templates, which forgets what earlier answers said
 
     async def begun(self, *orders: LaunchSpec) -> list[int]:
         """The rows whose creates begin."""
-        await self._launcher.launch(self._picture, [], orders)
+        await self._launcher.launch(picture_of(self._launcher), [], orders)
         found = [one.task_id for one in self._memory.creates.under_way()]
         self._cluster.answers.set()
         await self._launcher.drain()
@@ -96,6 +104,16 @@ async def test_row_that_rests_takes_no_place_of_creates_that_take_long() -> None
     for order in refused[:REFUSED_ROWS_ALIKE]:
         memory.refusals.refused(order, SLOW_SECONDS)
     assert await cycle.begun(*refused, *orders_of("team_a", good)) == [*good]
+
+
+async def test_row_whose_create_failed_leaves_the_next_probe_to_a_row_behind_it() -> None:
+    """A webhook may fail for one row. It comes first in the order, and would be each probe."""
+    memory = Memory()
+    bad, good = orders_of("team_a", range(1, 3))
+    cycle = SlowCycle(memory)
+    failed = CreateResult(bad, "x", CreateOutcome.UNKNOWN, ApiAnswer(500))
+    memory.learn(failed, 0)
+    assert await cycle.begun(bad, good, *orders_of("team_b", range(3, 5))) == [2, 3, 4]
 
 
 async def test_first_creates_of_many_logins_leave_places_to_those_that_are_quick() -> None:
@@ -199,7 +217,7 @@ def test_picture_does_not_change_when_the_memory_does() -> None:
     picture = picture_of(launcher)
     memory.creates.begin(a_job(1, 1).name, task, Offer("app:1", "small", "default"), 0)
     memory.refusals.park(task, Hold(HoldReason.POISON))
-    memory.of_template("default").trip(Hold(HoldReason.DISPATCHER_NOT_READY), 0)
+    memory.of_template(("default", "team_a")).trip(Hold(HoldReason.DISPATCHER_NOT_READY), 0)
     assert (picture.judge_row(task).verdict, picture.in_flight()) == (Launch(1), InFlight())
 
 

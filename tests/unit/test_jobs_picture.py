@@ -41,9 +41,12 @@ from tests.rig.builders import (
 )
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
+STOPPED = {("default", "team_a"): TemplatePause(STOP, is_probing=True)}
+PROBING = {("default", "team_a"): TemplatePause(is_probing=True)}
 POISON = Hold(HoldReason.POISON, "422")
 CHANGED = Hold(HoldReason.JOB_CHANGED, "spec.ttlSecondsAfterFinished is 2, not absent")
 OTHER_CREATE = UnobservedCreate("other", 7, 1, "q", "team_b", Offer("app:1", "small", "default"), 0, is_under_way=True)
+OWN_CREATE = replace(OTHER_CREATE, submitted_by="team_a")
 
 
 @pytest.mark.parametrize(
@@ -53,15 +56,13 @@ OTHER_CREATE = UnobservedCreate("other", 7, 1, "q", "team_b", Offer("app:1", "sm
         (KnownCreates(deferred=frozenset({42})), HoldReason.LAUNCHED),
         (KnownCreates(refused=RefusedRows({(42, 1): POISON})), HoldReason.POISON),
         (KnownCreates(refused=RefusedRows({(42, 2): POISON})), Launch(1)),
-        (KnownCreates(templates={"default": TemplatePause(STOP, is_probing=True)}), HoldReason.DISPATCHER_NOT_READY),
-        (KnownCreates(templates={"default": TemplatePause(is_probing=True)}), Launch(1)),
-        (
-            KnownCreates(templates={"default": TemplatePause(is_probing=True)}, unseen={7: OTHER_CREATE}),
-            HoldReason.DISPATCHER_NOT_READY,
-        ),
-        (KnownCreates(templates={"other": TemplatePause(STOP, is_probing=True)}), Launch(1)),
+        (KnownCreates(templates=STOPPED), HoldReason.DISPATCHER_NOT_READY),
+        (KnownCreates(templates=PROBING), Launch(1)),
+        (KnownCreates(templates=PROBING, unseen={7: OWN_CREATE}), HoldReason.DISPATCHER_NOT_READY),
+        (KnownCreates(templates=PROBING, unseen={7: OTHER_CREATE}), Launch(1)),
+        (KnownCreates(templates={("other", "team_a"): STOPPED["default", "team_a"]}), Launch(1)),
+        (KnownCreates(templates={("default", "team_b"): STOPPED["default", "team_a"]}), Launch(1)),
     ],
-    ids=["nothing", "deferred", "refused", "attempt over", "paused", "probing", "probed", "another template"],
 )
 def test_launch_waits_for_holds_that_answers_asked_for(creates: KnownCreates, verdict: Launch | HoldReason) -> None:
     found = a_picture(creates=creates).judge_row(a_task()).verdict
@@ -217,7 +218,7 @@ def test_offer_tells_what_the_api_server_makes_of_its_pods() -> None:
     "creates",
     [
         KnownCreates(refused=RefusedRows({(42, 1): POISON})),
-        KnownCreates(templates={"default": TemplatePause(STOP, is_probing=True)}),
+        KnownCreates(templates=STOPPED),
         KnownCreates(changed={("default", "team_a"): TemplatePause(CHANGED, is_probing=True)}),
         KnownCreates(changed={("default", "team_b"): TemplatePause(CHANGED, is_probing=True)}),
     ],
@@ -300,10 +301,9 @@ def test_template_has_a_brake_of_its_own_that_a_success_ends() -> None:
     memory.learn(result(order, CreateOutcome.UNKNOWN, ApiAnswer(500, message="webhook")), 0)
     held = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
     known = memory.known(0)
-    assert (known.templates["bad"].hold, known.templates["bad"].is_probing) == (held, True)
-    assert (set(known.templates), known.brakes.api) == ({"bad"}, None)
+    assert (known.templates, known.brakes.api) == ({("bad", "team_a"): TemplatePause(held, is_probing=True)}, None)
     memory.learn(a_success(order), 1)
-    assert not memory.known(1).templates["bad"].is_probing
+    assert memory.known(1).templates == {}
 
 
 def test_row_with_a_job_that_the_watch_lacks_is_deferred_for_2_seconds() -> None:

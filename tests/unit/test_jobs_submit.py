@@ -271,11 +271,13 @@ def waited(waits: list[float]) -> Callable[[float], Coroutine[None, None, None]]
     return sleep
 
 
-async def test_500_pauses_its_template_alone() -> None:
+async def test_500_pauses_its_template_and_submitter_alone() -> None:
+    """A webhook may fail for what one team asks for."""
     memory = await submitted(Cluster([ApiAnswer(500, "InternalError", "failed calling webhook")]), an_order())
     now = elapsed()
     assert memory.api.hold(now) is None
-    assert memory.of_template("default").hold(now) is not None
+    rows = [a_task(), a_task(submitted_by="team_b"), a_task(template="other")]
+    assert [memory.known(now).why_wait(row, now) is None for row in rows] == [False, True, True]
 
 
 @pytest.mark.fault(11)
@@ -331,7 +333,7 @@ class TestHeldBack:
         await submitted(cluster, order, memory)
         assert len(cluster.created) == 1
         assert memory.creates.by_name == {}
-        for brake in (memory.api, memory.quota, memory.of_template("default")):
+        for brake in (memory.api, memory.quota, memory.of_template(("default", "team_a"))):
             assert brake.hold(now) is None
             assert not brake.is_probing
         assert parked(memory, order) is None

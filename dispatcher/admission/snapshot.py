@@ -294,9 +294,10 @@ def plan_load(holders: Iterable[tuple[str, str]] | Mapping[tuple[str, str], int]
 def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -> PendingPods:
     """Counts pending Pods, Jobs without a Pod and unseen creates. The grace gives an autoscaler time to act.
 
-    Anybody who may create Pods can give one our labels, and a policy can take them. So Pods count by their Jobs.
+    Anybody who may create Pods can give one our labels, and a policy can take them. So Pods count by their Jobs. Nobody
+    knows when a gated or refused one goes on.
     """
-    pending = [pod for pod in view.pods.values() if pod.phase == "Pending" and not pod.deleting]
+    pending = [pod for pod in view.pods.values() if pod.phase == "Pending" and not (pod.deleting or pod.is_gated)]
     ours = {job.uid: job for job in view.jobs.values()} if pending else {}
     waiting = [(pod, ours[pod.job_uid]) for pod in pending if pod.job_uid in ours]
     grace = timedelta(seconds=grace_seconds)

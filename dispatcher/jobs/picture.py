@@ -58,7 +58,7 @@ class JobCounts(Struct, frozen=True):
     unplaced: those for whose Pods kube-scheduler looks for a node.
     ended: those whose Pods have ended. The Job controller finishes such a Job a moment later.
     held: those that somebody else keeps from running: suspended, with refused Pods, or with scheduling gates.
-    podless: those that should have a Pod and have none.
+    podless: those whose Pods are to come.
     """
 
     every: Counts
@@ -109,7 +109,7 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
         if (job.phase is active or not job.is_finished) and not (job.deleting and cluster.is_over(job)):
             key = job.queue, job.submitted_by, job.shape, job.needs
             every[key] = every.get(key, 0) + 1
-            podless += not job.suspended and job.uid not in pods
+            podless += not job.suspended and job.uid not in pods and job.uid not in refused
             if job.uid in pods and job.uid not in alive:
                 ended[key] = ended.get(key, 0) + 1
             elif job.suspended or job.uid in refused or job.uid in gated:

@@ -68,7 +68,7 @@ class InFlight(Struct, frozen=True):
     ended: those whose Pods have ended, so that they hold no room.
     held: those that somebody else keeps from running: suspended, without parallelism, or with refused Pods.
     unseen: number of creates that the view does not show yet.
-    podless: number of unfinished Jobs that should have a Pod and have none.
+    podless: number of unfinished Jobs whose Pods are to come.
     """
 
     every: Mapping[PodKind, int] = {}

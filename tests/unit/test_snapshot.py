@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dispatcher.admission.room import room_of
 from dispatcher.admission.snapshot import Allowance, Load, PendingPods, effective_queues, plan_load, plan_pending
-from dispatcher.model.cluster import ClusterView, Pod
+from dispatcher.model.cluster import ClusterView, Pod, PodRefusal
 from dispatcher.model.jobs import Job, LaunchGroup, Phase
 from dispatcher.model.launches import InFlight, PodKind
 from tests.rig.builders import NOW, a_cluster, a_complete_job, a_job, a_picture, a_pod, a_queue, a_snapshot, ago, later
@@ -124,6 +124,14 @@ def test_a_job_with_a_pod_of_any_phase_is_not_counted_twice() -> None:
     job = a_job()
     assert pending_of(a_pod(job), jobs=(job,)).total == 1
     assert pending_of(a_pod(job, phase="Running"), jobs=(job,)).total == 0
+
+
+def test_refused_or_gated_pod_of_one_team_is_not_pending() -> None:
+    """Nobody knows when it goes on. In the mode `any` it would hold the launches of all teams meanwhile."""
+    job, view = a_job(), ClusterView(NOW, {}, {}, {})
+    refusals = {job.uid: PodRefusal(NOW, "exceeded quota", is_quota=True)}
+    assert plan_pending(view, a_picture([job], a_cluster(refusals=refusals)).in_flight(), 0).total == 0
+    assert pending_of(a_pod(job, node_name="", is_gated=True)).total == 0
 
 
 @pytest.mark.parametrize("phase", [Phase.COMPLETE, Phase.FAILED])

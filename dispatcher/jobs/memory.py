@@ -29,6 +29,7 @@ from dispatcher.jobs.refusals import (
     RefusedRows,
     SlowCreates,
     SlowOrigins,
+    may_be_of_one_job,
     origin_of,
     trimmed,
 )
@@ -209,8 +210,6 @@ WRITES_PER_SECOND: Final = 50
 """The default of KUBE_WRITES_PER_SECOND."""
 REFUSED_SECONDS: Final = 300
 """Seconds of the pause of a row that the API server refused. A policy, or a Job of the same name, may be gone then."""
-TIMED_OUT: Final = 504
-"""A webhook did not answer, or nobody answered a proxy."""
 TOGETHER_SECONDS: Final = 60
 """Creates of two templates that time out within this time show that it is no webhook of one template, unless creates of
 another template succeed meanwhile: one team may have several templates and one webhook."""
@@ -451,7 +450,7 @@ class Memory:
 
     def _is_of_the_template(self, template: str, answer: ApiAnswer, now: float) -> bool:
         """Whether the fault may be that of a webhook for one template. Other templates and submitters go on then."""
-        if answer.status != TIMED_OUT:
+        if not may_be_of_one_job(answer):
             return answer.status == 500
         self._timed_out = {name: at for name, at in self._timed_out.items() if now - at < TOGETHER_SECONDS}
         self._timed_out[template] = now

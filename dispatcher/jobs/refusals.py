@@ -318,6 +318,17 @@ def read_forbidden(answer: ApiAnswer) -> CreateOutcome:
     return CreateOutcome.UNKNOWN if NOT_READY_YET.match(answer.message) else CreateOutcome.DENIED
 
 
+TIMED_OUT: Final = 504
+"""A webhook did not answer, or nobody answered a proxy."""
+OF_A_FIREWALL: Final = frozenset({400, 403, 406, 413, 431})
+"""Statuses of the pages by which a proxy refuses one request, for its words or its size."""
+
+
+def may_be_of_one_job(answer: ApiAnswer) -> bool:
+    """Whether this Job alone may be the cause of an answer that does not tell what became of the create."""
+    return answer.status == TIMED_OUT or (not answer.is_told and answer.status in OF_A_FIREWALL)
+
+
 def is_of_a_policy(message: str) -> bool:
     """Whether the message is that of an admission policy or a webhook."""
     return bool(OF_A_POLICY.match(message))

@@ -347,6 +347,16 @@ def test_retry_after_of_a_day_pauses_for_5_minutes() -> None:
     assert breaker.hold(301) is None
 
 
+@pytest.mark.parametrize(("status", "is_of_all"), [(403, False), (413, False), (401, True), (429, True), (503, True)])
+def test_page_of_a_firewall_about_one_job_pauses_its_template_and_submitter_alone(status: int, is_of_all: bool) -> None:
+    """A firewall before the API server may dislike a word of one row, or the size of its Job."""
+    memory, order = Memory(), an_order()
+    page = ApiAnswer(status, message="<html>", is_told=False)
+    memory.learn(CreateResult(order, name_of(order, "dispatcher"), read_create(page), page), 0)
+    known = memory.known(0)
+    assert (known.brakes.api is not None, origin_of(order.task) in known.templates) == (is_of_all, not is_of_all)
+
+
 @pytest.mark.parametrize(
     "meaning", [CreateOutcome.QUOTA, CreateOutcome.TERMINATING, CreateOutcome.FORBIDDEN, CreateOutcome.UNKNOWN, None]
 )

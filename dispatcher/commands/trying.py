@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from dispatcher.commands.options import read_env, read_payload, span
 from dispatcher.container.asking import say
-from dispatcher.container.contract import RESULT_BYTES, WORDS_BYTES, described, plain_note
+from dispatcher.container.contract import STORED_BYTES, WORDS_BYTES, described, plain_note
 from dispatcher.container.exec import GRACE_SECONDS, TERMINATED, LaunchRun, Work
 from dispatcher.container.isolated import as_given
 from dispatcher.container.row import NOTHING, Codes, ExecReport, NotStorable, Progress, WrongOption, read_options
@@ -139,7 +139,7 @@ def stored(result: str) -> str:
         found = stored_json(result)
     except NotStoredJson as fault:
         raise NotStorable(str(fault)) from fault
-    if len(found.encode()) > RESULT_BYTES:
+    if len(found.encode()) > STORED_BYTES:
         raise NotStorable(TOO_LARGE)
     return found
 

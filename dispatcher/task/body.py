@@ -103,7 +103,7 @@ def as_progress(done: float) -> float:
 def as_result(result: object) -> str:
     """The result as JSON. Raises WrongResult if Postgres does not store it."""
     try:
-        text = json.dumps(result, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as fault:  # a set, NaN or half a character, 1,000 levels
         raise WrongResult(f"the result is no JSON that Postgres stores: {fault}") from fault

@@ -163,7 +163,9 @@ def test_note_is_one_line_of_200_characters(said: object, note: str) -> None:
     assert as_note(said) == note
 
 
-@pytest.mark.parametrize("result", [17, None, "ü", [1, 2.5, {"a": None}], "x" * 65534, "\\u0000", "\\\\u0000", {1: 2}])
+@pytest.mark.parametrize(
+    "result", [17, None, "ü", [1, 2.5, {"a": None}], "x" * 65534, [1] * 30000, "\\u0000", "\\\\u0000", {1: 2}]
+)
 def test_result_is_json(result: Any) -> None:
     assert json.loads(as_result(result)) == ({"1": 2} if result == {1: 2} else result)
 

@@ -53,7 +53,7 @@ DECLARE
     made_at CONSTANT timestamptz := dispatch_private.key_time(task_start.task_id, task_start.start_key);
     host    CONSTANT text := dispatch_private.subdomain(task_start.node);
     whose   CONSTANT text := dispatch_private.subdomain(task_start.pod);
-    uid     CONSTANT text := left(task_start.job_uid, 253);
+    uid     CONSTANT text := dispatch_private.plain_note(task_start.job_uid); -- people read it
     process CONSTANT text := left(nullif(task_start.run_id, ''), 253);
     tokens  uuid[];
     token   uuid;

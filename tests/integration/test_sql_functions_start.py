@@ -70,6 +70,12 @@ async def test_call_that_lacks_what_names_its_launch_is_an_error(database: Datab
         await (await database.session("task")).fetch(f"SELECT * FROM dispatch.task_start({named})")
 
 
+async def test_uid_that_a_container_made_up_is_kept_without_what_controls_a_terminal(database: Database) -> None:
+    row, pod = await insert_row(database), Pod(job_uid="job\x1b[2J\n\u202e" + "x" * 300)
+    assert await row.start(pod=pod) == await row.start(pod=pod) is not None
+    assert (await row.now())["job_uid"] == f"job [2J {'x' * 192}"
+
+
 async def test_node_and_pod_may_be_left_out(database: Database) -> None:
     row = await insert_row(database)
     task = await database.session("task")

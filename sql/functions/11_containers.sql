@@ -155,7 +155,7 @@ DECLARE
     answer text;
     whose  text;
     digest bytea := dispatch_private.token_digest(task_finish.run_token);
-    words  text := dispatch_private.clip(task_finish.error, 8192);
+    words  text := dispatch_private.clip(nullif(task_finish.error, ''), 8192);
 BEGIN
     IF task_finish.outcome IS NULL OR task_finish.outcome NOT IN ('succeeded', 'retry', 'failed') THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('the outcome%s is unknown', dispatch_private.shown(task_finish.outcome)), HINT = 'succeeded, retry or failed.';

@@ -77,6 +77,16 @@ async def test_error_that_a_container_reported_stays(database: Database) -> None
     assert (launch["outcome"], launch["error"], launch["exit_code"]) == ("failed", "my words", 137)
 
 
+async def test_empty_error_hides_neither_an_output_nor_the_reason_of_a_cancel(database: Database) -> None:
+    """A driver may send an empty text where its program has no message."""
+    row = await insert_row(database)
+    started = await row.started()
+    await row.cancel("not needed")
+    assert await row.finish(started, "failed", error="") == "cancelled"
+    await write(database, an_end(row))
+    assert ((await row.now())["error"], (await history(row))[0]["error"]) == ("not needed", "the end\n")
+
+
 async def test_launch_that_never_called_task_start_is_written_down(database: Database) -> None:
     row = await insert_row(database)
     end = an_end(row, exit_code=None, reason="ErrImagePull: not found", output="")

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.model.cluster import CRASHES, DEADLINE, ClusterView, Node, Pod, PodEnd, PodRefusal
+from dispatcher.model.cluster import CRASHES, DEADLINE, START_FAULTS, ClusterView, Node, Pod, PodEnd, PodRefusal
 from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Status, Task
@@ -316,7 +316,8 @@ def stage_of_refusal(refusal: PodRefusal) -> Stage:
 
 
 def stage_of_pod(pod: Pod) -> str:
-    if pod.phase != "Pending" or pod.had_run:  # a Pod is Pending, too, while a container beside the task cannot start
+    # A Pod is Pending, too, while a container beside the task cannot start.
+    if not pod.cannot_start and (pod.phase != "Pending" or pod.had_run):
         return Stage.RUNNING if pod.exit is None else Stage.SIDECAR_STAYS
     if pod.is_gated:
         return joined(f"{Stage.SUSPENDED}: by scheduling gates of its Pod", pod.waiting_message)
@@ -331,7 +332,7 @@ def stage_of_pod(pod: Pod) -> str:
     return joined(Stage.STARTING, prepares or ignored or pod.waiting_reason, pod.waiting_message)
 
 
-NEVER_BEGAN: Final = frozenset({"StartError", "ContainerCannotRun", "ContainerStatusUnknown"})
+NEVER_BEGAN: Final = START_FAULTS | {"ContainerStatusUnknown"}
 """Causes whose message is the node's, not the container's."""
 SIGNALS: Final = {128 + number: number.name for number in signal.Signals}
 """Exit codes of processes that a signal ended."""

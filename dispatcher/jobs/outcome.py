@@ -53,7 +53,7 @@ def end_cause(row: TaskWithJobs, job: Job, pod: Pod) -> str:
         return ""
     if overruns(job, pod, cluster):
         return "its run limit is over, and its kubelet has not ended it"
-    if pod.phase != "Pending" or pod.had_run or row.task.launch >= job.launch:
+    if row.task.launch >= job.launch or not (pod.cannot_start or (pod.phase == "Pending" and not pod.had_run)):
         return ""
     if pod.cannot_start and cluster.has_lasted(stuck_key(pod), GRACE):
         return pod.waiting_reason

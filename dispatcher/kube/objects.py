@@ -24,6 +24,7 @@ from dispatcher.kube.pods import (
     taken,
     unschedulable_since,
     waiting_message,
+    waiting_reason,
 )
 from dispatcher.kube.wire import (
     UNREADABLE,
@@ -347,8 +348,8 @@ def own_pod_of(wire: WirePod, raw: bytes | msgspec.Raw) -> Pod:
         nominated_node=status.nominated_node_name,
         scheduled_at=scheduled_at(status.conditions),
         unschedulable_since=unschedulable_since(status.conditions),
-        waiting_reason=waiting_reason([*(status.init_container_statuses or ()), *statuses]),
-        waiting_message=waiting_message(wire) if status.phase == "Pending" else "",
+        waiting_reason=waiting_reason(wire, task),
+        waiting_message=waiting_message(wire, task),
         had_run=any(map(has_run, own)),
         had_begun=any(map(has_run, begun)),
         had_prepared=any(has_run(one) for one in status.init_container_statuses or () if one.name not in sidecars),
@@ -384,11 +385,6 @@ def with_contract(raw: bytes | msgspec.Raw) -> list[str]:
     except UNREADABLE:
         return []
     return [one.name for one in containers if any(variable.name == "TASK_ID" for variable in one.env)]
-
-
-def waiting_reason(statuses: Sequence[ContainerStatus]) -> str:
-    reasons = [s.state.waiting.reason for s in statuses if s.state.waiting is not None]
-    return next((reason for reason in reasons if reason not in {"", "ContainerCreating", "PodInitializing"}), "")
 
 
 def has_run(status: ContainerStatus) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from dispatcher.kube import wire
 from dispatcher.kube.wire import Condition, Container, ContainerState, ContainerStatus, PodSpec, PodStatus, WirePod
-from dispatcher.model.cluster import DEADLINE, FORGOTTEN, LATEST, LONG_AGO, PodEnd
+from dispatcher.model.cluster import DEADLINE, ENDED, FORGOTTEN, LATEST, LONG_AGO, START_FAULTS, PodEnd
 from dispatcher.model.needs import PodNeeds, Requirement, SelectorTerm, Toleration
 from dispatcher.model.resources import LARGEST, Amounts, Written, asked_by, is_quantity, milli_of, without
 from dispatcher.model.tasks import printable
@@ -353,8 +353,28 @@ def unschedulable_since(conditions: Sequence[Condition]) -> datetime | None:
     return since_long_ago(next((c.last_transition_time for c in unplaced), None))
 
 
-def waiting_message(wire: WirePod) -> str:
-    """The message of the first waiting container, or why kube-scheduler finds no node."""
+def start_fault(wire: WirePod, task: str) -> ContainerState | None:
+    """The end of the task's container if its node could not start it, and other containers keep the Pod."""
+    ended = (one.state.terminated for one in wire.status.container_statuses or () if one.name == task)
+    found = next((one for one in ended if one is not None and one.reason in START_FAULTS), None)
+    return None if wire.status.phase in ENDED else found
+
+
+def waiting_reason(wire: WirePod, task: str) -> str:
+    """Why a container cannot start. Empty: all start normally."""
+    if (fault := start_fault(wire, task)) is not None:
+        return fault.reason
+    statuses = (*(wire.status.init_container_statuses or ()), *(wire.status.container_statuses or ()))
+    reasons = [one.state.waiting.reason for one in statuses if one.state.waiting is not None]
+    return next((reason for reason in reasons if reason not in {"", "ContainerCreating", "PodInitializing"}), "")
+
+
+def waiting_message(wire: WirePod, task: str) -> str:
+    """The message of the first container that cannot start, or why kube-scheduler finds no node."""
+    if (fault := start_fault(wire, task)) is not None:
+        return words(fault.message)
+    if wire.status.phase != "Pending":
+        return ""
     statuses = (*(wire.status.init_container_statuses or ()), *(wire.status.container_statuses or ()))
     said = [one.state.waiting.message for one in statuses if one.state.waiting is not None]
     unplaced = [one.message for one in wire.status.conditions if one.type == "PodScheduled" and one.status == "False"]

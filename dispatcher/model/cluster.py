@@ -36,11 +36,13 @@ DEADLINE: Final = "DeadlineExceeded"
 """Reason of a Pod that ended at its run limit. Every other reason is kubelet's, about the node."""
 CRASHES: Final = "CrashLoopBackOff"
 """Waiting reason of a sidecar that ends again and again. Only init containers that always restart have this reason."""
-SAYS_A_FAULT: Final = re.compile(r"^(Err|Invalid)|(Error|Failed|BackOff|Unavailable)$")
+SAYS_A_FAULT: Final = re.compile(r"^(Err|Invalid)|(Error|Failed|BackOff|Unavailable|CannotRun)$")
 """Kubelet's names for what keeps a container from its start, such as ErrImagePull, SignatureValidationFailed or
 CreateContainerError. Each version has new names. Each runtime and virtual node also has names for a start that only
 takes time.
 """
+START_FAULTS: Final = frozenset({"StartError", "ContainerCannotRun"})
+"""Causes of the end of a container that its node could not start."""
 FORGOTTEN: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
 """Causes of the end of a container that was gone when its node looked for it."""
 

@@ -245,6 +245,15 @@ def test_broken_image_or_configuration_ends_a_launch_after_60_seconds(reason: st
     assert verdicts[2].ends[0].cause == reason
 
 
+def test_sidecar_keeps_no_launch_whose_container_its_node_could_not_start() -> None:
+    seen, job = dict[str, datetime](), a_job(created_at=NOW, ended_by="us", report="exit-code")
+    end = PodEnd(container="task", exit_code=128, cause="StartError")
+    pod = a_pod(job, phase="Running", had_begun=True, exit=end, waiting_reason="StartError", waiting_message="no x")
+    assert stage(job, [pod], NOW) == "ImagePull: StartError: no x"
+    verdicts = [judged(a_task(), job, pods=[pod], seen=seen, at=later(s)) for s in (0, 59, 60)]
+    assert [removed(found) for found in verdicts] == [[], [], [("pods", pod.uid)]]
+
+
 def test_container_that_is_being_created_is_given_until_the_start_deadline() -> None:
     seen, job = dict[str, datetime](), a_job(created_at=NOW)
     pod = a_pod(job, waiting_reason="CrashLoopBackOff")

@@ -101,7 +101,18 @@ def test_the_waiting_reason_is_read_unless_the_container_starts_normally(statuse
     assert pod_of(statuses).waiting_reason == reason
 
 
-START_ERROR = {"exitCode": 128, "reason": "StartError", "startedAt": "1970-01-01T00:00:00Z", "finishedAt": AT}
+START_ERROR = {
+    "exitCode": 128, "reason": "StartError", "startedAt": "1970-01-01T00:00:00Z", "finishedAt": AT, "message": "no x",
+}  # fmt: skip
+
+
+def test_container_that_its_node_could_not_start_keeps_its_pod_waiting_beside_another_one() -> None:
+    own, proxy = a_status(terminated=START_ERROR), a_status("proxy", running={"startedAt": AT})
+    stuck = pod_of({"phase": "Running", "containerStatuses": [proxy, own]})
+    assert (stuck.waiting_reason, stuck.waiting_message, stuck.cannot_start) == ("StartError", "no x", True)
+    runs = a_status(running={"startedAt": AT})
+    assert not pod_of({"phase": "Running", "containerStatuses": [runs, own | {"name": "proxy"}]}).cannot_start
+    assert not pod_of({"phase": "Failed", "containerStatuses": [own]}).cannot_start
 
 
 @pytest.mark.parametrize(

@@ -354,6 +354,13 @@ async def test_pooler_that_refuses_the_key_is_named_at_once(database: Database) 
     assert (ended.status, "connect to Postgres itself" in ended.said, len(startups)) == (2, True, 1), ended
 
 
+async def test_go_example_works_behind_a_pooler_that_refuses_settings(go_program: Path, database: Database) -> None:
+    row = await insert_row(database, payload=GOOD)
+    async with pooler(database.url("task")) as (url, _):
+        ended = await Image(("env", f"TASK_DATABASE_URL={url}", str(go_program))).run(row)
+    assert (ended.status, await row.status()) == (0, "succeeded"), ended
+
+
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_python_on_the_page_takes_a_row_and_reports(database: Database, driver: str) -> None:
     (program,) = [text for language, text in BLOCKS if language == "python"]

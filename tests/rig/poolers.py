@@ -38,7 +38,7 @@ async def pooler(url: str, kind: str = "PgBouncer") -> AsyncIterator[tuple[str, 
         size = await reader.readexactly(4)
         startup = size + await reader.readexactly(struct.unpack("!I", size)[0] - 4)
         startups.append(startup)
-        if b"search_path" in startup or b"options\0-c" in startup:
+        if any(one in startup for one in (b"search_path", b"statement_timeout", b"options\0-c")):
             writer.write(b"E" + struct.pack("!I", len(fields) + 4) + fields)
             await writer.drain()
             writer.close()

@@ -52,13 +52,13 @@ func run() int {
 		}
 	}
 	os.Setenv("TASK_DATABASE_URL", strings.TrimSpace(env("TASK_DATABASE_URL"))) // a Secret made by `echo` ends with a newline
-	if _, err := pgx.ParseConfig(env("TASK_DATABASE_URL")); err != nil { // its words may be a part of the password
+	if _, err := pgx.ParseConfig(env("TASK_DATABASE_URL")); err != nil {        // its words may be a part of the password
 		log.Print("TASK_DATABASE_URL cannot be used: is it postgresql://USER:PASSWORD@HOST:PORT/DATABASE, percent-encoded?")
 		return 2
 	}
 	patient, _ := context.WithTimeout(stopped, 5*time.Minute) // who waits longer only keeps its room from others
 	err := ask(patient, []any{&token, &payload}, `SELECT run_token::text, coalesce(payload, 'null')::text
-		FROM dispatch.task_start($1, $2, $3, $4, $5, $6, $7, $8)`, env("TASK_ID"), env("TASK_START_KEY"),
+		FROM dispatch.task_start($1::bigint, $2::uuid, $3::integer, $4::integer, $5, $6, $7, $8)`, env("TASK_ID"), env("TASK_START_KEY"),
 		env("TASK_ATTEMPT"), env("TASK_LAUNCH"), env("JOB_UID"), env("NODE_NAME"), env("POD_NAME"), rand.Text())
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0 // not ours, or not any more
@@ -87,7 +87,7 @@ func run() int {
 func beat(ctx context.Context, end context.CancelCauseFunc, token string) {
 	every, _ := time.ParseDuration(cmp.Or(os.Getenv("TASK_HEARTBEAT_EVERY"), "15s"))
 	for answer := ""; ctx.Err() == nil; time.Sleep(every) {
-		err := ask(ctx, []any{&answer}, `SELECT dispatch.task_heartbeat($1)`, token)
+		err := ask(ctx, []any{&answer}, `SELECT dispatch.task_heartbeat($1::uuid)`, token)
 		if err == nil && answer != "continue" {
 			end(map[string]error{"cancel": errCancel, "lost": errLost}[answer])
 		}
@@ -96,8 +96,8 @@ func beat(ctx context.Context, end context.CancelCauseFunc, token string) {
 
 func finish(token, outcome, fault string, result []byte) int {
 	var status *string // nil: somebody else has the row by now
-	err := ask(context.Background(), []any{&status}, `SELECT dispatch.task_finish($1, $2, nullif($3, ''), $4)`,
-		token, outcome, strings.ToValidUTF8(fault, "?"), result)
+	err := ask(context.Background(), []any{&status}, `SELECT dispatch.task_finish($1::uuid, $2, nullif($3, ''), nullif($4, '')::jsonb)`,
+		token, outcome, strings.ToValidUTF8(fault, "?"), string(result))
 	if err != nil && result != nil {
 		return finish(token, "failed", "the result cannot be stored: "+err.Error(), nil)
 	} else if err != nil {
@@ -128,8 +128,13 @@ func try(ctx context.Context, into []any, statement string, values []any) error 
 	if err != nil {
 		return err
 	}
-	config.RuntimeParams["statement_timeout"] = "8000" // a call that is given up here ends there, too
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // prepares nothing: a pooler may give the next message to another server
+	config.RuntimeParams["statement_timeout"] = "8000"  // a call that is given up here ends there, too
 	connection, err := pgx.ConnectConfig(limited, config)
+	if said := (&pgconn.PgError{}); errors.As(err, &said) { // perhaps a pooler, which takes no setting
+		delete(config.RuntimeParams, "statement_timeout")
+		connection, err = pgx.ConnectConfig(limited, config)
+	}
 	if err != nil {
 		return err
 	}

@@ -191,8 +191,8 @@ class LaunchContract(NamedTuple):
     me: tuple[int, str, int, int, str, str, str]
 
 
-def read_contract(env: Mapping[str, str]) -> LaunchContract:
-    """The launch. WrongEnvironment names all faults at once, and no value."""
+def read_contract(env: Mapping[str, str], at_home: str = "use: dispatcher try -- CMD…") -> LaunchContract:
+    """The launch. WrongEnvironment names all faults at once, and no value. `at_home`: what to do on a laptop."""
     env = {**env, "TASK_DATABASE_URL": env.get("TASK_DATABASE_URL", "").strip()}  # `echo` made a Secret with a newline
     numbers = [int(text) if (text := env.get(name, "")[:ID_DIGITS]).isdecimal() else 0 for name in NUMBERS]
     faults = [f"{name} is not a number above 0" for name, one in zip(NUMBERS, numbers, strict=True) if not one]
@@ -203,8 +203,8 @@ def read_contract(env: Mapping[str, str]) -> LaunchContract:
     faults += [f"{name} is set: {words}" for name, words in TWICE.items() if name in env]
     if faults:
         source = "A Secret sets TASK_DATABASE_URL: TASK_SECRET, or envFrom of the template."
-        rest = "The dispatcher sets the other variables. On your own machine use: dispatcher try -- CMD…"
-        raise WrongEnvironment(f"{'; '.join(faults)}. {source} {rest}")
+        rest = "The dispatcher sets the other variables."
+        raise WrongEnvironment(f"{'; '.join(faults)}. {source} {rest} On your own machine {at_home}")
     task_id, attempt, launch, limit = numbers
     me = (task_id, env["TASK_START_KEY"], attempt, launch, env["JOB_UID"], env.get("NODE_NAME", ""), env["POD_NAME"])
     return LaunchContract(env["TASK_DATABASE_URL"], limit, me)

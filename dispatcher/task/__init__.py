@@ -20,4 +20,4 @@ __all__ = ["DatabaseFault", "Failed", "Task", "WrongEnvironment", "task"]
 
 def task() -> Task:
     """The task of this container, for one `with`. WrongEnvironment: this is no container of a task."""
-    return Task(read_contract(os.environ))
+    return Task(read_contract(os.environ, "call what the body calls: `exec` and `try` run no program with `task()`"))

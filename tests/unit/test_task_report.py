@@ -14,6 +14,7 @@ from dispatcher.container.contract import LAST_STATUS, LaunchContract, WrongEnvi
 from dispatcher.container.row import FILE_BYTES, Codes, Progress, parse_progress, read_progress
 from dispatcher.model.tasks import LARGEST_ID
 from dispatcher.task import run as here
+from dispatcher.task import task
 from dispatcher.task.body import (
     DatabaseFault,
     Failed,
@@ -234,6 +235,14 @@ def test_missing_variables_are_named_at_once() -> None:
     with pytest.raises(WrongEnvironment) as caught:
         read_contract({})
     assert [name for name in GOOD.keys() - {"NODE_NAME"} if name not in str(caught.value)] == []
+
+
+def test_program_with_the_library_is_not_sent_to_a_command_that_cannot_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TASK_ID", raising=False)
+    with pytest.raises(WrongEnvironment, match=r"TASK_ID is not .* On your own machine call what the body calls"):
+        task()
+    with pytest.raises(WrongEnvironment, match="On your own machine use: dispatcher try"):
+        read_contract({})
 
 
 def test_wrong_variables_are_named_at_once_without_their_values() -> None:

@@ -1908,6 +1908,10 @@ CREATE FUNCTION dispatch_private.close_launches(tasks bigint[]) RETURNS void
     LANGUAGE sql
     AS …;
 COMMENT ON FUNCTION dispatch_private.close_launches(tasks bigint[]) IS 'Ends the records of runs that will not report any more.';
+CREATE FUNCTION dispatch_private.compact_bytes(value jsonb) RETURNS integer
+    LANGUAGE sql IMMUTABLE
+    AS …;
+COMMENT ON FUNCTION dispatch_private.compact_bytes(value jsonb) IS 'Bytes of the value as programs write it, without the blank that jsonb has after each comma and colon.';
 CREATE FUNCTION dispatch_private.delete_rows(ids bigint[], OUT deleted integer, OUT kept bigint[], OUT why text) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -3242,6 +3246,7 @@ REVOKE ALL ON FUNCTION dispatch_private.check_objects(objects jsonb) FROM PUBLIC
 REVOKE ALL ON FUNCTION dispatch_private.clip(words text, most integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.clock_of(kind text, whose text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.close_launches(tasks bigint[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatch_private.compact_bytes(value jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.delete_rows(ids bigint[], OUT deleted integer, OUT kept bigint[], OUT why text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.end_insert() FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.env_fault(env jsonb) FROM PUBLIC;

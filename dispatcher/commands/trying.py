@@ -17,6 +17,7 @@ Not guaranteed: that a container has what this machine has: programs, variables,
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,7 @@ from msgspec import Struct
 
 from dispatcher.commands.options import read_env, read_payload, span
 from dispatcher.container.asking import say
-from dispatcher.container.contract import STORED_BYTES, WORDS_BYTES, described, plain_note
+from dispatcher.container.contract import RESULT_BYTES, WORDS_BYTES, described, plain_note
 from dispatcher.container.exec import GRACE_SECONDS, TERMINATED, LaunchRun, Work
 from dispatcher.container.isolated import as_given
 from dispatcher.container.row import NOTHING, Codes, ExecReport, NotStorable, Progress, WrongOption, read_options
@@ -70,6 +71,8 @@ def env_of_cmd(env: Mapping[str, str], attempt: int, limit_seconds: int) -> dict
 RUN: Final = "00000000-0000-0000-0000-000000000001"
 """Stands for the run token."""
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 10, 600
+STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+"""A string in JSON. All blanks outside of them are those of jsonb."""
 TOO_LARGE: Final = (
     "the result is larger than 64 KiB\nHINT:  Put it into object storage and its address into the result."
 )
@@ -139,7 +142,7 @@ def stored(result: str) -> str:
         found = stored_json(result)
     except NotStoredJson as fault:
         raise NotStorable(str(fault)) from fault
-    if len(found.encode()) > STORED_BYTES:
+    if len(found.encode()) - STRING.sub("", found).count(" ") > RESULT_BYTES:
         raise NotStorable(TOO_LARGE)
     return found
 

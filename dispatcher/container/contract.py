@@ -211,9 +211,7 @@ def read_contract(env: Mapping[str, str], at_home: str = "use: dispatcher try --
 
 
 RESULT_BYTES: Final = 65536
-"""Bytes of a result as a program writes it, at most."""
-STORED_BYTES: Final = 98304
-"""Bytes of a result as jsonb, at most. It has a blank after each comma and colon: half as much again, at most."""
+"""Bytes of a result, at most, without the blanks that jsonb has after commas and colons."""
 WORDS_BYTES: Final = 8192
 """Bytes of an error, at most."""
 TAIL_BYTES: Final = 4096

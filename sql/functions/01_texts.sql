@@ -94,6 +94,13 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 COMMENT ON FUNCTION dispatch_private.is_text_array(jsonb) IS 'True: an array of at most 1000 strings, 128 KiB in all.';
 
+CREATE OR REPLACE FUNCTION dispatch_private.compact_bytes(value jsonb) RETURNS integer
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT octet_length(value::text) - length(bare) + length(replace(bare, ' ', ''))
+    FROM regexp_replace(value::text, '"([^"\\]|\\.)*"', '', 'g') AS bare -- without its strings
+$$;
+COMMENT ON FUNCTION dispatch_private.compact_bytes(jsonb) IS 'Bytes of the value as programs write it, without the blank that jsonb has after each comma and colon.';
+
 CREATE OR REPLACE FUNCTION dispatch_private.json_kind(value jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE jsonb_typeof(value) WHEN 'string' THEN 'a JSON string (encoded twice?)' ELSE coalesce('a JSON ' || jsonb_typeof(value), 'NULL') END

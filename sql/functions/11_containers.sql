@@ -159,7 +159,7 @@ DECLARE
 BEGIN
     IF task_finish.outcome IS NULL OR task_finish.outcome NOT IN ('succeeded', 'retry', 'failed') THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('the outcome%s is unknown', dispatch_private.shown(task_finish.outcome)), HINT = 'succeeded, retry or failed.';
-    ELSIF octet_length(task_finish.result::text) > 98304 THEN -- 64 KiB as a program writes it: jsonb has a blank after each comma and colon
+    ELSIF octet_length(task_finish.result::text) > 98304 OR octet_length(task_finish.result::text) > 65536 AND dispatch_private.compact_bytes(task_finish.result) > 65536 THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'the result is larger than 64 KiB',
             HINT = 'Put it into object storage and its address into the result, and call again.';
     END IF;

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -14,8 +16,7 @@ from tests.rig.rows import SECOND, Row, Started, insert_row
 database = one_database
 
 ERROR_LIMIT = 8 * 1024
-RESULT_LIMIT = 96 * 1024
-"""64 KiB as a program writes it, and half as much for the blanks that jsonb adds."""
+RESULT_LIMIT = 64 * 1024
 
 
 async def test_success_ends_the_row_and_keeps_the_result(database: Database) -> None:
@@ -156,9 +157,20 @@ async def test_an_error_of_exactly_the_limit_is_kept_whole(database: Database) -
     assert (await row.now())["error"] == "é" * (ERROR_LIMIT // 2)
 
 
-async def test_a_result_of_exactly_the_limit_is_kept(database: Database) -> None:
+BLANKS = 'a" \\ \\" '
+"""A string that has what ends strings in JSON."""
+LARGEST: dict[str, Any] = {
+    "a string": "x" * (RESULT_LIMIT - 2),
+    "a list": [1] * (RESULT_LIMIT // 2 - 2) + [12],
+    "an object": {BLANKS: [BLANKS, "x" * (RESULT_LIMIT - 2 * len(json.dumps(BLANKS)) - 8)]},
+}
+
+
+@pytest.mark.parametrize("result", LARGEST.values(), ids=LARGEST)
+async def test_a_result_of_exactly_the_limit_is_kept(database: Database, result: Any) -> None:
+    """As a program writes it: jsonb has a blank after each comma and colon."""
+    assert len(json.dumps(result, separators=(",", ":"))) == RESULT_LIMIT
     row = await insert_row(database)
-    result = "x" * (RESULT_LIMIT - 2)  # and two quotes
     assert await row.finish(await row.started(), "succeeded", result=result) == "succeeded"
     assert (await row.now())["result"] == result
 
@@ -167,7 +179,7 @@ async def test_result_over_the_limit_is_refused_and_may_be_left_out(database: Da
     row = await insert_row(database)
     started = await row.started()
     with pytest.raises(asyncpg.PostgresError):
-        await row.finish(started, "succeeded", result="x" * (RESULT_LIMIT - 1))
+        await row.finish(started, "succeeded", result="x " * (RESULT_LIMIT // 2))
     assert await row.status() == "processing"
     assert await row.finish(started, "succeeded") == "succeeded"
 

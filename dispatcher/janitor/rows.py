@@ -158,7 +158,10 @@ class JanitorRows(Struct, frozen=True):
 
 
 class RowReader:
-    """Reads the rows of a round. Between rounds it keeps the ids of rows that another transaction had locked."""
+    """Reads the rows of a round.
+
+    Between rounds it keeps the ids of rows that another transaction had locked, and since when it sees later attempts.
+    """
 
     def __init__(self, catalog: Catalog, trials: Trials, placing: PlacementPolicy, patience: timedelta) -> None:
         self._catalog = catalog
@@ -166,12 +169,14 @@ class RowReader:
         self._placing = placing
         self._patience = patience
         self._locked: frozenset[int] = frozenset()
+        self._seen_at: dict[tuple[int, int], float] = {}
 
     async def read(self, rows: TaskSnapshot, picture: JobsPicture, *, are_steady: bool) -> JanitorRows:
         """The rows. `are_steady`: the templates have been the same for long enough to fail rows by them."""
         queues = [queue.name for queue in rows.frame.queues if queue.name != "*"]
         keys = await rows.submitters(queues)
-        waiting = await rows.indexed_rows_of(dict.fromkeys(keys, max(CLOSED_AT_ONCE, LOOKED_AT // max(1, len(keys)))))
+        windows = dict.fromkeys(keys, max(CLOSED_AT_ONCE, LOOKED_AT // max(1, len(keys))))
+        waiting = self._known_for_long(await rows.indexed_rows_of(windows))
         refused = await self._refused(rows, waiting) if are_steady else {}
         able = [row for row in waiting if self._trials.is_due(row) and self._is_offered(row)]
         oldest = [row.id for row in self.in_turn(able, id_and_submitter)[:OLDEST]]
@@ -195,6 +200,13 @@ class RowReader:
     def note_lock(self, task_id: int, *, is_locked: bool) -> None:
         """Remembers whether another transaction had locked the row when it was to be closed."""
         self._locked = self._locked - {task_id} | ({task_id} if is_locked else set())
+
+    def _known_for_long(self, rows: Sequence[IndexedRow]) -> list[IndexedRow]:
+        """The rows that may have waited for `patience`. Nothing in a row tells when somebody has retried it."""
+        now, again = elapsed(), [(row.id, row.attempt) for row in rows if row.attempt > 1]
+        self._seen_at = {key: self._seen_at.get(key, now) for key in again}
+        fresh = {key for key, at in self._seen_at.items() if now - at < self._patience.total_seconds()}
+        return [row for row in rows if (row.id, row.attempt) not in fresh]
 
     def _is_offered(self, row: IndexedRow) -> bool:
         return isinstance(self._catalog.known_offer(row.kind), Offer)

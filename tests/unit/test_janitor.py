@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,7 +26,7 @@ from dispatcher.janitor.janitor import (
     Snapshots,
     most_held,
 )
-from dispatcher.janitor.rows import TRIED_AT_ONCE, Trial, Trials
+from dispatcher.janitor.rows import TRIED_AT_ONCE, RowReader, Trial, Trials
 from dispatcher.janitor.tables import LOOK_SECONDS, WRITE_SECONDS, Offered, TemplateTableSync
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.offered import MOST_TOLD, differences, offered_templates, without_brackets
@@ -32,13 +34,28 @@ from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model.cluster import ClusterView
 from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
 from dispatcher.model.jobs import ApiAnswer, Manifest
-from dispatcher.model.tasks import OfferedTemplate
+from dispatcher.model.tasks import Frame, Kind, OfferedTemplate, Request, Task
 from dispatcher.pg.tasks import MOST_REFUSED, DeletionResult, pass_over
+from dispatcher.placement.placing import PlacementPolicy
 from dispatcher.runtime.metrics import OLDEST_SNAPSHOT
-from dispatcher.settings.definition import JobSettings
+from dispatcher.settings.definition import JobSettings, PlacementSettings
 from dispatcher.views.counting import COMPARE_SECONDS
 from dispatcher.views.surfaces import TemplateComparison
-from tests.rig.builders import NOT_PLACED, NOW, SITE, a_job, a_manifest, a_task, a_template, an_order
+from tests.rig.builders import (
+    NOT_PLACED,
+    NOW,
+    SITE,
+    a_job,
+    a_kind,
+    a_manifest,
+    a_picture,
+    a_queue,
+    a_task,
+    a_template,
+    an_indexed_row,
+    an_order,
+)
+from tests.rig.indexing import RowIndex
 
 
 @pytest.mark.parametrize(("listing", "pause"), [(0.0, 10), (0.5, 10), (1.0, 20), (15.0, 300), (60.0, 300)])
@@ -79,6 +96,39 @@ async def test_webhook_that_is_silent_for_one_team_makes_a_round_as_long_as_one_
     trials = Trials(Trial(SilentApi(len(orders)), SITE), 600)
     await asyncio.wait_for(trials.ask(orders, {"default": a_template()}), 5)
     assert trials.confirmed(orders, 0) == {}
+
+
+class WaitingRows(RowIndex):
+    """A snapshot of waiting rows, whose template is gone."""
+
+    frame = Frame([a_queue()], [], None)
+    database_id = ""
+
+    async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
+        return {row.id: a_task(id=row.id, attempt=row.attempt) for row in self.rows if row.id in ids}
+
+    async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
+        return {}
+
+    async def run_digests(self, ids: Sequence[int]) -> dict[int, bytes]:
+        return {}
+
+    async def kinds(self, ids: Sequence[int]) -> list[Kind]:
+        return [a_kind(template="gone")] if ids else []
+
+
+@pytest.mark.parametrize(("patience", "refused"), [(3600, {1}), (0, {1, 2})])
+async def test_row_that_somebody_may_have_retried_is_refused_after_the_patience(
+    patience: float, refused: set[int]
+) -> None:
+    """The row is old, and tells nothing of the retry: it failed in the next round."""
+    rows: Any = WaitingRows([an_indexed_row(1), an_indexed_row(2, attempt=2)])
+    catalog, placing = (
+        Catalog(JobSettings(), frozenset(), NOT_PLACED),
+        PlacementPolicy("dispatcher", PlacementSettings()),
+    )
+    reader = RowReader(catalog, Trials(Trial(SilentApi(1), SITE), 0), placing, timedelta(seconds=patience))
+    assert (await reader.read(rows, a_picture(), are_steady=True)).refusals.keys() == refused
 
 
 class Table:

@@ -222,13 +222,3 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dispatch_private.task_fault(dispatch.tasks) IS 'The first fault of a row that is to be inserted; NULL: it has none.';
-
-CREATE OR REPLACE FUNCTION dispatch_private.task_kind(template text, spec jsonb, timeout_seconds integer, env jsonb) RETURNS bytea
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN substring(sha256(convert_to(jsonb_build_array(
-        template, spec - 'command' - 'args', spec ? 'command', spec ? 'args', timeout_seconds,
-        jsonb_path_query_array(env, '$.keyvalue().key'))::text, 'UTF8')) FOR 16);
-END
-$$;
-COMMENT ON FUNCTION dispatch_private.task_kind(text, jsonb, integer, jsonb) IS 'Digest of all that a template''s bounds are judged by.';

@@ -155,50 +155,33 @@ LANGUAGE sql BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION dispatch.task_set_priority(bigint, integer) IS 'Moves a waiting row in its queue: 0..1000, lower first. Its status; any other than waiting: nothing has changed. NULL: no such row of yours.';
 
-CREATE OR REPLACE FUNCTION dispatch_private.batch_ids(own text, in_queue text, named text, statuses text[]) RETURNS bigint[]
-LANGUAGE sql STABLE AS $$
-    SELECT ARRAY(SELECT t.id FROM dispatch_private.tasks AS t
-    WHERE (t.submitted_by, t.queue, t.batch) >= (own, in_queue, named) AND (t.submitted_by, t.queue, t.batch) <= (own, in_queue, named)
-      AND t.batch IS NOT NULL AND t.status = ANY (statuses)
-    ORDER BY t.submitted_by, t.queue, t.batch, t.id)
-$$;
-COMMENT ON FUNCTION dispatch_private.batch_ids(text, text, text, text[]) IS 'Rows of the login''s own batch in these states.';
-
-CREATE OR REPLACE FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named text) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER AS $$
-BEGIN
-    RETURN (SELECT count(*) FROM dispatch_private.cancel_rows(
-        dispatch_private.batch_ids(dispatch_private.own_name(who), in_queue, named, '{waiting,processing}'), NULL));
-END
-$$;
-
 CREATE OR REPLACE FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named text, most integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     own CONSTANT text := dispatch_private.own_name(who);
 BEGIN
-    IF (most >= 1) IS NOT TRUE THEN -- the answer 0 would say that no row is left
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = concat('most is ', coalesce(most::text, 'NULL')),
+    IF most < 1 THEN -- the answer 0 would say that no row is left
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'most is NULL, or below 1',
             HINT = 'A number of rows from 1 on; without it, the call cancels the whole batch.';
     END IF;
     RETURN (SELECT count(*) FROM dispatch_private.cancel_rows(ARRAY(
         SELECT t.id FROM dispatch_private.tasks AS t
         WHERE (t.submitted_by, t.queue, t.batch) >= (own, in_queue, named) AND (t.submitted_by, t.queue, t.batch) <= (own, in_queue, named)
-          AND t.batch IS NOT NULL AND (t.status = 'waiting' OR t.status = 'processing'
-               AND (t.cancel_requested_at IS NULL OR t.heartbeat_at < now() - interval '60 s')) -- the others were asked by an earlier call
+          AND t.batch IS NOT NULL AND (t.status = 'waiting' OR t.status = 'processing' AND (most IS NULL
+               OR t.cancel_requested_at IS NULL OR t.heartbeat_at < now() - interval '60 s')) -- the others were asked by an earlier call
         ORDER BY t.submitted_by, t.queue, t.batch, t.id LIMIT most), NULL));
 END
 $$;
 
 CREATE OR REPLACE FUNCTION dispatch.batch_cancel(queue text, batch text) RETURNS integer
 LANGUAGE sql BEGIN ATOMIC
-    SELECT dispatch_private.batch_cancel(current_user::text COLLATE "default", queue, batch);
+    SELECT dispatch_private.batch_cancel(current_user::text COLLATE "default", queue, batch, NULL);
 END;
 COMMENT ON FUNCTION dispatch.batch_cancel(text, text) IS 'Cancels every row of your batch that has not ended, as task_cancel does. The number of these rows.';
 
 CREATE OR REPLACE FUNCTION dispatch.batch_cancel(queue text, batch text, most integer) RETURNS integer
 LANGUAGE sql BEGIN ATOMIC
-    SELECT dispatch_private.batch_cancel(current_user::text COLLATE "default", queue, batch, most);
+    SELECT dispatch_private.batch_cancel(current_user::text COLLATE "default", queue, batch, coalesce(most, 0));
 END;
 COMMENT ON FUNCTION dispatch.batch_cancel(text, text, integer) IS 'The same in slices that others can pass: so many rows at most. The number of these rows; call it until it is 0, each time in a transaction of its own.';
 
@@ -206,7 +189,11 @@ CREATE OR REPLACE FUNCTION dispatch_private.batch_retry(who text, in_queue text,
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     own    CONSTANT text := dispatch_private.own_name(who);
-    ended  CONSTANT bigint[] := dispatch_private.batch_ids(own, in_queue, named, '{failed,cancelled}');
+    ended  CONSTANT bigint[] := ARRAY(
+        SELECT t.id FROM dispatch_private.tasks AS t
+        WHERE (t.submitted_by, t.queue, t.batch) >= (own, in_queue, named) AND (t.submitted_by, t.queue, t.batch) <= (own, in_queue, named)
+          AND t.batch IS NOT NULL AND t.status IN ('failed', 'cancelled')
+        ORDER BY t.submitted_by, t.queue, t.batch, t.id);
     number integer;
 BEGIN
     IF ended <> '{}' AND NOT EXISTS (SELECT FROM dispatch_private.queues AS q WHERE q.name = in_queue) THEN

@@ -29,7 +29,7 @@ GRANT EXECUTE ON FUNCTION dispatch_private.visible_tasks, dispatch_private.visib
     TO dispatch_submitter, dispatch_operator, dispatch_observer;
 GRANT INSERT ON dispatch.tasks TO dispatch_submitter;
 GRANT EXECUTE ON FUNCTION dispatch.submit, dispatch.batch_cancel(text, text), dispatch.batch_cancel(text, text, integer), dispatch.batch_retry, dispatch.task_ended_since,
-    dispatch_private.submit, dispatch_private.batch_cancel(text, text, text), dispatch_private.batch_cancel(text, text, text, integer), dispatch_private.batch_retry, dispatch_private.ended_tasks
+    dispatch_private.submit, dispatch_private.batch_cancel, dispatch_private.batch_retry, dispatch_private.ended_tasks
     TO dispatch_submitter;
 GRANT EXECUTE ON FUNCTION dispatch.task_cancel, dispatch.task_retry, dispatch.task_set_priority,
     dispatch_private.task_cancel, dispatch_private.task_retry, dispatch_private.task_set_priority

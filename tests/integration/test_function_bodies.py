@@ -178,7 +178,7 @@ async def test_planted_fault_is_found(admin: Connection, what: str) -> None:
     assert [one for one in found if one.words.startswith(words)] != []
 
 
-@pytest.mark.parametrize("dropped", ["announce", "batch_ids"])
+@pytest.mark.parametrize("dropped", ["announce", "close_launches"])
 async def test_drop_of_a_function_is_found_in_each_caller(admin: Connection, dropped: str) -> None:
     before = await findings(admin)
     callers = {str(row[0]) for row in await admin.fetch(CALLERS, f"dispatch_private.{dropped}")}

@@ -101,11 +101,11 @@ async def test_batch_is_cancelled_in_slices(database: Database) -> None:
     assert await rows[0].status() == "cancelled"
 
 
-@pytest.mark.parametrize(("most", "words"), [(None, "NULL"), (0, "0"), (-1, "-1")])
-async def test_slice_without_a_row_is_refused(database: Database, most: int | None, words: str) -> None:
+@pytest.mark.parametrize("most", [None, 0, -1])
+async def test_slice_without_a_row_is_refused(database: Database, most: int | None) -> None:
     """The answer 0 says that no row is left."""
     (row,) = await batch(database, f"slice of {most}", 1)
-    with pytest.raises(asyncpg.InvalidParameterValueError, match=f"most is {words}"):
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="most is NULL, or below 1"):
         await call(database, "team_a", "batch_cancel", "default", f"slice of {most}", most)
     assert await row.status() == "waiting"
 

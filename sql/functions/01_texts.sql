@@ -62,10 +62,6 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 COMMENT ON FUNCTION dispatch_private.field(text) IS 'A text with its length before it, so that two fields never run together; NULL is not the empty text.';
 
-CREATE OR REPLACE FUNCTION dispatch_private.as_uuid(digest bytea) RETURNS uuid
-LANGUAGE sql IMMUTABLE AS $$ SELECT encode(substring(digest FOR 16), 'hex')::uuid $$;
-COMMENT ON FUNCTION dispatch_private.as_uuid(bytea) IS 'The first 16 bytes of a digest.';
-
 CREATE OR REPLACE FUNCTION dispatch_private.hmac(inner_block bytea, outer_block bytea, message bytea) RETURNS bytea
 LANGUAGE sql IMMUTABLE AS $$ SELECT sha256(outer_block || sha256(inner_block || message)) $$;
 COMMENT ON FUNCTION dispatch_private.hmac(bytea, bytea, bytea) IS 'HMAC-SHA-256 by the two blocks of a key.';

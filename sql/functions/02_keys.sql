@@ -41,8 +41,8 @@ COMMENT ON FUNCTION dispatch.rotate_secrets() IS 'New secrets; for the owner alo
 -- created_at. So it is checked without a look at the row: a wrong key leaves no trace of the row in what the server counts.
 CREATE OR REPLACE FUNCTION dispatch_private.start_keys(id bigint, created_at timestamptz) RETURNS SETOF uuid
 LANGUAGE sql STABLE AS $$
-    SELECT dispatch_private.as_uuid(moment.bytes || substring(dispatch_private.hmac(s.start_inner, s.start_outer,
-               convert_to('start', 'UTF8') || int8send(id) || moment.bytes) FOR 8))
+    SELECT encode(moment.bytes || substring(dispatch_private.hmac(s.start_inner, s.start_outer,
+               convert_to('start', 'UTF8') || int8send(id) || moment.bytes) FOR 8), 'hex')::uuid
     FROM dispatch_private.secrets AS s, int8send((extract(epoch FROM created_at) * 1000000)::bigint) AS moment (bytes)
     ORDER BY s.generation DESC
 $$;
@@ -71,8 +71,8 @@ COMMENT ON FUNCTION dispatch_private.key_time(bigint, uuid) IS 'created_at of th
 
 CREATE OR REPLACE FUNCTION dispatch_private.run_tokens(id bigint, attempt integer, launch integer, job_uid text, pod text) RETURNS SETOF uuid
 LANGUAGE sql STABLE AS $$
-    SELECT dispatch_private.as_uuid(dispatch_private.hmac(s.run_inner, s.run_outer, convert_to('run', 'UTF8') || int8send(id)
-                            || int4send(attempt) || int4send(launch) || dispatch_private.field(job_uid) || dispatch_private.field(pod)))
+    SELECT encode(substring(dispatch_private.hmac(s.run_inner, s.run_outer, convert_to('run', 'UTF8') || int8send(id)
+                  || int4send(attempt) || int4send(launch) || dispatch_private.field(job_uid) || dispatch_private.field(pod)) FOR 16), 'hex')::uuid
     FROM dispatch_private.secrets AS s ORDER BY s.generation DESC
 $$;
 COMMENT ON FUNCTION dispatch_private.run_tokens(bigint, integer, integer, text, text) IS 'The tokens of a run, the newest first: the same Pod of the same Job gets the same ones.';

@@ -299,26 +299,11 @@ END
 $$;
 COMMENT ON FUNCTION dispatch_private.wrong_value(jsonb) IS 'Which value of an array is not of the type of its column. Only a refused array is looked at so.';
 
-CREATE OR REPLACE FUNCTION dispatch_private.submit_one(who text, task dispatch.tasks, place bigint) RETURNS bigint
-LANGUAGE plpgsql AS $$
-DECLARE
-    fault CONSTANT dispatch_private.refusal := dispatch_private.task_fault(task);
-BEGIN
-    IF fault.code IS NOT NULL THEN
-        RAISE EXCEPTION USING ERRCODE = fault.code, MESSAGE = format('element %s of tasks: %s', place, fault.message), HINT = fault.hint,
-            COLUMN = fault.about, TABLE = 'tasks', SCHEMA = 'dispatch';
-    END IF;
-    task := dispatch_private.insert_checked(task);
-    RETURN CASE WHEN task.status IS NOT NULL OR who = session_user::text THEN task.id
-                ELSE dispatch_private.own_task(who, task.id) END; -- as show_inserted
-END
-$$;
-COMMENT ON FUNCTION dispatch_private.submit_one(text, dispatch.tasks, bigint) IS 'Checks and inserts one element of an array. Its id; NULL: code of somebody else does not see it.';
-
 CREATE OR REPLACE FUNCTION dispatch_private.submit(who text, objects jsonb) RETURNS SETOF bigint
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     task  dispatch.tasks;
+    fault dispatch_private.refusal;
     place bigint := 0;
     me    text;
 BEGIN
@@ -361,14 +346,21 @@ BEGIN
     IF NOT FOUND THEN
         FOR task IN SELECT * FROM dispatch_private.read_objects(objects) LOOP
             place := place + 1;
-            RETURN NEXT dispatch_private.submit_one(who, task, place);
+            fault := dispatch_private.task_fault(task);
+            IF fault.code IS NOT NULL THEN
+                RAISE EXCEPTION USING ERRCODE = fault.code, MESSAGE = format('element %s of tasks: %s', place, fault.message), HINT = fault.hint,
+                    COLUMN = fault.about, TABLE = 'tasks', SCHEMA = 'dispatch';
+            END IF;
+            task := dispatch_private.insert_checked(task);
+            RETURN NEXT CASE WHEN task.status IS NOT NULL OR who = session_user::text THEN task.id
+                             ELSE dispatch_private.own_task(who, task.id) END; -- as show_inserted
         END LOOP;
         PERFORM dispatch_private.check_bounds();
     END IF;
     PERFORM dispatch_private.announce('dispatch_tasks', dispatch_private.clock_of('tasks', session_user::text));
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.submit(text, jsonb) IS 'Inserts an array of rows. Their ids, in its order.';
+COMMENT ON FUNCTION dispatch_private.submit(text, jsonb) IS 'Inserts an array of rows. Their ids, in its order; NULL: code of somebody else does not see the row.';
 
 CREATE OR REPLACE FUNCTION dispatch.submit(tasks jsonb) RETURNS SETOF bigint
 LANGUAGE sql BEGIN ATOMIC

@@ -25,28 +25,23 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 COMMENT ON FUNCTION dispatch_private.shown(text) IS 'The words in quotes after a blank, if they look like a name; otherwise empty.';
 
-CREATE OR REPLACE FUNCTION dispatch_private.nearest(wanted text, known text[]) RETURNS text
+CREATE OR REPLACE FUNCTION dispatch_private.advice(wanted text, known text[], otherwise text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
-    WITH pairs AS (
+    WITH pairs AS ( -- of letters
         SELECT name, array_agg(DISTINCT substr('^' || lower(name) || '$', i, 2)) AS own
         FROM (SELECT left(wanted, 63) AS name UNION SELECT unnest(known[1:1000])) AS names
         CROSS JOIN LATERAL generate_series(1, length(name) + 1) AS i GROUP BY name
     )
-    SELECT k.name
-    FROM pairs AS k
-    JOIN pairs AS w ON w.name = left(wanted, 63)
-    CROSS JOIN LATERAL (SELECT count(*) AS number FROM unnest(k.own) AS one WHERE one = ANY (w.own)) AS shared
-    WHERE k.name = ANY (known) AND 4 * shared.number >= cardinality(k.own) + cardinality(w.own)
-    ORDER BY shared.number::real / (cardinality(k.own) + cardinality(w.own)) DESC, k.name
-    LIMIT 1
+    SELECT coalesce('The nearest name is "' || (
+        SELECT k.name
+        FROM pairs AS k
+        JOIN pairs AS w ON w.name = left(wanted, 63)
+        CROSS JOIN LATERAL (SELECT count(*) AS number FROM unnest(k.own) AS one WHERE one = ANY (w.own)) AS shared
+        WHERE k.name = ANY (known) AND 4 * shared.number >= cardinality(k.own) + cardinality(w.own)
+        ORDER BY shared.number::real / (cardinality(k.own) + cardinality(w.own)) DESC, k.name
+        LIMIT 1) || '". ', '') || otherwise
 $$;
-COMMENT ON FUNCTION dispatch_private.nearest(text, text[]) IS 'The known name with the most pairs of letters in common; NULL: none has half of them.';
-
-CREATE OR REPLACE FUNCTION dispatch_private.advice(wanted text, known text[], otherwise text) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT coalesce('The nearest name is "' || dispatch_private.nearest(wanted, known) || '". ', '') || otherwise
-$$;
-COMMENT ON FUNCTION dispatch_private.advice(text, text[], text) IS 'A hint: the nearest known name, if one is near, and what else to do.';
+COMMENT ON FUNCTION dispatch_private.advice(text, text[], text) IS 'A hint: the known name with the most pairs of letters in common, if it has half of them, and what else to do.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.subdomain(name text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT AS $$
@@ -80,15 +75,6 @@ LANGUAGE sql IMMUTABLE STRICT AS $$
     FROM regexp_match(written, '^([0-9]{1,18}(?:[.][0-9]{1,9})?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$') AS part
 $$;
 COMMENT ON FUNCTION dispatch_private.quantity(text) IS 'Value of a Kubernetes quantity without sign or exponent; NULL: not one.';
-
-CREATE OR REPLACE FUNCTION dispatch_private.is_text_array(value jsonb) RETURNS boolean
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN jsonb_typeof(value) = 'array'
-        THEN jsonb_array_length(value) <= 1000 AND octet_length(value::text) <= 131072
-             AND NOT EXISTS (SELECT FROM jsonb_array_elements(value) AS e WHERE jsonb_typeof(e) <> 'string')
-        ELSE false END
-$$;
-COMMENT ON FUNCTION dispatch_private.is_text_array(jsonb) IS 'True: an array of at most 1000 strings, 128 KiB in all.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.compact_bytes(value jsonb) RETURNS integer
 LANGUAGE sql IMMUTABLE AS $$

@@ -50,7 +50,10 @@ BEGIN
             RETURN ROW('DI002', 'spec', format('spec has no field%s', coalesce(nullif(dispatch_private.shown(name), ''), ' of this name')),
                 dispatch_private.advice(name, fields, 'Its fields are image, command, args, cpu, memory, private_machine, special_machine.'))::dispatch_private.refusal;
         ELSIF (CASE
-            WHEN name IN ('command', 'args') THEN dispatch_private.is_text_array(value)
+            WHEN name IN ('command', 'args') AND jsonb_typeof(value) = 'array'
+                THEN jsonb_array_length(value) <= 1000 AND octet_length(value::text) <= 131072
+                     AND NOT EXISTS (SELECT FROM jsonb_array_elements(value) AS e WHERE jsonb_typeof(e) <> 'string')
+            WHEN name IN ('command', 'args') THEN false
             WHEN jsonb_typeof(value) <> 'string' THEN false
             WHEN name = 'image' THEN value #>> '{}' ~ '^[A-Za-z0-9][A-Za-z0-9._/:@-]*$' AND length(value #>> '{}') <= 512
             WHEN name = 'cpu' THEN coalesce(dispatch_private.quantity(value #>> '{}') BETWEEN 0.001 AND 10000, false)

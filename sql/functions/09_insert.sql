@@ -1,18 +1,5 @@
 -- INSERT INTO dispatch.tasks, and the same in bulk.
 
-CREATE OR REPLACE FUNCTION dispatch_private.kept_fault(task dispatch.tasks) RETURNS dispatch_private.refusal
-LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    kept CONSTANT text := coalesce((
-        SELECT min(given.key) FROM jsonb_each(to_jsonb(task) - ARRAY['queue', 'priority', 'run_at', 'timeout_seconds', 'max_failures',
-            'template', 'env', 'spec', 'payload', 'cache_key', 'dedupe_key', 'batch', 'labels']) AS given
-        WHERE given.value <> 'null'), 'result'); -- which may hold the null of JSON
-BEGIN
-    RETURN ROW('DI010', kept, format('%s is kept by the dispatcher', kept), 'Leave the column out, or write DEFAULT.')::dispatch_private.refusal;
-END
-$$;
-COMMENT ON FUNCTION dispatch_private.kept_fault(dispatch.tasks) IS 'Why a row is refused that sets a column which is not the submitter''s.';
-
 -- A loop of simple expressions: a query over the names would build its lists of trusted names anew for each row.
 CREATE OR REPLACE FUNCTION dispatch_private.is_plain_env(written text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -55,7 +42,11 @@ BEGIN
     IF num_nonnulls(NEW.id, NEW.status, NEW.attempt, NEW.launch, NEW.failures, NEW.job_uid, NEW.submitted_by, NEW.created_at,
                     NEW.started_at, NEW.heartbeat_at, NEW.finished_at, NEW.cancel_requested_at, NEW.node_name, NEW.pod_name,
                     NEW.error, NEW.result, NEW.progress, NEW.note, NEW.kind, NEW.run_digest) > 0 THEN
-        fault := dispatch_private.kept_fault(NEW);
+        fault := ('DI010', coalesce((
+            SELECT min(given.key) FROM jsonb_each(to_jsonb(NEW) - ARRAY['queue', 'priority', 'run_at', 'timeout_seconds', 'max_failures',
+                'template', 'env', 'spec', 'payload', 'cache_key', 'dedupe_key', 'batch', 'labels']) AS given
+            WHERE given.value <> 'null'), 'result'), NULL, 'Leave the column out, or write DEFAULT.'); -- result may hold the null of JSON
+        fault.message := format('%s is kept by the dispatcher', fault.about);
     ELSIF NEW.priority BETWEEN 0 AND 1000 AND (NEW.max_failures IS NULL OR NEW.max_failures BETWEEN 1 AND 100) AND NEW.dedupe_key IS NULL
         AND NEW.timeout_seconds IS NULL AND NEW.spec = '{}' AND NEW.labels = '{}'
         AND (NEW.run_at IS NULL OR NEW.run_at BETWEEN '1900-01-01 UTC' AND '9999-12-31 UTC')

@@ -11,7 +11,6 @@ SELECT id, queue, priority::integer AS priority, run_at, timeout_seconds::bigint
        status, attempt, launch, failures, job_uid, submitted_by, created_at, started_at, heartbeat_at, finished_at,
        cancel_requested_at, node_name, pod_name, error, result, progress, note, kind, run_digest
 FROM dispatch_private.tasks;
-COMMENT ON VIEW dispatch_private.public_tasks IS 'Every row, with the columns that people see.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.visible_tasks(who text) RETURNS SETOF dispatch_private.public_tasks
 LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
@@ -39,7 +38,6 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.visible_tasks(text) IS 'Every row that the login may see.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.team_ids(who text) RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
@@ -70,7 +68,6 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.visible_ids(text) IS 'Ids of the rows that the login may see.';
 
 CREATE OR REPLACE VIEW dispatch.tasks AS
 SELECT id, queue, priority, run_at, timeout_seconds,
@@ -150,7 +147,6 @@ SELECT queue, submitted_by, batch, count(*)::integer AS tasks,
 FROM dispatch_private.tasks
 WHERE batch IS NOT NULL
 GROUP BY queue, batch, submitted_by;
-COMMENT ON VIEW dispatch_private.batches_of_queues IS 'Every batch, to be asked for by its queue.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.visible_batches(who text) RETURNS SETOF dispatch_private.batches
 LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
@@ -170,7 +166,6 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.visible_batches(text) IS 'Every batch of rows that the login may see.';
 
 CREATE OR REPLACE VIEW dispatch.batch_status AS
 SELECT queue, submitted_by, batch, tasks, waiting, processing, succeeded, failed, cancelled, first_started_at, last_finished_at
@@ -245,7 +240,6 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.newest_tasks(text, integer) IS 'The newest visible rows, the newest first.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.batch_tasks(who text, in_queue text, named text, most integer) RETURNS SETOF dispatch_private.public_tasks
 LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$

@@ -9,7 +9,6 @@ BEGIN
     RETURN QUERY SELECT * FROM dispatch_private.task_launches AS l WHERE l.task_id = task ORDER BY l.attempt, l.launch;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.launches_of(bigint) IS 'The launches of a row.';
 
 CREATE OR REPLACE VIEW dispatch.task_launches AS
 SELECT t.id AS task_id, l.attempt, l.launch, l.job_uid, l.node_name, l.pod_name, l.started_at, l.ended_at, l.outcome,
@@ -65,7 +64,6 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.visible_reasons(text) IS 'Reasons of the rows that the login may see.';
 
 CREATE OR REPLACE VIEW dispatch.task_reasons AS
 SELECT task_id, attempt, reason, message, since FROM dispatch_private.visible_reasons(current_user::text COLLATE "default");
@@ -159,7 +157,6 @@ BEGIN
     RETURN QUERY SELECT * FROM dispatch_private.explanations AS e WHERE e.id = task;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.explanation_of(bigint) IS 'The explanation of a row.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.place_of(task bigint) RETURNS integer[]
 LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$

@@ -263,7 +263,6 @@ BEGIN
         '{"queue": "default", "priority": 100, "template": "default", "env": {}, "spec": {}, "labels": {}}'), objects) AS one;
 END
 $$;
-COMMENT ON FUNCTION dispatch_private.read_objects(jsonb) IS 'The objects as rows, in their order.';
 
 CREATE OR REPLACE FUNCTION dispatch_private.wrong_value(objects jsonb) RETURNS text
 LANGUAGE plpgsql STABLE AS $$

@@ -32,6 +32,10 @@ STATEMENTS = {
         INSERT INTO "dispatch"."tasks"("id", "queue", "env", "status", "attempt", "created_at", "finished_at")
         VALUES (DEFAULT, $1, $2, DEFAULT, DEFAULT, DEFAULT, DEFAULT) RETURNING "id", "status", "attempt", "created_at"
     """,
+    "Prisma": """
+        INSERT INTO "dispatch"."tasks" ("queue","env") VALUES ($1,$2)
+        RETURNING "dispatch"."tasks"."id", "dispatch"."tasks"."queue", "dispatch"."tasks"."status"
+    """,
     "Sequelize": """
         INSERT INTO "dispatch"."tasks" ("id","queue","env") VALUES (DEFAULT,$1,$2) RETURNING "id","queue","env","status"
     """,

@@ -26,7 +26,7 @@ from dispatcher.admission.launch_inputs import OrderInputs, make_order
 from dispatcher.admission.room import NOBODY, Room, RoomIndex
 from dispatcher.admission.room_view import RoomView
 from dispatcher.commands.options import as_document
-from dispatcher.jobs.catalog import Catalog, bounded
+from dispatcher.jobs.catalog import Catalog, bounded, misnamed
 from dispatcher.jobs.env import EVERY_NAME, LOGIN, beside_variables
 from dispatcher.jobs.fields import dotted
 from dispatcher.jobs.manifest import JobSite, build_job
@@ -156,7 +156,6 @@ def rendered(order: LaunchSpec, template: Template | str, site: JobSite) -> Mani
     return job
 
 
-SUFFIX: Final = ".yaml"
 ROW: Final = "--row"
 ONLY_THERE: Final = "names, values and policies. Ask it: pipe this Job into kubectl create --dry-run=server -f -"
 ADVICE: Final = f"If it has more than {LOGIN}, name those that rows need: row-may-set: env.APP_MODE"
@@ -227,11 +226,7 @@ def render_file(path: Path, row: str | None, settings: Settings) -> Manifest | l
 def read_template(path: Path) -> Template:
     """The template of the file, judged as the dispatcher judges it."""
     text = read_bounded(path)
-    faults: tuple[TemplateFault, ...] = ()
-    if path.suffix != SUFFIX:
-        faults = (
-            TemplateFault((), f"the file's name is {path.name!r:.80}: the dispatcher reads NAME{SUFFIX} alone", 1),
-        )
+    faults = tuple(TemplateFault((), words, 1) for words in [misnamed(path)] if words)
     try:
         template = parse_template(path.stem, text)
     except TemplateError as fault:

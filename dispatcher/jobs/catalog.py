@@ -28,6 +28,9 @@ from dispatcher.settings.definition import JobSettings
 log = structlog.get_logger(component="jobs.catalog")
 MOST_KINDS: Final = 100_000
 """Kinds whose offers are remembered, at most."""
+SUFFIX: Final = ".yaml"
+ALIKE: Final = (SUFFIX, ".yml")
+"""How a file ends that somebody takes for a template, in any case."""
 
 
 class Catalog:
@@ -113,12 +116,19 @@ def bounded(template: Template, most: int) -> Template:
 
 
 def find_files(folder: str | None) -> dict[Path, tuple[int, int]]:
-    """Modification time and inode of each template file. An update of a mounted ConfigMap changes the inode."""
+    """Time and inode of each file, also of misnamed ones. An update of a mounted ConfigMap changes the inode."""
     if folder is None:
         return {}
     with os.scandir(folder) as entries:  # in every cycle: pathlib takes several times as long
-        found = sorted((file.name, file.stat()) for file in entries if file.name.endswith(".yaml") and file.is_file())
+        files = [(file.name, file.stat()) for file in entries if file.name.lower().endswith(ALIKE) and file.is_file()]
+    found = sorted(files, key=lambda one: (one[0].endswith(SUFFIX), one[0]))  # NAME.yaml wins over NAME.yml
     return {Path(folder, name): (stat.st_mtime_ns, stat.st_ino) for name, stat in found}
+
+
+def misnamed(path: Path) -> str:
+    """Why the file's name is not that of a template; empty: it is."""
+    words = f"the file's name is {path.name!r:.80}: the dispatcher reads NAME{SUFFIX} alone"
+    return "" if path.suffix == SUFFIX else words
 
 
 def name_of(path: Path) -> str:
@@ -128,6 +138,8 @@ def name_of(path: Path) -> str:
 
 def read_file(path: Path) -> Template | str:
     """The template, or the fault of the file. Raises OSError if it cannot be read."""
+    if fault := misnamed(path):
+        return f"template {name_of(path)}: {fault}"
     try:
         template = parse_template(name_of(path), path.read_text(encoding="utf-8"))
         return why_unusable(template) or template

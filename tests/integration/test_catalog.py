@@ -104,3 +104,15 @@ def test_file_that_cannot_be_read_is_read_again_without_a_touch(folder: Path, no
     (folder / "other.yaml").parent.stat()
     assert isinstance(catalog.templates["default"], Template)
     assert catalog.refresh() is False
+
+
+def test_file_that_is_nearly_named_as_a_template_is_a_faulty_one(folder: Path) -> None:
+    """Its rows ran `default` of the image, or were told that nobody knows the template."""
+    for name in ("nightly.yml", "load.YAML", "other.yml", "notes.md", "old.yaml.bak"):
+        (folder / name).write_text(GOOD)
+    templates = catalog_of(folder).templates
+    assert isinstance(templates["other"], Template)
+    assert {name: one for name, one in templates.items() if isinstance(one, str)} == {
+        name: f"template {name}: the file's name is '{name}.{suffix}': the dispatcher reads NAME.yaml alone"
+        for name, suffix in (("nightly", "yml"), ("load", "YAML"))
+    }

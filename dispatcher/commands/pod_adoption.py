@@ -14,7 +14,7 @@ from dispatcher.commands.adoption import (
     texts,
     with_objects,
 )
-from dispatcher.jobs.env import LOGIN, is_dispatchers
+from dispatcher.jobs.env import LOGIN, PROVIDER_CLASS, is_dispatchers
 from dispatcher.jobs.fields import list_at, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import RESTARTS, TASK
@@ -322,6 +322,8 @@ def secrets_in_env(container: Json) -> Iterator[tuple[Path, Json]]:
 
 
 def secrets_in(volume: Json) -> Iterator[tuple[Path, Json]]:
+    if provided := object_at(volume, "csi", "volumeAttributes").get(PROVIDER_CLASS):
+        yield (), {"name": f"{provided} (SecretProviderClass)"}
     for one in (volume, *objects(object_at(volume, "projected").get("sources"))):
         yield (), object_at(one, "secret")
 

@@ -228,6 +228,16 @@ def beside_variables(pod: Json) -> Iterator[SecretReference]:
     yield from in_volumes(pod, with_optional=True)
 
 
+def provided_secrets(pod: Json) -> Iterator[str]:
+    """What the Secrets Store driver mounts into the Pod: no Secret of the cluster need have it."""
+    for volume in pod.get("volumes") or ():
+        if name := ((volume.get("csi") or {}).get("volumeAttributes") or {}).get(PROVIDER_CLASS):
+            yield f"{name} (SecretProviderClass)"
+
+
+PROVIDER_CLASS: Final = "secretProviderClass"
+
+
 def in_env(pod: Json, *, with_optional: bool = False) -> Iterator[SecretReference]:
     for one in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
         for variable in one.get("env") or ():

@@ -335,6 +335,7 @@ OPTIONAL = a_pod(
     container={"resources": SMALL, "envFrom": [{"secretRef": {"name": "keys", "optional": True}}]}
 )  # fmt: skip
 BESIDE = a_pod(container={"resources": SMALL, "envFrom": [{"secretRef": {"name": "keys"}}]})
+STORE = POD | {"volumes": [{"name": "a", "csi": {"volumeAttributes": {"secretProviderClass": "keys"}}}]}
 
 
 @pytest.mark.parametrize(
@@ -346,6 +347,8 @@ BESIDE = a_pod(container={"resources": SMALL, "envFrom": [{"secretRef": {"name":
         (OPTIONAL, {"API_KEY"}, True, True),
         (BESIDE, {"API_KEY"}, False, False),
         (POD, set(), True, False),
+        (STORE, set(), True, True),
+        (STORE, set(), False, False),
     ],
 )
 def test_variables_are_open_beside_a_secret_or_not(pod: Any, keys: set[str], opens_env: bool, is_told: bool) -> None:

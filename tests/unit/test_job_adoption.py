@@ -186,6 +186,12 @@ def test_index_needs_the_own_list_of_what_rows_may_set() -> None:
     assert told(document, "spec.completionMode") == [(Did.LEFT_OUT, f"its own {DOMAIN}/row-may-set counts")]
 
 
+def test_secrets_of_a_store_close_all_variables_to_rows() -> None:
+    store = {"driver": "secrets-store.csi.k8s.io", "volumeAttributes": {"secretProviderClass": "keys"}}
+    annotations = adopted(job(pod(volumes=[{"name": "keys", "csi": store}]))).manifest["metadata"]["annotations"]
+    assert annotations[f"{DOMAIN}/row-may-set"] == ""
+
+
 ONCE: dict[str, Any] = {"completionMode": "Indexed", "completions": 1, "parallelism": 1}
 NOTE = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
 

@@ -15,7 +15,7 @@ from dispatcher.commands.adoption import (
     with_objects,
 )
 from dispatcher.jobs.env import LOGIN, PROVIDER_CLASS, is_dispatchers
-from dispatcher.jobs.fields import list_at, object_at
+from dispatcher.jobs.fields import CAPABILITIES, SELINUX_TYPES, SYSCTLS, list_at, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import RESTARTS, TASK
 from dispatcher.model import launches as ids
@@ -368,11 +368,6 @@ OPEN_VOLUMES: Final = frozenset({
     "name", "configMap", "downwardAPI", "emptyDir", "hostPath", "image", "persistentVolumeClaim", "projected", "secret",
 })  # fmt: skip
 """Kinds of volumes that the list of the chart has at first."""
-CAPABILITIES: Final = frozenset({
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
-    "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
-})  # fmt: skip
-"""Those that every container may add."""
 OF_ONE: Final = frozenset({"capabilities", "hostPorts", "privileged"})
 """What an operator opens for single templates alone."""
 NEVER_OPEN: Final[Mapping[str, Callable[[Any], bool]]] = {
@@ -380,9 +375,19 @@ NEVER_OPEN: Final[Mapping[str, Callable[[Any], bool]]] = {
     "procMount": lambda value: value not in (None, "Default"),
     **dict.fromkeys(("seccompProfile", "appArmorProfile"), lambda value: object_at(value).get("type") == "Unconfined"),
     **dict.fromkeys(("httpGet", "tcpSocket"), lambda value: bool(object_at(value).get("host"))),
-    "seLinuxOptions": lambda value: bool(object_at(value).keys() - {"level"}),
+    "seLinuxOptions": lambda value: is_own_label(object_at(value)),
+    "sysctls": lambda value: any(str(one.get("name")) not in SYSCTLS for one in objects(value)),
+    "hostPath": lambda value: is_root(object_at(value).get("path")),
 }
 """Fields, and when the chart opens them for no template."""
+
+
+def is_own_label(options: Json) -> bool:
+    return bool(options.get("user") or options.get("role") or str(options.get("type") or "") not in SELINUX_TYPES)
+
+
+def is_root(folder: object) -> bool:
+    return isinstance(folder, str) and folder != "" and not folder.strip("/")
 
 
 def closed_parts(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
@@ -411,7 +416,7 @@ def listed(pod: Json) -> Iterator[tuple[str, str]]:
         yield "schedulers", str(scheduler)
     for one in objects(pod.get("volumes")):
         yield from (("volumeKinds", kind) for kind in object_at(one).keys() - OPEN_VOLUMES if one[kind] is not None)
-        if folder := object_at(one, "hostPath").get("path"):
+        if (folder := object_at(one, "hostPath").get("path")) and not is_root(folder):
             yield "hostPathPrefixes", str(folder)
     for one in (one for kind in sorted(RESTARTS) for one in objects(pod.get(kind))):
         added = list_at(one, "securityContext", "capabilities", "add")

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from dispatcher.jobs.fields import CAPABILITIES, SELINUX_TYPES, SYSCTLS
 from dispatcher.model.cluster import Quota, Quotas, meets
 from dispatcher.model.jobs import Json
 from dispatcher.model.needs import PodNeeds
@@ -141,17 +142,6 @@ def refusals(item: Json, who: str, requests: Mapping[str, Fraction], limits: Map
 PRIVILEGED: Final = "privileged"
 BASELINE: Final = "baseline"
 RESTRICTED: Final = "restricted"
-ADDABLE: Final = frozenset({
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
-    "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
-})  # fmt: skip
-SELINUX_TYPES: Final = frozenset({"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
-SYSCTLS: Final = frozenset({
-    "kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start",
-    "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
-})  # fmt: skip
 VOLUMES: Final = frozenset({
     "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret",
 })  # fmt: skip
@@ -220,7 +210,7 @@ def privileges(context: Json) -> Iterator[str]:
     if context.get("privileged"):
         yield "privileged: true"
     for name in (context.get("capabilities") or {}).get("add") or ():
-        if name not in ADDABLE:
+        if name not in CAPABILITIES:
             yield f"capabilities.add: {name}"
     if (context.get("procMount") or "Default") != "Default":
         yield f"procMount: {context['procMount']}"
@@ -267,7 +257,7 @@ def of_container(context: Json, whole: Json) -> Iterator[str]:
 
 def added(names: Iterable[str]) -> Iterator[str]:
     """Capabilities that `baseline` allows and `restricted` does not."""
-    return (f"capabilities.add: {name}" for name in names if name in ADDABLE - {"NET_BIND_SERVICE"})
+    return (f"capabilities.add: {name}" for name in names if name in CAPABILITIES - {"NET_BIND_SERVICE"})
 
 
 def first(own: Any, whole: Any) -> Any:

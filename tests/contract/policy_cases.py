@@ -157,6 +157,9 @@ LEGAL_PODS: dict[str, Json] = {
     "our scheduler": {"schedulerName": "dispatcher-scheduler"},
     "memory": volume(emptyDir={"medium": "Memory"}),
     "namespaces of its own": {"hostUsers": False, "shareProcessNamespace": True},
+    "what baseline allows": secured(
+        sysctls=[{"name": "net.ipv4.tcp_rmem", "value": "4096 87380 6291456"}], seLinuxOptions={"type": "container_t"}
+    ),
 }
 OF_BUILDER: dict[str, Json] = {
     "its Secret": {"container": env(secretKeyRef=key("registry"))},

@@ -3,13 +3,14 @@
 import itertools
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dispatcher.commands.adoption import Did, Statement
 from dispatcher.commands.pod_adoption import closed_parts
-from dispatcher.jobs.fields import KINDS, dotted
+from dispatcher.jobs.fields import CAPABILITIES, KINDS, SELINUX_TYPES, SYSCTLS, dotted
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
 from dispatcher.model.launches import DOMAIN
@@ -275,7 +276,11 @@ def test_parts_that_the_chart_closes_are_told() -> None:
         "volumes": [
             {"name": "a", "hostPath": {"path": "/data"}}, {"name": "b", "nfs": {"server": "s"}, "csi": None},
             {"name": "c", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}, {"secret": {}}]}},
+            {"name": "d", "hostPath": {"path": "//"}},
         ],
+        "securityContext": {
+            "seLinuxOptions": {"type": "container_t"}, "sysctls": [{"name": "net.core.somaxconn", "value": "1024"}],
+        },
     }  # fmt: skip
     told = [(dotted(path), words.partition(" of the chart")) for path, words in closed_parts(pod, ("spec",))]
     assert [(path, after or before) for path, (before, _, after) in told] == [
@@ -286,6 +291,8 @@ def test_parts_that_the_chart_closes_are_told() -> None:
         ("spec", ": capabilities: [SYS_ADMIN], hostPorts: [80], privileged: true"),
         ("spec.hostNetwork", " lets no Job have it"),
         ("spec.containers[0].securityContext.procMount", " lets no Job have it"),
+        ("spec.volumes[3].hostPath", " lets no Job have it"),
+        ("spec.securityContext.sysctls", " lets no Job have it"),
         ("spec.volumes[2]", " wants a ServiceAccount for it: name one"),
     ]  # fmt: skip
 
@@ -306,3 +313,10 @@ def test_token_that_the_api_server_gave_an_exported_pod_is_left_out(name: str) -
     assert told(alone(spec), "spec.volumes[1]") == [(Did.LEFT_OUT, "the API server mounts it in each Pod")]
     elsewhere = pod(container(volumeMounts=[{**token, "mountPath": "/token"}]), volumes=[{"name": name}])
     assert adopted(alone(elsewhere)).manifest["spec"]["template"]["spec"]["volumes"] == [{"name": name}]
+
+
+def test_policy_of_the_chart_allows_what_baseline_does() -> None:
+    """`adopt` and the doctor say so. The sysctls of two buffers came with Kubernetes 1.32."""
+    policy = Path("deploy/chart/templates/policy.yaml").read_text(encoding="utf-8")
+    for allowed in (SYSCTLS, SELINUX_TYPES, CAPABILITIES):
+        assert [name for name in sorted(allowed) if not re.search(rf"""['"]{name}['"]""", policy)] == []

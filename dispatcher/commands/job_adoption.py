@@ -27,6 +27,7 @@ from dispatcher.commands.pod_adoption import (
     PodReader,
     closed_parts,
     lost_marks,
+    named_by_content,
     of_its_namespace,
     secrets_of,
     unlike_ours,
@@ -102,8 +103,9 @@ class Adopter(AdoptionReport):
         elsewhere = of_its_namespace(pod, object_at(pod_meta, "labels"), pod_path, space) if space else ()
         had = next(meta for owner, _, meta, _ in self.meta_sources() if owner is MetaOwner.POD)
         closed, blanks = closed_parts(made, pod_path), unfilled(made, pod_path, reader.task)
+        hashed = named_by_content(made, pod_path)
         lost = lost_marks(made, had, pod_meta, pod_path)
-        for path, words in (*unlike_ours(made, pod_path), *lost, *closed, *elsewhere, *blanks):
+        for path, words in (*unlike_ours(made, pod_path), *lost, *closed, *hashed, *elsewhere, *blanks):
             self.tell(Did.OPEN, path, words)
         has_work = bool(objects(made.get("containers")))
         return Adoption(

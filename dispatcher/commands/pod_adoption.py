@@ -357,6 +357,18 @@ def named_in(part: object) -> Iterator[tuple[str, str]]:
         yield from named_in(value)
 
 
+OF_KUSTOMIZE: Final = re.compile(r".+-[2456789bcdfghkmt]{10}")
+"""A name with a digest of the content, which kustomize gives what it generates."""
+
+
+def named_by_content(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    """The objects whose next change has another name: the template would go on with the old one."""
+    for kind, name in sorted({one for one in named_in(pod) if one[0] in {"ConfigMap", "Secret"}}):
+        if OF_KUSTOMIZE.fullmatch(name):
+            words = f"kustomize gives {kind} {name} another name at each change, and the template keeps this one"
+            yield path, f"{words}: generate it with disableNameSuffixHash: true, and adopt it again"
+
+
 CLOSED: Final = {
     "ServiceAccount": "serviceAccounts", "Secret": "secrets", "ConfigMap": "configMaps",
     "PriorityClass": "priorityClasses", "RuntimeClass": "runtimeClasses",

@@ -315,6 +315,15 @@ def test_token_that_the_api_server_gave_an_exported_pod_is_left_out(name: str) -
     assert adopted(alone(elsewhere)).manifest["spec"]["template"]["spec"]["volumes"] == [{"name": name}]
 
 
+def test_name_with_a_digest_of_its_content_is_told() -> None:
+    """kustomize names the next content otherwise, and prunes this one: Pods of the template would wait for it."""
+    maps = [{"configMapRef": {"name": name}} for name in ("etl-8564k45km9", "etl-8564k45km0", "8564k45km9")]
+    found = adopted(job(pod(container(envFrom=maps)))).fields
+    assert [one.words.partition(" another name")[0] for one in found if "kustomize" in one.words] == [
+        "kustomize gives ConfigMap etl-8564k45km9"
+    ]
+
+
 def test_policy_of_the_chart_allows_what_baseline_does() -> None:
     """`adopt` and the doctor say so. The sysctls of two buffers came with Kubernetes 1.32."""
     policy = Path("deploy/chart/templates/policy.yaml").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from dispatcher.commands.adoption import (
     texts,
     with_objects,
 )
-from dispatcher.jobs.env import LOGIN, PROVIDER_CLASS, is_dispatchers
+from dispatcher.jobs.env import CONTRACT, LOGIN, PROVIDER_CLASS, is_dispatchers
 from dispatcher.jobs.fields import CAPABILITIES, SELINUX_TYPES, SYSCTLS, list_at, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import RESTARTS, TASK
@@ -285,7 +285,9 @@ def of_its_namespace(pod: Json, labels: Json, path: Path, space: object) -> Iter
         for number, container in enumerate(objects(pod.get(kind))):
             for at_env, one in enumerate(objects(container.get("env"))):
                 if object_at(one, "valueFrom", "fieldRef").get("fieldPath") == "metadata.namespace":
-                    words = f"it is the namespace of the dispatcher's Jobs: write {space}, if the program works on that"
+                    is_ours = kind == "containers" and str(one.get("name")) in CONTRACT
+                    way = f"let it read {space} from a variable of another name" if is_ours else f"write {space}"
+                    words = f"it is the namespace of the dispatcher's Jobs: {way}, if the program works on that"
                     yield (*path, kind, number, "env", at_env), words
 
 

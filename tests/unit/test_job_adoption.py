@@ -15,6 +15,7 @@ from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.templates import judge_template
 from dispatcher.model.launches import DOMAIN
 from tests.rig.corpus import (
+    SPACE,
     alone,
     container,
     cron_job,
@@ -322,6 +323,12 @@ def test_name_with_a_digest_of_its_content_is_told() -> None:
     assert [one.words.partition(" another name")[0] for one in found if "kustomize" in one.words] == [
         "kustomize gives ConfigMap etl-8564k45km9"
     ]
+
+
+def test_variable_of_the_contract_is_not_told_to_be_written() -> None:
+    """A template that writes POD_NAMESPACE is refused."""
+    ((_, words),) = told(alone(pod(container(env=[SPACE])), namespace="app"), "spec.containers[0].env[0]")
+    assert "let it read app from a variable of another name" in words
 
 
 def test_policy_of_the_chart_allows_what_baseline_does() -> None:

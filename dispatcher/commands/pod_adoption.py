@@ -449,6 +449,10 @@ def never_open(part: object, path: Path) -> Iterator[tuple[Path, str]]:
 
 def can_report(container: Json) -> bool:
     """Whether the container has a login, or begins with `exec`."""
-    words = [*list_at(container, "command"), *list_at(container, "args")]
+    words = " ".join(map(str, [*list_at(container, "command"), *list_at(container, "args")]))
     names = [one.get("name") for one in objects(container.get("env"))]
-    return LOGIN in names or ("dispatcher" in words and "exec" in words)
+    return LOGIN in names or OF_EXEC.search(words) is not None
+
+
+OF_EXEC: Final = re.compile(r"(?:^|[\s/])dispatcher exec\b")
+"""How a command calls `exec`: by its name, with its folder, as a module of Python, or in a shell."""

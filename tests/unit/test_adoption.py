@@ -377,8 +377,8 @@ def test_gate_of_another_controller_stays() -> None:
 @pytest.mark.parametrize(
     ("words", "reports"),
     [
-        ({"command": ["dispatcher", "exec", "--", "x"]}, True),
         ({"args": ["python3", "-m", "dispatcher", "exec"]}, True),
+        ({"command": ["/dispatcher/bin/dispatcher", "exec", "--"]}, True),
         ({"env": [{"name": "TASK_DATABASE_URL", "value": "x"}]}, True),
         ({}, False),
     ],

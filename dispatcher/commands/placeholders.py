@@ -18,11 +18,11 @@ from dispatcher.model.jobs import Json
 
 FILLED_IN: Final = re.compile(
     r"\{\{.{0,200}?\}\}|\{\{|\{%.{0,200}?%\}|<%.{0,200}?%>|\$\{\w[\w.]{0,200}(?:[:?+=-][^}]{0,200})?\}|#\{[\w.:-]{1,200}\}#"
-    r"|\$\((?:tt\.)?params\.[\w.-]{1,200}\)",
+    r"|\$\((?:tt\.)?params\.[\w.-]{1,200}\)|<path:[^<>]{1,200}>",
     re.DOTALL,
 )
-"""Parts that Helm, Jinja, ERB, envsubst, Maven, Katib, pipelines of Azure and Tekton fill in. Bounded, so that an
-endless text takes no time.
+"""Parts that Helm, Jinja, ERB, envsubst, Maven, Katib, pipelines of Azure, Tekton, and Argo CD of Vault fill in.
+Bounded, so that an endless text takes no time.
 """
 OF_A_SHELL: Final = re.compile(r"(?<!\$)\$[A-Z_][A-Z0-9_]{0,200}")
 """What envsubst fills in, too. It counts where no program reads it."""

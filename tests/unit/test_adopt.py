@@ -175,6 +175,7 @@ SHELL = container(command=["/bin/bash", "-c"], args=["echo ${HOME} {{ .Values.x 
          "${trialParameters.rate}"),
         (alone(pod(container(args=["$(tt.params.revision)"]))), "spec.containers[0].args[0]", "$(tt.params.revision)"),
         (alone(pod(container(args=["${DAY:-today}"]))), "spec.containers[0].args[0]", "${DAY:-today}"),
+        (alone(pod(container(args=["u:<path:kv/db#key>@db"]))), "spec.containers[0].args[0]", "<path:kv/db#key>"),
         *((job(pod(serviceAccountName=text)), "spec.template.spec.serviceAccountName", text)
           for text in ("<account>", "__ACCOUNT__", "%%ACCOUNT%%", "[MY_ACCOUNT]")),
         (alone(pod(container(args=["oc", "get", "-f", "x; y {{ .a }}"]))), "spec.containers[0].args[3]", "{{ .a }}"),

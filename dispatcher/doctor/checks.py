@@ -172,7 +172,7 @@ TEMPLATES: Final[Mapping[str, Check]] = {
     ),
     "ObjectMissing": Check(
         Part.TEMPLATES,
-        "Does each ConfigMap, ServiceAccount, claim, PriorityClass and RuntimeClass that a template names exist?",
+        "Does each ConfigMap, ServiceAccount, claim, and class of secrets, priority or runtime of a template exist?",
         "The Pod is refused, gets no node, or its container never starts.",
         "kubectl -n {namespace} get {name}  # make it, or take it out of the template",
     ),

@@ -150,6 +150,7 @@ PLACES: Final[Mapping[str, str]] = {
     "ResourceClaim": "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/",
     "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaimtemplates/",
     "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses/",
+    "SecretProviderClass": "/apis/secrets-store.csi.x-k8s.io/v1/namespaces/{}/secretproviderclasses/",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts/",
 }
 """Where the objects of a kind are. `{}`: the namespace. A server that does not have the kind is no fault: 404 without

@@ -20,7 +20,7 @@ from dispatcher.doctor.pod_rules import (
     range_refusals,
     violations,
 )
-from dispatcher.jobs.env import LOGIN, SecretReference, beside_variables, named_secrets, provided_secrets
+from dispatcher.jobs.env import LOGIN, SecretReference, beside_variables, named_secrets, provider_classes
 from dispatcher.jobs.refusals import OF_THE_ROW, CreateOutcome, read_create
 from dispatcher.kube.pods import needs_of_manifest
 from dispatcher.model.cluster import Quota
@@ -116,7 +116,7 @@ def judge_openness(one: TemplateTrial, spec: Json, place: PodRules) -> Finding:
     given = {*beside_variables(spec)} if one.opens_env else set()
     more = {name for name, keys in place.secrets.items() if not isinstance(keys, UnreadObject) and keys - {LOGIN}}
     secrets = sorted({named.secret for named in given if named.key != LOGIN} & more)
-    secrets += sorted({*provided_secrets(spec)}) if one.opens_env else []
+    secrets += [f"{name} (SecretProviderClass)" for name in provider_classes(spec) if one.opens_env]
     if not secrets:
         return good("EnvOpen", f"template {one.name}")
     said = f"rows may set every variable that is not closed, next to Secret {', '.join(secrets)}"
@@ -245,6 +245,7 @@ def named_objects(pod: Json) -> list[tuple[str, str]]:
     found = {(kind, str(pod[field])) for field, kind in BY_FIELD.items() if pod.get(field)}
     for claim in pod.get("resourceClaims") or ():
         found |= {(kind, str(claim[field])) for field, kind in BY_CLAIM.items() if claim.get(field)}
+    found |= {("SecretProviderClass", name) for name in provider_classes(pod)}
     maps = [one.get("configMapRef") for each in containers(pod) for one in each.get("envFrom") or ()]
     variables = [one for each in containers(pod) for one in each.get("env") or ()]
     maps += [(one.get("valueFrom") or {}).get("configMapKeyRef") for one in variables]

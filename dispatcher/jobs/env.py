@@ -228,11 +228,11 @@ def beside_variables(pod: Json) -> Iterator[SecretReference]:
     yield from in_volumes(pod, with_optional=True)
 
 
-def provided_secrets(pod: Json) -> Iterator[str]:
-    """What the Secrets Store driver mounts into the Pod: no Secret of the cluster need have it."""
+def provider_classes(pod: Json) -> Iterator[str]:
+    """The SecretProviderClasses by which the Secrets Store driver mounts secrets into the Pod."""
     for volume in pod.get("volumes") or ():
         if name := ((volume.get("csi") or {}).get("volumeAttributes") or {}).get(PROVIDER_CLASS):
-            yield f"{name} (SecretProviderClass)"
+            yield str(name)
 
 
 PROVIDER_CLASS: Final = "secretProviderClass"

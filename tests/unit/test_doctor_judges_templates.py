@@ -281,7 +281,7 @@ def test_objects_without_which_a_pod_does_not_run_are_found() -> None:
     ]  # fmt: skip
     volumes = [
         *a_volume("configMap", name="files"), *a_volume("projected", sources=[{"configMap": {"name": "projected"}}]),
-        *a_volume("persistentVolumeClaim", claimName="data"), *a_volume("emptyDir"),
+        *a_volume("persistentVolumeClaim", claimName="data"), *a_volume("emptyDir"), *STORE["volumes"],
     ]  # fmt: skip
     first = {"name": "first", "envFrom": [{"configMapRef": {"name": "whole"}}, {"secretRef": {"name": "no"}}]}
     names: dict[str, Any] = {"serviceAccountName": "loader", "priorityClassName": "high", "runtimeClassName": "gvisor"}
@@ -291,7 +291,8 @@ def test_objects_without_which_a_pod_does_not_run_are_found() -> None:
     assert named_objects(a_pod(container={"env": env}, volumes=volumes, initContainers=[first], **names)) == [
         ("ConfigMap", "by-env"), ("ConfigMap", "files"), ("ConfigMap", "projected"), ("ConfigMap", "whole"),
         ("PersistentVolumeClaim", "data"), ("PriorityClass", "high"), ("ResourceClaim", "shared"),
-        ("ResourceClaimTemplate", "gpu"), ("RuntimeClass", "gvisor"), ("ServiceAccount", "loader"),
+        ("ResourceClaimTemplate", "gpu"), ("RuntimeClass", "gvisor"), ("SecretProviderClass", "keys"),
+        ("ServiceAccount", "loader"),
     ]  # fmt: skip
 
 
@@ -353,7 +354,8 @@ STORE = POD | {"volumes": [{"name": "a", "csi": {"volumeAttributes": {"secretPro
 )
 def test_variables_are_open_beside_a_secret_or_not(pod: Any, keys: set[str], opens_env: bool, is_told: bool) -> None:
     tried = [TemplateTrial("default", {"spec": {"template": {"spec": pod}}}, CREATED, opens_env=opens_env)]
-    place = msgspec.structs.replace(PLACE, secrets={"keys": frozenset(keys)})
+    there = {("SecretProviderClass", "keys"): None}
+    place = msgspec.structs.replace(PLACE, secrets={"keys": frozenset(keys)}, objects=there)
     (found,) = [one for one in judge_templates(tried, place, NAMES) if one.what == "EnvOpen"]
     assert found.state is (FindingState.WARNING if is_told else FindingState.GOOD)
     assert ("next to Secret keys" in found.message) is is_told

@@ -21,10 +21,12 @@ from dispatcher.doctor.pod_rules import (
     violations,
 )
 from dispatcher.jobs.env import LOGIN, SecretReference, beside_variables, named_secrets, provider_classes
+from dispatcher.jobs.fields import object_at
 from dispatcher.jobs.refusals import OF_THE_ROW, CreateOutcome, read_create
 from dispatcher.kube.pods import needs_of_manifest
 from dispatcher.model.cluster import Quota
 from dispatcher.model.jobs import ApiAnswer, Json
+from dispatcher.model.launches import CONTAINER, REPORT
 from dispatcher.model.needs import PodNeeds
 
 ENFORCED: Final = "pod-security.kubernetes.io/enforce"
@@ -97,7 +99,8 @@ def judge_templates(
             yield fault("InvalidTemplate", where, one.job, template=one.name)
             continue
         yield good("InvalidTemplate", where)
-        doubts = [warning("TemplateDoubtful", where, words, template=one.name) for words in one.doubts]
+        told = [*one.doubts, *(() if isinstance(place, UnreadObject) else without_login(one.job, place))]
+        doubts = [warning("TemplateDoubtful", where, words, template=one.name) for words in told]
         yield from or_good(doubts, "TemplateDoubtful", where)
         if isinstance(place, UnreadObject):
             yield unchecked("JobRefused", where, place.why)
@@ -106,6 +109,20 @@ def judge_templates(
         spec = one.job["spec"]["template"]["spec"]
         yield judge_openness(one, spec, place)
         yield from judge_pod(TemplatePod(one.name, spec, needs_of_manifest(spec)), place)
+
+
+def without_login(job: Json, place: PodRules) -> Iterator[str]:
+    """Tells that no Secret gives the task's container its login. What a ConfigMap has is not known here."""
+    pod, name = job["spec"]["template"], object_at(job, "spec", "template", "metadata", "annotations").get(CONTAINER)
+    own = next((one for one in containers(pod["spec"]) if one.get("name") == name), {})
+    sources = own.get("envFrom") or ()
+    named = [(one.get("prefix") or "", one["secretRef"]["name"]) for one in sources if one.get("secretRef")]
+    known = [(prefix, keys) for prefix, secret in named if isinstance(keys := place.secrets.get(secret), frozenset)]
+    given = {one.get("name") for one in own.get("env") or ()} | {prefix + key for prefix, keys in known for key in keys}
+    reports = object_at(job, "metadata", "annotations").get(REPORT) != "sql" or LOGIN in given
+    if known and len(known) == len(sources) and not reports:
+        secrets = ", ".join(sorted({secret for _, secret in named}))
+        yield f"nothing reports: Secret {secrets} has no key {LOGIN}. Add it, and a report, or {REPORT}: exit-code"
 
 
 def judge_openness(one: TemplateTrial, spec: Json, place: PodRules) -> Finding:

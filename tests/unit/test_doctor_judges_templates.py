@@ -31,6 +31,7 @@ from dispatcher.jobs.env import SecretReference, named_secrets
 from dispatcher.kube.pods import needs_of_manifest
 from dispatcher.model.cluster import Node, Quota, Scope
 from dispatcher.model.jobs import ApiAnswer
+from dispatcher.model.launches import CONTAINER, REPORT
 from tests.rig.pods_of_levels import PODS, a_pod, a_volume
 from tests.rig.pods_of_ranges import RANGES, a_bound, with_server_defaults
 
@@ -371,6 +372,28 @@ def test_doubts_of_a_template_are_warnings() -> None:
     ]
     (fine,) = [one for one in judge_templates([trial], PLACE, NAMES) if one.what == "TemplateDoubtful"]
     assert fine.state is FindingState.GOOD
+
+
+@pytest.mark.parametrize(
+    ("own", "keys", "report", "is_told"),
+    [
+        ({}, {"API_KEY"}, "sql", True),
+        ({}, {"API_KEY", "TASK_DATABASE_URL"}, "sql", False),
+        ({}, {"API_KEY"}, "exit-code", False),
+        ({"env": [{"name": "TASK_DATABASE_URL", "value": "x"}]}, {"API_KEY"}, "sql", False),
+        ({"envFrom": [{"secretRef": {"name": "keys"}, "prefix": "TASK_"}]}, {"DATABASE_URL"}, "sql", False),
+        ({"envFrom": [{"secretRef": {"name": "keys"}}, {"configMapRef": {"name": "c"}}]}, {"API_KEY"}, "sql", False),
+        ({"envFrom": []}, {"API_KEY"}, "sql", False),
+    ],
+)
+def test_task_whose_secrets_have_no_login_is_told(own: Any, keys: set[str], report: str, is_told: bool) -> None:
+    """An application's own Secret looked like a login, and the rows of the template were parked when they ended."""
+    template = {"metadata": {"annotations": {CONTAINER: "task"}}}
+    template["spec"] = a_pod(container={"envFrom": [{"secretRef": {"name": "keys"}}], **own})
+    job = {"metadata": {"annotations": {REPORT: report}}, "spec": {"template": template}}
+    place = msgspec.structs.replace(PLACE, secrets={"keys": frozenset(keys)}, objects={("ConfigMap", "c"): None})
+    found = [one.message for one in judge_templates([TemplateTrial("a", job, CREATED)], place, NAMES)]
+    assert any("Secret keys has no key TASK_DATABASE_URL" in one for one in found) is is_told
 
 
 def test_open_variables_beside_a_secret_are_a_warning() -> None:

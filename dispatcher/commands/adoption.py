@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.jobs.fields import dotted, object_at
+from dispatcher.jobs.fields import OF_ARGO_CD, OF_CLEANERS, OF_RELOADER, dotted, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Json, Manifest
@@ -41,9 +41,8 @@ OF_TIMES: Final = {
         f"Kueue would suspend the Job, and the row would run again: {ids.TIMEOUT_SECONDS}"
     ),
     re.compile(r"autoscaling\.keda\.sh/paused.*"): "it was paused: queues.paused_until",
-    re.compile(r"cleanup\.kyverno\.io/.*|janitor/(ttl|expires)"): (
-        f"a tool would delete a Job that runs, and its row would run again: {ids.TIMEOUT_SECONDS}"
-    ),
+    OF_RELOADER: "Reloader would start it again when its configuration changes, also while it runs: insert a row then",
+    OF_CLEANERS: (f"a tool would delete a Job that runs, and its row would run again: {ids.TIMEOUT_SECONDS}"),
 }
 """Annotations that say when work runs. In a template they say nothing."""
 STARTED_TOGETHER: Final = (
@@ -59,8 +58,6 @@ OF_GROUPS: Final = {
     ): STARTED_TOGETHER,
 }
 """Labels and annotations of Pods that start together."""
-OF_ARGO_CD: Final = "app.kubernetes.io/instance"
-"""The label by which Argo CD finds what belongs to an application, unless it is told another one."""
 OF_KUEUE: Final = frozenset({"kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"})
 """Labels that Kueue reads of a Job."""
 NAME_OF_TEMPLATE: Final = "the name of the template"

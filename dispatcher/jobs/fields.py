@@ -5,6 +5,7 @@ when a row is launched. Here the fault is found when the file is read, with the 
 made from the API server of the tests. Other refusals of the server are not known here.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path as FilePath
@@ -170,6 +171,23 @@ def dotted(path: Path) -> str:
         is_plain = isinstance(step, str) and step.isidentifier()
         text += f".{step}" if is_plain else f"[{step}]"
     return text.removeprefix(".")
+
+
+OF_ARGO_CD: Final = "app.kubernetes.io/instance"
+"""The label by which Argo CD finds what belongs to an application, unless it is told another one."""
+OF_RELOADER: Final = re.compile(r"(?:[a-z]+\.)?reloader\.stakater\.com/(?!ignore$).*")
+OF_CLEANERS: Final = re.compile(r"cleanup\.kyverno\.io/.*|janitor/(?:ttl|expires)")
+"""Labels and annotations by which Reloader, and Kyverno or kube-janitor, delete a Job that runs."""
+
+
+def deleted_by_tools(manifest: object) -> Iterator[str]:
+    """Tells what lets other tools delete Jobs of the template. Reloader also reads the annotations of the Pod."""
+    labels, own = object_at(manifest, "metadata", "labels"), object_at(manifest, "metadata", "annotations")
+    of_pod = object_at(manifest, "spec", "template", "metadata", "annotations")
+    found = [key for key in labels if key == OF_ARGO_CD or OF_CLEANERS.fullmatch(key)]
+    found += [key for key in own if OF_CLEANERS.fullmatch(key)]
+    found += [key for key in {**own, **of_pod} if OF_RELOADER.fullmatch(key)]
+    yield from (f"by {key}, a tool may delete a Job that runs, and its row runs again: leave it out" for key in found)
 
 
 CAPABILITIES: Final = frozenset({

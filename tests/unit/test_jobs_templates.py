@@ -429,3 +429,16 @@ def test_fault_shortens_a_long_value() -> None:
 
 def test_default_template_of_the_tests_has_the_default_image() -> None:
     assert a_template().task_container["image"] == IMAGE
+
+
+def test_mark_by_which_a_tool_deletes_jobs_is_told() -> None:
+    """Argo CD prunes them, kube-janitor ends them, and Reloader makes also a finished one again."""
+    manifest = a_manifest(annotations={"report": "exit-code"})
+    manifest["metadata"]["labels"] = {"app.kubernetes.io/instance": "shop", "app.kubernetes.io/name": "etl"}
+    manifest["metadata"]["annotations"] |= {"janitor/ttl": "2d", "reloader.stakater.com/ignore": "true"}
+    of_pod = {"labels": {"app.kubernetes.io/instance": "shop"}, "annotations": {"reloader.stakater.com/auto": "true"}}
+    manifest["spec"]["template"]["metadata"] = of_pod
+    told = judge_template("etl", manifest).doubts(())
+    assert [words.partition(",")[0] for words in told] == [
+        "by app.kubernetes.io/instance", "by janitor/ttl", "by reloader.stakater.com/auto",
+    ]  # fmt: skip

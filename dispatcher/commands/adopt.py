@@ -359,10 +359,11 @@ def refusals(name: str, text: str, adoption: Adoption, source: FileDocument) -> 
             if one.words.startswith(f"{dotted(one.path)} is missing: a container needs one"):
                 missing.append(AdoptedField(Did.OPEN, place, NO_IMAGE))
                 continue
+            has_place = one.words.startswith(dotted(one.path))
             words = (
                 place + one.words.removeprefix(dotted(one.path))
-                if one.words.startswith(dotted(one.path))
-                else one.words
+                if has_place
+                else f"{place}: {one.words}".removeprefix(": ")
             )
             told.append(f"{words} (line {line_of_place(place, lines) or source.told.line})")
         return told, missing

@@ -63,6 +63,7 @@ class Adopter(AdoptionReport):
     at_once: how many of them may run at the same time.
     given: names of the variables that rows have to give.
     has_queue: whether somebody else says how many Jobs the queue of its own may have.
+    marks: where the manifest has the labels and annotations of the template, as `Adoption.places`.
     """
 
     def __init__(self, source: WorkSource) -> None:
@@ -74,6 +75,7 @@ class Adopter(AdoptionReport):
         self.at_once = 1
         self.given: list[str] = []
         self.has_queue = False
+        self.marks: list[tuple[str, str]] = []
 
     def adopt(self) -> Adoption:
         spec, at = self.source.spec, self.source.at
@@ -115,7 +117,8 @@ class Adopter(AdoptionReport):
     def places(self, pod_path: Path) -> list[tuple[str, str]]:
         """Where the manifest has what the template has elsewhere."""
         meta_at: Path = self.source.meta_at if self.source.is_pod else (*pod_path[:-1], "metadata")
-        return [(r"^spec\.template\.spec\b", dotted(pod_path)), (r"^spec\.template\.metadata\b", dotted(meta_at))]
+        pod = (r"^spec\.template\.spec\b", dotted(pod_path)), (r"^spec\.template\.metadata\b", dotted(meta_at))
+        return [*self.marks, *pod]
 
     def read_job(self, spec: Json, at: Path, *, is_of_kueue: bool) -> None:
         """The fields of the Job's spec that are no retries and no limits."""
@@ -272,8 +275,10 @@ class Adopter(AdoptionReport):
                     continue
                 self.tell(did, at, words)
                 if is_mark:
-                    to = pod if did is Did.KEPT and owner is MetaOwner.POD else job
+                    is_of_pod = did is Did.KEPT and owner is MetaOwner.POD
+                    to, there = (pod, OF_POD) if is_of_pod else (job, OF_JOB)
                     to.setdefault(field, {})[key] = object_at(meta, field)[key]
+                    self.marks.append((rf"^{re.escape(dotted((*there, field, key)))}$", dotted(at)))
         return job, pod
 
     def meta_sources(self) -> Iterator[tuple[MetaOwner, Path, Json, str]]:
@@ -296,6 +301,8 @@ def longest(annotations: Json) -> int:
 
 FIELDS: Final = KINDS["JobSpec"].others
 COUNTS: Final = ("completions", "parallelism")
+OF_JOB: Final[Path] = ("metadata",)
+OF_POD: Final[Path] = ("spec", "template", "metadata")
 
 
 def word_of_count(field: str, completions: int | None, parallel: int, queue: str) -> tuple[Did, str]:

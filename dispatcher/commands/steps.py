@@ -238,8 +238,8 @@ def step_of_workflow(step: Json, whole: Json, path: Path, name: str, space: obje
     }
     found = Adopter(WorkSource(name, spec, {}, path, has_sidecars=True, space=space))
     found.given = sorted({name for names in variables.names.values() for name in names})
-    made, places = found.adopt(), places_of(step, path, limits)
-    above = {dotted((*path, field)) for field in OF_POD if is_above(field, step)}
+    made, places = found.adopt(), [*places_of(step, path, limits), *places_above(step, whole, path)]
+    above = {dotted((*place_of_whole(path), field)) for field in OF_POD if is_above(field, step)}
     told = (as_of_step(one, places, path) for one in found.fields)
     retried = set[str]() if LIMIT.fullmatch(limit) else {dotted((*path, "retryStrategy", "limit"))}
     found.fields[:] = [one for one in told if one.field not in above | retried]
@@ -327,7 +327,7 @@ def is_above(field: str, step: Json) -> bool:
 
 def limits_of(step: Json, whole: Json, path: Path) -> dict[Path, object]:
     """The deadlines of a step and of its workflow, in seconds where they can be read, by their places."""
-    top = path[: path.index("templates")]
+    top = place_of_whole(path)
     places = {
         (*path, "timeout"): step.get("timeout"),
         (*path, "activeDeadlineSeconds"): step.get("activeDeadlineSeconds"),
@@ -378,6 +378,23 @@ def places_of(step: Json, path: Path, limits: Mapping[Path, object]) -> list[tup
         (rf"^{re.escape(here)}\.template(\.spec)?(?=\.|$)", here),
         (rf"^{re.escape(here)}\.backoffLimit$", f"{here}.retryStrategy.limit"),
     ]
+
+
+def place_of_whole(path: Path) -> Path:
+    """The place of the workflow that has the step."""
+    return path[: path.index("templates")]
+
+
+def places_above(step: Json, whole: Json, path: Path) -> Iterator[tuple[str, str]]:
+    """As `places_of`, where the workflow has what the step has not."""
+    for field in sorted(OF_POD):
+        if is_above(field, step):
+            yield rf"^{re.escape(dotted((*path, field)))}\b", dotted((*place_of_whole(path), field))
+    for kind in ("labels", "annotations"):
+        own, given = object_at(step, "metadata", kind), object_at(whole, "podMetadata", kind)
+        for key in sorted(given.keys() - own.keys()):
+            there = dotted((*place_of_whole(path), "podMetadata", kind, key))
+            yield rf"^{re.escape(dotted((*path, 'metadata', kind, key)))}$", there
 
 
 def words_of_step(step: Json, path: Path) -> Iterator[tuple[Did, Path, str]]:

@@ -421,6 +421,30 @@ def test_refusal_names_the_place_of_the_manifest(
     assert f"{place} is no field of Kubernetes: is it image? (line {line})" in one.faults
 
 
+OF_TEXTS: dict[str, Any] = {"labels": {"a": "x", "b": 1}, "annotations": {"a": "x", "b": 1}}
+
+
+@pytest.mark.parametrize(
+    ("document", "places"),
+    [
+        (cron_job(jobTemplate={"metadata": OF_TEXTS, "spec": job()["spec"]}) | {"metadata": {"name": "a", **OF_TEXTS}},
+         [f"spec.jobTemplate.metadata.{kind}.b" for kind in OF_TEXTS]),
+        (workflow(step(metadata={"labels": {"b": "x"}}), podMetadata=OF_TEXTS, nodeSelector={"b": 1}),
+         ["spec.podMetadata.annotations.b", "spec.nodeSelector.b"]),
+        (scaled_job() | {"metadata": {"name": "a", **OF_TEXTS}}, [f"metadata.{kind}.b" for kind in OF_TEXTS]),
+    ],
+)  # fmt: skip
+def test_refusal_of_what_stands_elsewhere_names_that_place(
+    tmp_path: Path, document: dict[str, Any], places: list[str]
+) -> None:
+    """The line of a CronJob's own label was told, which is a text."""
+    (tmp_path / "in.yaml").write_text(text := write_document(document))
+    (one,) = adopt_documents(list(read_file(tmp_path / "in.yaml")), tmp_path, check=False)
+    told = [re.fullmatch(r"(\S+?):? .* \(line (\d+)\)", fault) for fault in one.faults]
+    assert [match[1] for match in told if match] == places
+    assert {text.splitlines()[int(match[2]) - 1].strip() for match in told if match} == {"b: 1"}
+
+
 def test_image_to_name_is_no_fault(tmp_path: Path) -> None:
     (one,) = told_of(tmp_path, alone(pod({"name": "a"})))
     assert (list(one.faults), one.to, one.is_done) == ([], "", False)

@@ -326,7 +326,7 @@ def test_step_that_reads_its_namespace_is_told_of_another_one() -> None:
     document = workflow(step(container={"image": "a", "env": [SPACE]}))
     document["metadata"]["namespace"] = "team"
     ((did, words),) = told(document, "spec.templates[0].container.env[0]")
-    assert (did, "write team" in words) == (Did.OPEN, True)
+    assert (did, "let it read team" in words) == (Did.OPEN, True)
 
 
 def test_blank_field_of_a_step_is_that_of_the_workflow() -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from dispatcher.model.jobs import Json
-from dispatcher.model.launches import CONTROLLER_UID
+from dispatcher.model.launches import CONTROLLER_UID, LABEL_TASK_ID
 
 NAMES = frozenset({
     # shells, editors and pagers
@@ -92,6 +92,25 @@ EVERY_NAME: Final = "env"
 """The opening by which rows may set every name that is not closed."""
 OUR_PREFIXES: Final = ("TASK_", "DISPATCHER_", "KUBERNETES_")
 NEVER_PASSED: Final = ("DISPATCHER_*", "PG*", "KUBERNETES_*", "PATH", "HOME", "LD_*")
+
+
+OF_ROWS: Final = re.compile(r"\bTASK_(?:ID|QUEUE|ATTEMPT|LAUNCH|START_KEY|TIMEOUT_SECONDS|CACHE_DIR)\b")
+"""Names of the contract that other systems do not give."""
+
+
+def readers_of_nothing(pod: Json, task: int) -> Iterator[str]:
+    """Tells which containers read variables of the contract that the task's container alone has.
+
+    `task`: its place among the containers.
+    """
+    for kind in ("initContainers", "containers"):
+        for number, one in enumerate(pod.get(kind) or ()):
+            env = one.get("env") or ()
+            texts = (*(one.get("command") or ()), *(one.get("args") or ()), *(str(each.get("value")) for each in env))
+            names = {name for text in texts for name in OF_ROWS.findall(text)} - {each.get("name") for each in env}
+            if names and (kind, number) != ("containers", task):
+                told = f"container {one['name']} reads {', '.join(sorted(names))}, which the task's alone has"
+                yield f"{told}. Labels of its Pod, such as {LABEL_TASK_ID}, have the row: read them by a fieldRef"
 
 
 FIELDS: Final = {

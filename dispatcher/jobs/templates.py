@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.container.contract import CODES_RULE, read_statuses
-from dispatcher.jobs.env import ENV_NAME, LOGIN, is_closed, is_dispatchers
+from dispatcher.jobs.env import ENV_NAME, LOGIN, is_closed, is_dispatchers, readers_of_nothing
 from dispatcher.jobs.fields import KINDS, POD, as_read, at, deleted_by_tools, dotted, field_faults, list_at, object_at
 from dispatcher.jobs.template_text import Path, read_manifest
 from dispatcher.model.errors import TemplateError, TemplateFault
@@ -456,6 +456,7 @@ class Template(Bounds, frozen=True, kw_only=True):
                 yield f"image {one['image']!r:.80} is none that a node can pull: did nobody fill it in?"
             yield from too_small(one)
         yield from deleted_by_tools(self.manifest)
+        yield from readers_of_nothing(self.pod_spec, self.container)
         own = self.pod_spec.get("schedulerName")
         if scheduler and own not in (None, scheduler):
             yield f"schedulerName {own} is not used: DISPATCHER_SCHEDULER_NAME is {scheduler}"

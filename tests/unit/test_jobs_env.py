@@ -17,6 +17,7 @@ from dispatcher.jobs.env import (
     is_dispatchers,
     literal,
     pass_env,
+    readers_of_nothing,
 )
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.policy import check_job
@@ -306,3 +307,14 @@ def test_row_without_variables_passes() -> None:
 
 def test_first_fault_in_the_order_of_names_is_reported() -> None:
     assert check_env_names(["Z_1", "LD_X", "A", "POD_NAME"], ENV, NOTHING) == "env.LD_X is closed to rows"
+
+
+def test_container_beside_the_task_that_reads_its_row_is_told() -> None:
+    """kubelet leaves the text $(TASK_ID) there, and a shell reads a blank."""
+    own = {"name": "own", "args": ["$(TASK_ID)"], "env": [{"name": "TASK_ID", "value": "7"}]}
+    first = {"name": "first", "command": ["sh", "-c", "get $TASK_ID-$TASK_LAUNCH $TASK_DATABASE_URL"]}
+    task, log = {"name": "task", "args": ["$(TASK_ID)"]}, {"name": "log", "env": [{"value": "/x/$(TASK_QUEUE)"}]}
+    told = readers_of_nothing({"initContainers": [own, first], "containers": [log, task]}, 1)
+    assert [words.partition(", which")[0] for words in told] == [
+        "container first reads TASK_ID, TASK_LAUNCH", "container log reads TASK_QUEUE",
+    ]  # fmt: skip

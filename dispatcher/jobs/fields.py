@@ -5,6 +5,7 @@ when a row is launched. Here the fault is found when the file is read, with the 
 made from the API server of the tests. Other refusals of the server are not known here.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
@@ -115,7 +116,13 @@ def fault_at(path: Path, value: object, rule: str) -> TemplateFault:
     """A fault. Faults reach logs and submitters, so they quote no value that may be a secret."""
     if SECRETIVE & set(path):
         return TemplateFault(path, f"{dotted(path)} has another type: {rule}")
-    return TemplateFault(path, f"{dotted(path)} is {str(value)[:80]!r}: {rule}")
+    return TemplateFault(path, is_but(dotted(path), value, rule))
+
+
+def is_but(field: str, value: object, rule: str) -> str:
+    """A fault in words, with the beginning of the value as JSON has it: `true`, and not Python's word."""
+    written = value if isinstance(value, str) else json.dumps(value, default=str)
+    return f"{field} is {written[:80]!r}: {rule}"
 
 
 def missing(path: Path, kind: str) -> TemplateFault:

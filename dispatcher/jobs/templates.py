@@ -17,7 +17,18 @@ from msgspec import Struct
 
 from dispatcher.container.contract import CODES_RULE, read_statuses
 from dispatcher.jobs.env import ENV_NAME, LOGIN, is_closed, is_dispatchers, readers_of_nothing
-from dispatcher.jobs.fields import KINDS, POD, as_read, at, deleted_by_tools, dotted, field_faults, list_at, object_at
+from dispatcher.jobs.fields import (
+    KINDS,
+    POD,
+    as_read,
+    at,
+    deleted_by_tools,
+    dotted,
+    field_faults,
+    is_but,
+    list_at,
+    object_at,
+)
 from dispatcher.jobs.template_text import Path, read_manifest
 from dispatcher.model.errors import TemplateError, TemplateFault
 from dispatcher.model.jobs import Manifest
@@ -380,10 +391,6 @@ def too_small(container: Mapping[str, Any]) -> Iterator[str]:
 def is_dropped(path: Path) -> bool:
     """Whether no Job has this part. Exports have a status, and more metadata than labels and annotations."""
     return path[:1] == ("status",) or (path[:1] == ("metadata",) and len(path) > 1 and path[1] in DROPPED)
-
-
-def is_but(field: str, value: object, rule: str) -> str:
-    return f"{field} is {str(value)[:80]!r}: {rule}"
 
 
 def read_globs(written: str | None) -> tuple[str, ...]:

@@ -323,7 +323,7 @@ def test_pod_must_run_once_and_have_a_container(pod: dict[str, Any], said: str) 
         ({"identity": "x"}, "an annotation is 'dispatcher.internal/identity': known are"),
         ({"max-cpus": "4"}, "an annotation is 'dispatcher.internal/max-cpus'"),
         ({"max-cpu": 4}, "dispatcher.internal/max-cpu is '4': annotations are strings: quote it"),
-        ({"max-cpu": None}, "dispatcher.internal/max-cpu is 'None': annotations are strings: quote it"),
+        ({"max-cpu": None}, "dispatcher.internal/max-cpu is 'null': annotations are strings: quote it"),
     ],
 )
 def test_invalid_annotation_is_a_fault(annotations: dict[str, Any], said: str) -> None:
@@ -419,7 +419,7 @@ def test_fault_of_an_invalid_bound_names_its_field(key: str, value: str) -> None
 
 
 def test_fault_of_a_file_names_the_template() -> None:
-    with pytest.raises(TemplateError, match=r"^template t: spec.suspend is 'True'"):
+    with pytest.raises(TemplateError, match=r"^template t: spec.suspend is 'true'"):
         parse_template("t", TEXT.replace("spec:\n  template", "spec:\n  suspend: true\n  template", 1))
 
 

@@ -41,8 +41,8 @@ from dispatcher.pg.queries import read_sql
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 OUT: Final = Path("templates")
 INPUT: Final = Path("-")
-MOST_BYTES: Final = 4 << 20
-"""Bytes of a file, at most. It may hold hundreds of manifests."""
+MOST_BYTES: Final = 16 << 20
+"""Bytes of a file, at most. It may hold thousands of manifests, as the export of a cluster."""
 MOST_PARTS: Final = 1000
 """Documents of a file that are read one by one, at most. Each is read behind the empty lines before it."""
 READERS: Final[Mapping[str, Callable[[Json], Iterator[Adoption]]]] = {

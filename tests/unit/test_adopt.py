@@ -421,6 +421,12 @@ def test_refusal_names_the_place_of_the_manifest(
     assert f"{place} is no field of Kubernetes: is it image? (line {line})" in one.faults
 
 
+def test_export_of_a_large_cluster_is_read(tmp_path: Path) -> None:
+    """Six hundred Jobs have more than 4 MiB."""
+    (tmp_path / "in.yaml").write_text(f"#{'x' * (8 << 20)}\n{write_document(job())}")
+    assert [one.told.what for one in read_file(tmp_path / "in.yaml")] == ["Job load"]
+
+
 OF_TEXTS: dict[str, Any] = {"labels": {"a": "x", "b": 1}, "annotations": {"a": "x", "b": 1}}
 
 

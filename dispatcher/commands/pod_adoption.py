@@ -382,8 +382,6 @@ OPEN_VOLUMES: Final = frozenset({
     "name", "configMap", "downwardAPI", "emptyDir", "hostPath", "image", "persistentVolumeClaim", "projected", "secret",
 })  # fmt: skip
 """Kinds of volumes that the list of the chart has at first."""
-OF_ONE: Final = frozenset({"capabilities", "hostPorts", "privileged"})
-"""What an operator opens for single templates alone."""
 NEVER_OPEN: Final[Mapping[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("hostNetwork", "hostPID", "hostIPC", "hostProcess"), bool),
     "procMount": lambda value: value not in (None, "Default"),
@@ -409,12 +407,9 @@ def closed_parts(pod: Json, path: Path) -> Iterator[tuple[Path, str]]:
     found: dict[str, set[str]] = {}
     for which, name in {*listed(pod)} - USUAL:
         found.setdefault(which, set()).add(name)
-    lists = {which: f"{which}: [{', '.join(sorted(names))}]" for which, names in sorted(found.items())}
-    if of_all := ", ".join(words for which, words in lists.items() if which not in OF_ONE):
-        yield path, f"an operator lists what the Pod names in the value policy of the chart: {of_all}"
-    if of_one := ", ".join(words for which, words in lists.items() if which in OF_ONE):
-        words = of_one.replace("[true]", "true")
-        yield path, f"an operator opens it for this template in the value policy.templates of the chart: {words}"
+    lists = [f"{which}: [{', '.join(sorted(names))}]" for which, names in sorted(found.items())]
+    if words := ", ".join(lists).replace("[true]", "true"):
+        yield path, f"an operator opens for this template, in the value policy.templates of the chart: {words}"
     yield from never_open(pod, path)
     is_default = pod.get("serviceAccountName") in (None, "", "default") and not pod.get("serviceAccount")
     for number, one in enumerate(objects(pod.get("volumes"))) if is_default else ():

@@ -57,7 +57,7 @@ def test_names_that_a_step_needs_are_told_at_the_step() -> None:
     (word,) = told(workflow(step(serviceAccountName="s")), "spec.templates[0]")
     assert word == (
         Did.OPEN,
-        "an operator lists what the Pod names in the value policy of the chart: serviceAccounts: [s]",
+        "an operator opens for this template, in the value policy.templates of the chart: serviceAccounts: [s]",
     )
 
 

@@ -9,7 +9,6 @@ By default 10,000 requests, the same each time; with `make fuzz` 100,000 others.
 import asyncio
 import gzip
 import json
-import os
 import random
 import re
 import sys
@@ -25,7 +24,7 @@ import pytest
 from tests.contract.bodies import PEAK_MIB, SECRET, asking, peak_mib
 from tests.property.drawn import GOOD
 from tests.property.mutations import change
-from tests.property.profiles import IS_NIGHTLY, amount
+from tests.property.profiles import amount, seed_of
 from tests.scheduling.own_extender import OwnExtender
 
 # Requests to an extender as bytes on the wire: changed bodies of kube-scheduler, with correct or wrong heads.
@@ -226,7 +225,7 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 REQUESTS = amount(gate=1_000, whole=10_000, nightly=100_000)
 CALLERS = 8
 HEALTHY_EVERY = 250
-SEED = int(os.environ.get("HOSTILE_SEED") or (random.SystemRandom().randrange(2**32) if IS_NIGHTLY else 20261122))
+SEED = seed_of("HOSTILE_SEED")
 REFUSALS = {400, 403, 404, 405, 408, 413, 415, 417, 421}
 NOT_HTTP = re.compile(r"(Error handling request from 127\.0\.0\.1|Unhandled exception): [A-Za-z]+")
 """The HTTP server's log line for an unreadable head or coding: the fault's name, nothing of the request."""

@@ -7,7 +7,6 @@ By default 10,000 rows, the same each time; with `make fuzz` 100,000 others. HOS
 """
 
 import asyncio
-import os
 import random
 import sys
 from collections import Counter
@@ -26,7 +25,7 @@ from tests.contract.hostile_jobs import Rendered, Renderer, added, excesses, wri
 from tests.contract.hostile_rows import Hostile, hostile
 from tests.contract.hostile_words import MARK
 from tests.controlplane.api import Api, Json
-from tests.property.profiles import IS_NIGHTLY, amount
+from tests.property.profiles import amount, seed_of
 from tests.rig.dispatching import Place
 from tests.rig.postgres import Connection
 
@@ -35,7 +34,7 @@ ROWS = amount(gate=3_000, whole=10_000, nightly=100_000)
 DRY_RUNS = amount(gate=40, whole=400, nightly=4_000)
 BATCH = 500
 AT_ONCE = 8
-SEED = int(os.environ.get("HOSTILE_SEED") or (random.SystemRandom().randrange(2**32) if IS_NIGHTLY else 20261122))
+SEED = seed_of("HOSTILE_SEED")
 LOGINS = ("team_a", "team_b")
 
 

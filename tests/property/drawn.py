@@ -1,37 +1,39 @@
-"""Snapshots, candidates and requests, as hypothesis draws them."""
+"""Cycles, drawn by a seed, and requests to the extender."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import TypeVar
 
-from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, PendingPods, plan_load
+from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, Load, PendingPods, plan_load
 from dispatcher.model.jobs import Job, LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
+from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.contract.bodies import CONTAINER, POD, asking, node, whole
+from tests.property.profiles import seed_of
 from tests.rig.builders import a_job, a_queue, a_snapshot, a_task, ago, later
 
 QUEUES = ("a", "b", "undeclared")
 SHAPES = ("small", "large")
 IMAGES = ("app:1", "app:2")
-queues, teams = st.sampled_from(QUEUES), st.sampled_from("xy")
-few = st.integers(0, 5)
-maybe = st.none() | few
-sometimes = st.sampled_from([None, None, None, ago(5), later(60)])
-offers: st.SearchStrategy[Offer | Hold] = st.builds(
-    Offer, st.sampled_from(IMAGES), st.sampled_from(SHAPES), st.just("default")
-) | st.just(Hold(HoldReason.POLICY_DENIED))
-launches = st.builds(Launch, st.integers(1, 3), is_repeat=st.sampled_from([False, False, False, True]))
-verdicts: st.SearchStrategy[Any] = st.one_of(
-    launches, launches, launches, st.none(), st.sampled_from(
-        [HoldReason.LAUNCHED, HoldReason.BACKOFF, HoldReason.FINISHING, HoldReason.POISON]).map(Hold),
+VERDICTS: Sequence[Launch | Hold | None] = (
+    *(Launch(1),) * 9, *(Launch(2, is_repeat=True),) * 2, None,
+    *map(Hold, (HoldReason.LAUNCHED, HoldReason.BACKOFF, HoldReason.FINISHING, HoldReason.POISON)),
 )  # fmt: skip
-jobs = st.lists(st.builds(lambda queue, team: a_job(queue=queue, submitted_by=team), queues, teams), max_size=5)
+GROUPS = [LaunchGroup(queue, "default", image, team) for queue in QUEUES for image in IMAGES for team in "xy"]
+HOLDERS = [(queue, team) for queue in QUEUES for team in "xy"]
+SHAPES_OF_QUEUES = [(queue, shape) for queue in QUEUES for shape in SHAPES]
+SELDOM = [*[None] * 8, ago(5), later(60)]
+JOB = a_job()
+T = TypeVar("T")
+SEED = seed_of("CYCLE_SEED")
 RICH = POD | {
     "spec": {
         "containers": [CONTAINER, {"name": "other", "resources": {"requests": {"cpu": "50m"}}}],
@@ -52,38 +54,80 @@ GOOD = [
 ]
 
 
-@st.composite
-def candidate_lists(draw: st.DrawFn) -> list[Candidate]:
-    number = draw(st.integers(0, 14))
-    return [
-        Candidate(
-            a_task(id=id_, queue=draw(queues), submitted_by=draw(teams), priority=draw(st.integers(0, 2)),
-                   run_at=draw(sometimes)),
-            draw(offers), JobsVerdict(draw(verdicts)), draw(st.sampled_from([float("-inf"), 1.0, 2.0])),
-        )
-        for id_ in draw(st.permutations(range(number)))
-    ]  # fmt: skip
+class DrawnCycle(Struct):
+    """What a cycle is decided from.
+
+    number: the seed, and its place in the walk.
+    in_flight: Jobs that exist before the cycle. The snapshot only has their counts.
+    """
+
+    number: str
+    snapshot: ClusterSnapshot
+    candidates: list[Candidate]
+    in_flight: list[Job]
 
 
-@st.composite
-def snapshots(draw: st.DrawFn, in_flight: Sequence[Job]) -> ClusterSnapshot:
-    declared = [
-        a_queue(name, max_jobs=draw(maybe), max_jobs_per_submitter=draw(maybe), max_pending=draw(maybe),
-                paused_until=draw(sometimes), weight=draw(st.integers(1, 3)), fair_submitters=draw(st.booleans()))
-        for name in QUEUES[:2]
-    ]  # fmt: skip
-    groups = [LaunchGroup(queue, "default", image, team) for queue in QUEUES for image in IMAGES for team in "xy"]
-    not_ready = draw(st.sampled_from([None, None, None, Hold(HoldReason.DISPATCHER_NOT_READY)]))
-    return a_snapshot(
-        *declared, max_jobs=draw(st.integers(0, 12)), max_pending=draw(few), is_strict=draw(st.booleans()),
-        load=plan_load((job.queue, job.submitted_by) for job in in_flight),
-        pending=PendingPods(
-            draw(few), draw(st.dictionaries(st.sampled_from(SHAPES), few)),
-            draw(st.dictionaries(st.tuples(queues, st.sampled_from(SHAPES)), few)),
-        ),
-        allowance=Allowance(draw(st.integers(0, 20)), draw(st.integers(0, 20))), not_ready=not_ready,
-        is_blind=not_ready is not None and draw(st.booleans()), is_probing=draw(st.booleans()),
-        quota=draw(st.sampled_from([None, None, Hold(HoldReason.QUOTA_EXCEEDED)])),
-        failing_groups=draw(st.frozensets(st.sampled_from(groups))),
-        busy_groups=draw(st.frozensets(st.sampled_from(groups))),
+def draw_cycles(count: int) -> Iterator[DrawnCycle]:
+    """Full cycles: most rows could be launched, and each thing that holds rows is there in a part of the cycles.
+
+    Examples of hypothesis are small, and most of them hold every row. So they compare few orders of launches.
+    """
+    chance = Random(SEED)
+    for number in range(count):
+        held_by = [(draw_queue(chance), chance.choice("xy")) for _ in range(chance.randint(0, 6))]
+        in_flight = [replace(JOB, queue=queue, submitted_by=team) for queue, team in held_by]
+        snapshot, candidates = draw_snapshot(chance, held_by), draw_candidates(chance)
+        yield DrawnCycle(f"CYCLE_SEED={SEED}, cycle {number}", snapshot, candidates, in_flight)
+
+
+def draw_candidates(chance: Random) -> list[Candidate]:
+    """Up to 16 rows, in any order."""
+    ids = chance.sample(range(16), chance.randint(0, 16))
+    return [draw_candidate(chance, id_) for id_ in ids]
+
+
+def draw_candidate(chance: Random, id_: int) -> Candidate:
+    task = a_task(
+        id=id_, queue=draw_queue(chance), submitted_by=chance.choice("xy"), priority=chance.randint(0, 2),
+        run_at=chance.choice(SELDOM),
     )  # fmt: skip
+    good = Offer(chance.choice(IMAGES), chance.choice(SHAPES), "default")
+    offer = chance.choice([good] * 15 + [Hold(HoldReason.POLICY_DENIED)])
+    tried_at = chance.choice([float("-inf"), 1.0, 2.0])
+    return Candidate(task, offer, JobsVerdict(chance.choice(VERDICTS)), tried_at)
+
+
+def draw_snapshot(chance: Random, in_flight: Sequence[tuple[str, str]]) -> ClusterSnapshot:
+    """`in_flight`: (queue, submitter) of each Job."""
+
+    def seldom() -> bool:
+        return chance.random() < 0.1
+
+    def counts(keys: Sequence[T], most: int) -> dict[T, int]:
+        return {key: chance.randint(0, most) for key in keys if seldom()}
+
+    not_ready = Hold(HoldReason.DISPATCHER_NOT_READY) if seldom() else None
+    launched_at = {holder: ago(chance.uniform(0, 3)) for holder in HOLDERS if chance.random() < 0.5}
+    return a_snapshot(
+        *[draw_declared(chance, name) for name in QUEUES[:2]],
+        max_jobs=chance.randint(0, 30), max_pending=chance.randint(0, 5), is_strict=seldom(), load=plan_load(in_flight),
+        held=Load(by_submitter=counts(HOLDERS, 3)), launched_at=launched_at if chance.random() < 0.3 else None,
+        pending=PendingPods(chance.choice([0, 0, 1]), counts(SHAPES, 5), counts(SHAPES_OF_QUEUES, 5)),
+        allowance=Allowance(chance.randint(0, 30), chance.randint(0, 30)), not_ready=not_ready,
+        is_blind=not_ready is not None and chance.random() < 0.5, is_probing=seldom(),
+        quota=Hold(HoldReason.QUOTA_EXCEEDED) if seldom() else None, stuck_shapes=frozenset(counts(SHAPES, 1)),
+        failing_groups=frozenset(group for group in GROUPS if seldom()),
+        busy_groups=frozenset(group for group in GROUPS if chance.random() < 0.5),
+    )  # fmt: skip
+
+
+def draw_declared(chance: Random, name: str) -> Queue:
+    return a_queue(
+        name, max_jobs=chance.choice([None, chance.randint(0, 12)]), weight=chance.randint(1, 3),
+        max_jobs_per_submitter=chance.choice([None, chance.randint(0, 8)]), fair_submitters=chance.random() < 0.5,
+        max_pending=chance.choice([None, chance.randint(0, 5)]), paused_until=chance.choice(SELDOM),
+    )  # fmt: skip
+
+
+def draw_queue(chance: Random) -> str:
+    return chance.choice(QUEUES[:2] * 8 + QUEUES[2:])

@@ -4,19 +4,21 @@ The oracle shares no code with the gates, only their reasons and their order (do
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
 
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.snapshot import ClusterSnapshot
-from dispatcher.model.jobs import Job
+from dispatcher.model.jobs import Job, LaunchGroup
 from dispatcher.model.launches import Launch, Offer
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold
 
 Holder = tuple[str, str]
 UNDER_WAY = ("Launched", "NodeLost", "Finishing")
+NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Decided(Struct):
@@ -30,20 +32,56 @@ class Decided(Struct):
 def decide(snapshot: ClusterSnapshot, candidates: Sequence[Candidate], in_flight: Sequence[Job]) -> Decided:
     """`in_flight`: Jobs that exist before the cycle. The snapshot only has their counts."""
     decided = Decided([], [], {})
-    waiting = list(candidates)
+    waiting, later, turns = list(candidates), list[Candidate](), rows_in_turn(snapshot, candidates)
     while waiting:
-        candidate = next_row(snapshot, waiting, holders_of(in_flight, decided))
+        candidate = turns.pop(0) if turns else next_row(snapshot, waiting, holders_of(in_flight, decided))
         waiting.remove(candidate)
-        if candidate.jobs.verdict is None:
-            continue
-        reason = next((word for word, holds in all_reasons(snapshot, candidate, in_flight, decided) if holds), "")
-        if reason:
-            decided.reasons[candidate.task.id] = reason
-            continue
-        decided.launched.append(candidate)
-        if not is_repeat(candidate):
-            decided.new.append(candidate.task)
+        if would_only_wait(snapshot, candidate):
+            later.append(candidate)
+        else:
+            decide_row(snapshot, candidate, in_flight, decided)
+    for candidate in later:
+        decide_row(snapshot, candidate, in_flight, decided)
     return decided
+
+
+def decide_row(snapshot: ClusterSnapshot, candidate: Candidate, in_flight: Sequence[Job], decided: Decided) -> None:
+    if candidate.jobs.verdict is None:
+        return
+    reason = next((word for word, holds in all_reasons(snapshot, candidate, in_flight, decided) if holds), "")
+    if reason:
+        decided.reasons[candidate.task.id] = reason
+        return
+    decided.launched.append(candidate)
+    if not is_repeat(candidate):
+        decided.new.append(candidate.task)
+
+
+def would_only_wait(snapshot: ClusterSnapshot, candidate: Candidate) -> bool:
+    """A row whose Pod would only wait is judged after the others."""
+    offer = candidate.offer
+    return isinstance(offer, Offer) and offer.shape in snapshot.stuck_shapes and not is_repeat(candidate)
+
+
+def rows_in_turn(snapshot: ClusterSnapshot, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """A row of each queue without a launch for a second, the queue first that has waited longest."""
+    if snapshot.launched_at is None or snapshot.is_probing:
+        return []
+    found = list[tuple[Any, Candidate]]()
+    for name in {one.task.queue for one in candidates}:
+        own = sorted((one for one in candidates if one.task.queue == name), key=rank)
+        times = [at for (queue, _), at in snapshot.launched_at.items() if queue == name]
+        able = [one for one in own if isinstance(one.jobs.verdict, Launch)]
+        if able and (not times or (snapshot.now - max(times)).total_seconds() >= 1):
+            row = min(able, key=lambda one: (launched(snapshot, one), rank(one)))
+            found.append(((max(times, default=NEVER), rank(own[0])), row))
+    return [row for _, row in sorted(found, key=lambda one: one[0])]
+
+
+def launched(snapshot: ClusterSnapshot, candidate: Candidate) -> datetime:
+    """When the row's submitter was launched last, if its queue is fair between submitters."""
+    task, at = candidate.task, snapshot.launched_at or {}
+    return at.get((task.queue, task.submitted_by), NEVER) if snapshot.queue(task.queue).fair_submitters else NEVER
 
 
 def next_row(snapshot: ClusterSnapshot, waiting: Sequence[Candidate], holders: Sequence[Holder]) -> Candidate:
@@ -74,6 +112,11 @@ def holders_of(in_flight: Sequence[Job], decided: Decided) -> list[Holder]:
     """(queue, submitter) of each Job in flight and of each new launch."""
     of_jobs = [(job.queue, job.submitted_by) for job in in_flight]
     return of_jobs + [(task.queue, task.submitted_by) for task in decided.new]
+
+
+def group_of(candidate: Candidate) -> LaunchGroup:
+    task, offer = candidate.task, candidate.offer
+    return LaunchGroup(task.queue, task.template, offer.image if isinstance(offer, Offer) else "", task.submitted_by)
 
 
 def is_repeat(candidate: Candidate) -> bool:
@@ -109,8 +152,8 @@ def row_reasons(snapshot: ClusterSnapshot, candidate: Candidate) -> list[tuple[s
 def job_reasons(
     snapshot: ClusterSnapshot, candidate: Candidate, in_flight: Sequence[Job], decided: Decided
 ) -> list[tuple[str, Any]]:
-    group = candidate.group
-    is_busy = group in snapshot.busy_groups or group in [one.group for one in decided.launched]
+    group = group_of(candidate)
+    is_busy = group in snapshot.busy_groups or group in map(group_of, decided.launched)
     return [
         ("TemplateFailing", group in snapshot.failing_groups and is_busy),
         ("DispatcherNotReady", snapshot.not_ready is not None),
@@ -130,6 +173,7 @@ def cap_reasons(
         is_stuck = snapshot.pending.stuck_by_shape.get(shape, 0) > snapshot.max_pending
     else:
         is_stuck = snapshot.pending.stuck_of_queue.get((task.queue, shape), 0) > queue.max_pending
+    held = snapshot.held.by_submitter.get((task.queue, task.submitted_by), 0)
     if snapshot.is_strict:
         is_stuck = snapshot.pending.total + len(decided.launched) > 0
     return [
@@ -137,7 +181,7 @@ def cap_reasons(
         ("QueueCap", queue is not None and is_full(of_queue, queue.max_jobs)),
         ("JobCap", len(holders) >= snapshot.max_jobs),
         ("QuotaExceeded", snapshot.quota is not None),
-        ("PendingPods", is_stuck),
+        ("PendingPods", is_stuck or held >= max(1, snapshot.max_jobs // max(10, len(snapshot.held.by_submitter)))),
     ]  # fmt: skip
 
 

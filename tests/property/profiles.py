@@ -6,6 +6,7 @@ a database of examples, and a slow machine makes none of them fail.
 """
 
 import os
+from random import SystemRandom
 from typing import Final, TypeVar
 
 from hypothesis import HealthCheck, settings
@@ -30,6 +31,11 @@ IS_NIGHTLY: Final = PROFILE == "nightly"
 def amount(*, gate: T, whole: T, nightly: T) -> T:
     """The amount of the profile."""
     return {"gate": gate, "whole": whole, "nightly": nightly}[PROFILE]
+
+
+def seed_of(variable: str) -> int:
+    """The seed of a suite with its own generator. The variable repeats a run that failed."""
+    return int(os.environ.get(variable) or (SystemRandom().randrange(2**32) if IS_NIGHTLY else 20261122))
 
 
 STORY: Final = amount(gate=GATE, whole=WHOLE, nightly=NIGHTLY)

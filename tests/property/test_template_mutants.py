@@ -4,7 +4,6 @@ By default 2,000 mutants, the same each time; with `make fuzz` 100,000 others. M
 """
 
 import copy
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -28,11 +27,11 @@ from dispatcher.model.errors import TemplateError
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Kind
 from dispatcher.settings.loading import load
-from tests.property.profiles import IS_NIGHTLY, amount
+from tests.property.profiles import amount, seed_of
 from tests.rig.whole_job import parent_of, paths, whole_job
 
 MUTANTS = amount(gate=500, whole=2_000, nightly=100_000)
-SEED = int(os.environ.get("MUTANT_SEED") or (random.SystemRandom().randrange(2**32) if IS_NIGHTLY else 20261127))
+SEED = seed_of("MUTANT_SEED")
 OPEN = {
     "row-may-set": "env,image,command,args,cpu,memory,private_machine,special_machine", "max-cpu": "8",
     "max-memory": "16Gi", "images": "*", "machines": "*", "max-seconds": "600",

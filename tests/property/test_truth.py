@@ -1,34 +1,30 @@
 """The told reason of a row is true, in any mix of caps, pauses, templates, Jobs, quotas and nodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.admission.cycle import plan_cycle
-from dispatcher.admission.gates import Candidate
 from dispatcher.admission.last_cycle import LastCycle, RowReason, candidate_of, tell
 from dispatcher.admission.room import Room
-from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.cluster import Quota, Quotas
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.tasks import Kind, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.explanation import what_holds
-from tests.property.drawn import candidate_lists, jobs, snapshots
-from tests.property.profiles import FACT
+from tests.property.drawn import SEED, draw_candidate, draw_cycles
+from tests.property.profiles import amount
 from tests.property.truth import check_reason
 from tests.rig.builders import NOW, a_last_cycle, a_snapshot, a_task
 from tests.unit.rooms import a_bound_pod, a_node, needs, room
 
-sizes = st.sampled_from(["1", "2", "4", "16"])
-nodes = st.lists(sizes, max_size=4)
-used = st.sampled_from(["0", "1", "2"])
+SIZES = ("1", "2", "4", "16")
+CYCLES = amount(gate=500, whole=3_000, nightly=30_000)
 
 
 class Offers:
@@ -71,60 +67,53 @@ class Verdicts(Struct, frozen=True):
         return ()
 
 
-@st.composite
-def rooms(draw: st.DrawFn) -> Room | None:
-    if draw(st.booleans()):
+def draw_room(chance: Random) -> Room | None:
+    if chance.random() < 0.5:
         return None
-    found = [a_node(f"n{number}", cpu=size) for number, size in enumerate(draw(nodes))]
-    pods = [a_bound_pod(node.name, name=f"p-{node.name}", cpu=draw(used)) for node in found]
-    return room(found, pods)
+    nodes = [a_node(f"n{number}", cpu=chance.choice(SIZES)) for number in range(chance.randint(0, 4))]
+    return room(nodes, [a_bound_pod(node.name, name=f"p-{node.name}", cpu=chance.choice("012")) for node in nodes])
 
 
-@st.composite
-def cycles(draw: st.DrawFn) -> tuple[LastCycle, list[Task]]:
-    """A cycle, and the rows that it judged. Each row asks for some cores. No create is repeated."""
-    rows = [one for one in draw(candidate_lists()) if isinstance(one.jobs.verdict, Launch | Hold)]
-    asking = {one.task.id: with_needs(one.offer, draw(sizes)) for one in rows}
-    tasks = [replace(one.task, kind=str(one.task.id).encode()) for one in rows]
-    picture = Verdicts(
-        Offers({task.kind: asking[task.id] for task in tasks}),
-        [(one.task.id, one.jobs) for one in rows if not one.is_repeat],
-    )
-    quotas = (
-        Quotas((Quota("q", {"requests.cpu": draw(st.integers(0, 9)) * 1000}, {}),)) if draw(st.booleans()) else Quotas()
-    )
-    snapshot: ClusterSnapshot = replace(draw(snapshots(draw(jobs))), room=draw(rooms()), quotas=quotas)
-    plan = plan_cycle(snapshot, [candidate_of(task, picture) for task in tasks])
-    by_id = {task.id: task for task in tasks}
-    told = tell([(by_id[id_], hold) for id_, hold in plan.holds.items()], {}, snapshot.now)
-    launched = frozenset(one.task.id for one in plan.launches)
-    return a_last_cycle(plan.after, picture, told, launched=launched), tasks
+def judged_cycles(count: int) -> Iterator[tuple[str, LastCycle, list[Task]]]:
+    """Cycles, and the rows that each of them judged. Each row asks for some cores. No create is repeated."""
+    chance = Random(SEED)
+    for drawn in draw_cycles(count):
+        rows = [one for one in drawn.candidates if isinstance(one.jobs.verdict, Launch | Hold)]
+        asking = {one.task.id: with_needs(one.offer, chance.choice(SIZES)) for one in rows}
+        tasks = [replace(one.task, kind=str(one.task.id).encode()) for one in rows]
+        picture = Verdicts(
+            Offers({task.kind: asking[task.id] for task in tasks}),
+            [(one.task.id, one.jobs) for one in rows if not one.is_repeat],
+        )
+        quota = Quota("q", {"requests.cpu": chance.randint(0, 9) * 1000}, {})
+        quotas = Quotas((quota,) if chance.random() < 0.3 else ())
+        snapshot = replace(drawn.snapshot, room=draw_room(chance), quotas=quotas)
+        plan = plan_cycle(snapshot, [candidate_of(task, picture) for task in tasks])
+        by_id = {task.id: task for task in tasks}
+        told = tell([(by_id[id_], hold) for id_, hold in plan.holds.items()], {}, snapshot.now)
+        launched = frozenset(one.task.id for one in plan.launches)
+        yield drawn.number, a_last_cycle(plan.after, picture, told, launched=launched), tasks
 
 
 def with_needs(offer: Offer | Hold, cpu: str) -> Offer | Hold:
     return offer if isinstance(offer, Hold) else replace(offer, needs=needs(cpu))
 
 
-@FACT
-@given(cycles())
-def test_reason_of_every_row_is_the_one_that_holds_it(found: tuple[LastCycle, list[Task]]) -> None:
-    cycle, tasks = found
-    assert cycle.launched.isdisjoint(cycle.told)
-    assert cycle.launched | cycle.told.keys() == {task.id for task in tasks}
-    for task in tasks:
-        check_reason(cycle, task)
+def test_reason_of_every_row_is_the_one_that_holds_it() -> None:
+    for number, cycle, tasks in judged_cycles(CYCLES):
+        assert cycle.launched.isdisjoint(cycle.told), number
+        assert cycle.launched | cycle.told.keys() == {task.id for task in tasks}, number
+        for task in tasks:
+            check_reason(cycle, task, number)
 
 
-@pytest.mark.slow
-@FACT
-@given(cycles(), candidate_lists())
-def test_row_behind_the_judged_ones_is_told_what_would_hold_it(
-    found: tuple[LastCycle, list[Task]], others: list[Candidate]
-) -> None:
-    """The reason of a row that no cycle judged is true: without it, the row would go on."""
-    cycle, tasks = found
-    for number, other in enumerate(others if tasks else ()):
-        check_reason(cycle, replace(other.task, id=10_000 + number, kind=tasks[number % len(tasks)].kind))
+def test_row_behind_the_judged_ones_is_told_what_would_hold_it() -> None:
+    """Whatever is told of a row that no cycle judged: without it, the row would go on."""
+    chance = Random(SEED)
+    for number, cycle, tasks in judged_cycles(CYCLES):
+        for id_ in range(10_000, 10_003) if tasks else ():
+            row = draw_candidate(chance, id_).task
+            check_reason(cycle, replace(row, kind=chance.choice(tasks).kind), number)
 
 
 @pytest.mark.parametrize("reason", [HoldReason.PAUSED, HoldReason.QUEUE_CAP, HoldReason.NO_ROOM_NOW])

@@ -9,15 +9,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle
-from dispatcher.admission.snapshot import PendingPods
+from dispatcher.admission.snapshot import Load, PendingPods
 from dispatcher.jobs.memory import KnownCreates
 from dispatcher.model.cluster import Quotas
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Kind, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.views.explanation import JUST_LAUNCHED, LATER, distinct, what_holds
-
-NO_CAP: Final = 10**9
 
 
 class GoodOffers:
@@ -64,6 +62,11 @@ def ready(cycle: LastCycle, task: Task) -> tuple[LastCycle, Task]:
     return of_picture(creates=KnownCreates())(*of_snapshot(not_ready=None, is_blind=False)(cycle, task))
 
 
+def below_job_cap(cycle: LastCycle, task: Task) -> tuple[LastCycle, Task]:
+    """Fewer Jobs. A higher cap would also allow more Jobs that others hold."""
+    return of_snapshot(load=replace(cycle.snapshot.load, total=-1))(cycle, task)
+
+
 WITHOUT_JOBS: Final = of_picture(jobs={}, all_jobs=(), creates=KnownCreates())
 ALLOWED: Final = of_picture(offers=GoodOffers(), creates=KnownCreates())
 
@@ -107,22 +110,25 @@ REMOVED: Final[Mapping[HoldReason, Change]] = {
     HoldReason.NO_ROOM_NOW: of_snapshot(room=None),
     HoldReason.SUBMITTER_CAP: of_queue(max_jobs_per_submitter=None),
     HoldReason.QUEUE_CAP: of_queue(max_jobs=None),
-    HoldReason.JOB_CAP: of_snapshot(max_jobs=NO_CAP),
+    HoldReason.JOB_CAP: below_job_cap,
     HoldReason.QUOTA_EXCEEDED: of_snapshot(quota=None, quotas=Quotas()),
-    HoldReason.PENDING_PODS: of_snapshot(pending=PendingPods(), is_strict=False),
+    HoldReason.PENDING_PODS: of_snapshot(pending=PendingPods(), is_strict=False, held=Load()),
 }
 """The end of each wait, except those that the next cycle ends."""
 
 
-def check_reason(cycle: LastCycle, task: Task) -> None:
-    """Without its one cause the row is launched, or shows the reason that was named as the next one."""
+def check_reason(cycle: LastCycle, task: Task, number: str = "") -> None:
+    """Without its one cause the row is launched, or shows the reason that was named as the next one.
+
+    number: which cycle it is, for the message.
+    """
     holds = what_holds(task, cycle)
-    assert holds is not None, f"task {task.id} waits, and nothing is told"
-    assert holds or task.id not in cycle.told, f"task {task.id} was told to wait, and is in line"
+    assert holds is not None, f"{number}: task {task.id} waits, and nothing is told"
+    assert holds or task.id not in cycle.told, f"{number}: task {task.id} was told to wait, and is in line"
     if not holds or holds[0] is JUST_LAUNCHED or holds[0].reason in LATER:
         return
     unnamed = LATER | OF_A_POD if holds[0].reason in OF_A_TEMPLATE else LATER
     named = [hold.reason for hold in holds[1:] if hold.reason not in unnamed]
     after, changed = REMOVED[holds[0].reason](cycle, task)
     left = [hold.reason for hold in distinct(after.holds(changed)) if hold.reason not in unnamed]
-    assert left == named, f"{holds[0].reason} was told, then {named}; without it: {left}"
+    assert left == named, f"{number}: {holds[0].reason} was told, then {named}; without it: {left}"

@@ -173,7 +173,7 @@ def cancel_asked(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def superseded(row: TaskWithJobs) -> JobsVerdict | None:
-    left = [job for job in row.unfinished if job.attempt == row.task.attempt and job.launch < row.last]
+    left = [job for job in row.unfinished if job.launch < row.last]  # other attempts have held the row already
     if not left:
         return None
     return finishing(
@@ -283,7 +283,7 @@ def exit_code(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def gone(row: TaskWithJobs) -> JobsVerdict | None:
-    if row.job is not None and (row.job.is_finished or not row.cluster.is_over(row.job)):
+    if row.job is not None and row.job.is_finished:
         return None
     return relaunch(row, row.cluster.now - (row.task.started_at or row.task.created_at))
 

@@ -266,23 +266,25 @@ def test_pause_grows_only_for_runs_that_were_shorter(ran: int, pause: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("made", "ran", "pause"),
+    ("made", "by", "ran", "pause"),
     [
-        (a_disrupted_job, 79, 80), (a_disrupted_job, 80, 10), (a_failed_job, 80, 10), (a_failed_job, 79, 80),
-        (a_complete_job, 90_000, 10),
+        (a_disrupted_job, "", 79, 80), (a_disrupted_job, "", 80, 10), (a_failed_job, "others", 80, 10),
+        (a_failed_job, "others", 79, 80), (a_failed_job, "", 80, 80), (a_complete_job, "others", 90_000, 10),
     ],
 )  # fmt: skip
 def test_pause_after_a_run_without_heartbeats_that_others_ended_begins_anew(
-    made: Callable[..., Job], ran: int, pause: int
+    made: Callable[..., Job], by: str, ran: int, pause: int
 ) -> None:
     for ended, is_over in ((pause - 1, False), (pause, True)):
         times = {"created_at": ago(ended + ran), "ended_at": ago(ended)}
-        job = made(1, 4, disrupted=3, report="exit-code", ended_by="others", **times)
+        job = made(1, 4, disrupted=3, report="exit-code", ended_by=by, **times)
         assert isinstance(judged(a_task(max_failures=9), job, pods=[]).verdict, Launch) is is_over
 
 
 def test_launch_that_never_started_is_no_failure_when_the_job_after_it_is_deleted() -> None:
-    assert next_launch(a_running_task(2, max_failures=2, failures=1), a_failed_job(1, 1)).number == 3
+    """Nor is it known that it never started."""
+    found = next_launch(a_running_task(2, max_failures=2, failures=1), a_failed_job(1, 1))
+    assert (found.number, found.unstarted, found.disrupted) == (3, 0, 2)
 
 
 def a_rejected_pod(job: Job) -> Pod:
@@ -311,8 +313,14 @@ def test_pause_after_rejections_does_not_end_with_the_rejected_pods() -> None:
 def test_backoff_after_rejections_says_who_rejects_the_pods() -> None:
     """No budget counts them, so the row would wait for ever and name nobody."""
     first, second = a_failed_job(1, 1, ended_by="node"), a_failed_job(1, 2, ended_at=ago(5), ended_by="node")
-    hold = hold_of(a_task(), first, second, pods=[a_rejected_pod(first), a_rejected_pod(second)])
-    assert hold == Hold(HoldReason.BACKOFF, "launch 3 in 5 s, because kubelets of 2 nodes rejected its Pods: OutOfcpu")
+    earlier = msgspec.structs.replace(a_rejected_pod(first), end=PodEnd(reason="OutOfpods"), created_at=ago(9000))
+    for node, who in (
+        (earlier.node_name, "kubelets of 2 nodes rejected its Pods"),
+        ("node-2", "a kubelet rejected its Pod"),
+    ):
+        pods = [a_rejected_pod(second), msgspec.structs.replace(earlier, node_name=node)]
+        hold = hold_of(a_task(), first, second, pods=pods)
+        assert hold == Hold(HoldReason.BACKOFF, f"launch 3 in 5 s, because {who}: OutOfcpu")
 
 
 def test_run_whose_kubelet_rejects_its_pod_after_a_restart_is_disrupted() -> None:

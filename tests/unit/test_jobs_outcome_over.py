@@ -10,7 +10,7 @@ from dispatcher.jobs.observed import TaskWithJobs
 from dispatcher.model.cluster import Node, Pod, PodEnd
 from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
-from dispatcher.model.tasks import Task
+from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason, Stage
 from tests.rig.builders import (
     NOW,
@@ -120,7 +120,7 @@ def test_job_that_a_finalizer_keeps_is_over_when_its_pods_have_ended(phase: str)
     job = a_job(deleting=True)
     pods = [a_pod(job, phase=phase, **ENDED_BUT_KEPT)]
     found = next_launch(a_running_task(), job, pods=pods)
-    assert (found.number, found.disrupted, found.ask) == (2, 1, Ask.NOTHING)
+    assert (found.number, found.disrupted, found.disrupted_at, found.ask) == (2, 1, (NOW,), Ask.NOTHING)
     later_attempt = next_launch(a_task(attempt=2), job, pods=pods)
     assert (later_attempt.number, later_attempt.left) == (1, (job.uid,))
     again = a_job(1, 2)
@@ -316,6 +316,7 @@ def test_exit_that_needs_no_note_gets_none(job: Job, pod: Pod) -> None:
         ({"deleting": True}, a_pod(**GOING), ()),
         ({"suspended": True}, a_pod(**GOING), ()),
         ({"is_unplaced": True}, a_pod(deleting=True), ()),
+        ({}, a_pod(phase="Failed", deleting=True), ()),
     ],
     ids=[
         "nobody deletes it",
@@ -327,11 +328,33 @@ def test_exit_that_needs_no_note_gets_none(job: Job, pod: Pod) -> None:
         "its Job goes",
         "its Job is suspended",
         "its Job was taken back",
+        "ended before, nobody knows how",
     ],
 )
 def test_other_pods_need_no_note(job: dict[str, Any], pod: Pod, nodes: tuple[Node, ...]) -> None:
     one = a_job(**job)
     assert removed(judged(a_running_task(), one, pods=[pod], nodes=nodes)) == []
+
+
+@pytest.mark.parametrize("status", sorted(TERMINAL))
+def test_row_that_has_ended_needs_no_note(status: Status) -> None:
+    job = a_job()
+    assert removed(judged(a_task(status=status, finished_at=NOW), job, pods=[a_pod(job, **GOING)])) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "counts"),
+    [
+        (a_failed_job(), [an_exited_pod(a_failed_job(), 143, was_told=True)], (0, 1)),
+        (a_failed_job(), [an_exited_pod(a_failed_job(), 143)], (1, 0)),
+        (a_failed_job(deleting=True, deleting_since=ago(90)), [], (1, 0)),
+        (a_job(deleting=True, deleting_since=ago(90)), [], (0, 1)),
+    ],
+    ids=["told to stop", "ended with 143", "deleted after its end", "deleted before its end"],
+)
+def test_launch_that_others_stop_is_disrupted(job: Job, pods: list[Pod], counts: tuple[int, int]) -> None:
+    launch = next_launch(a_task(), job, pods=pods)
+    assert (launch.unstarted, launch.disrupted) == counts
 
 
 @pytest.mark.parametrize("by_code", [{}, BY_CODE], ids=["sql", "exit-code"])

@@ -73,7 +73,7 @@ class TestCreate:
         assert (job.task_id, job.attempt, job.launch, job.database_id) == (77, 2, 3, DATABASE_ID)
         assert (job.phase, job.suspended, job.deleting) == (Phase.ACTIVE, False, False)
 
-    async def test_what_the_api_server_writes_in_its_own_way_is_no_change(self, account: Account) -> None:
+    async def test_manifest_that_the_api_server_writes_in_its_own_way_is_unchanged(self, account: Account) -> None:
         """Blanks that helm left, amounts, and a name that stands twice: nobody else has changed them."""
         sizes = [{"resourceFieldRef": {"resource": "limits.cpu", "divisor": one}} for one in (1, "1000m", None)]
         env = [{"name": f"CPUS{number}", "valueFrom": one} for number, one in enumerate(sizes)]

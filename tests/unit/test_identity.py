@@ -266,7 +266,7 @@ def test_amount_that_the_api_server_writes_in_its_own_way_is_no_change(sent: Any
     assert changes_of(job, made) == (f"{TASK}.env[CPUS] is another",)
 
 
-def test_of_a_variable_that_stands_twice_the_last_one_counts() -> None:
+def test_variable_that_stands_twice_has_the_value_of_its_last_entry() -> None:
     """Kubernetes allows it, and the check of a template looks at the task's container alone."""
     sent = copy.deepcopy(SENT)
     env = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]

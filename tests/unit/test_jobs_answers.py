@@ -19,9 +19,9 @@ from dispatcher.jobs.refusals import (
 )
 from dispatcher.model.caches import Placement, Pool
 from dispatcher.model.jobs import ApiAnswer
-from dispatcher.model.launches import LaunchSpec, name_of
+from dispatcher.model.launches import LaunchSpec, identity_of, name_of
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.rig.builders import a_task, an_indexed_row, an_order
+from tests.rig.builders import a_job, a_task, an_indexed_row, an_order
 
 QUOTA = 'jobs.batch "x" is forbidden: exceeded quota: team, requested: count/jobs.batch=1, used: 5, limited: 5'
 NO_LIMITS = 'jobs.batch "x" is forbidden: failed quota: team: must specify limits.cpu'
@@ -210,6 +210,19 @@ def test_accepted_row_releases_similar_rows_but_no_parked_rows() -> None:
     refusals.accepted(an_order(task=a_task(id=7)))
     assert not refusals.rests(NINTH, 0)
     assert refusals.rows().hold(an_indexed_row(0), 0) == POISON
+
+
+@pytest.mark.parametrize("meaning", [CreateOutcome.POISON, CreateOutcome.DENIED, CreateOutcome.EXISTS,
+                                     CreateOutcome.QUOTA, CreateOutcome.UNKNOWN])  # fmt: skip
+def test_answer_holds_similar_rows_if_it_refuses_the_row_as_it_is(meaning: CreateOutcome) -> None:
+    memory, is_of_the_row = Memory(), meaning in {CreateOutcome.POISON, CreateOutcome.DENIED}
+    for number in range(3):
+        order = an_order(task=a_task(id=number))
+        memory.learn(CreateResult(order, f"job-{number}", meaning, ApiAnswer(422)), 0)
+    assert memory.refusals.rests(NINTH, 1) is is_of_the_row
+    job = a_job(task_id=order.task.id, identity=identity_of(order))
+    memory.learn(CreateResult(order, "job", CreateOutcome.CREATED, ApiAnswer(201), job), 1)
+    assert not memory.refusals.rests(an_order(task=a_task(id=10)), 1)
 
 
 def test_forgetting_releases_all_held_rows() -> None:

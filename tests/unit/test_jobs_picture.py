@@ -362,13 +362,13 @@ def test_webhook_that_is_silent_for_one_template_stops_no_other() -> None:
     assert memory.known(1.1).brakes.api is not None
 
 
-@pytest.mark.parametrize(("silent", "seconds", "stops"), [(2, 59, False), (4, 59, False), (5, 59, True), (2, 60, True)])
+@pytest.mark.parametrize(("silent", "seconds", "stops"), [(2, 64, False), (4, 64, False), (5, 64, True), (2, 65, True)])
 def test_webhook_that_is_silent_for_few_templates_stops_none_whose_jobs_are_made(
     silent: int, seconds: float, stops: bool
 ) -> None:
     """One team may have several templates and one webhook. Each of them keeps one of the creates at a time."""
     memory = Memory()
-    memory.learn(a_success(an_order()), 0)
+    memory.learn(a_success(an_order()), 5)
     for number in range(silent):
         order = an_order(task=a_task(id=7 + number, template=f"silent-{number}"))
         memory.learn(result(order, CreateOutcome.UNKNOWN, ApiAnswer(504, message="timeout")), seconds)

@@ -283,7 +283,7 @@ def exit_code(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def gone(row: TaskWithJobs) -> JobsVerdict | None:
-    if row.job is not None and row.job.is_finished:
+    if row.job is not None and (row.job.is_finished or not row.cluster.is_over(row.job)):
         return None
     return relaunch(row, row.cluster.now - (row.task.started_at or row.task.created_at))
 

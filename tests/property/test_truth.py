@@ -108,7 +108,7 @@ def test_reason_of_every_row_is_the_one_that_holds_it() -> None:
 
 
 def test_row_behind_the_judged_ones_is_told_what_would_hold_it() -> None:
-    """Whatever is told of a row that no cycle judged: without it, the row would go on."""
+    """The reason of a row that no cycle judged is true: without it, the row would go on."""
     chance = Random(SEED)
     for number, cycle, tasks in judged_cycles(CYCLES):
         for id_ in range(10_000, 10_003) if tasks else ():

@@ -154,7 +154,6 @@ CREATE FUNCTION dispatch_private.visible_batches(who text) RETURNS SETOF dispatc
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-COMMENT ON FUNCTION dispatch_private.visible_batches(who text) IS 'Every batch of rows that the login may see.';
 CREATE VIEW dispatch.batch_status AS
  SELECT queue,
     submitted_by,
@@ -197,7 +196,7 @@ CREATE FUNCTION dispatch.batch(queue text, batch text) RETURNS SETOF dispatch.ba
     FROM dispatch_private.batches_named(((CURRENT_USER)::text COLLATE "default"), batch.queue, batch.batch) b(queue, submitted_by, batch, tasks, waiting, processing, succeeded, failed, cancelled, first_started_at, last_finished_at);
 END;
 COMMENT ON FUNCTION dispatch.batch(queue text, batch text) IS 'How far one batch is: SELECT * FROM dispatch.batch(''reports'', ''october'')';
-CREATE FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named text) RETURNS integer
+CREATE FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named text, most integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET client_min_messages TO 'error'
@@ -243,56 +242,13 @@ CREATE FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named tex
 CREATE FUNCTION dispatch.batch_cancel(queue text, batch text) RETURNS integer
     LANGUAGE sql
     BEGIN ATOMIC
- SELECT dispatch_private.batch_cancel(((CURRENT_USER)::text COLLATE "default"), queue, batch) AS batch_cancel;
+ SELECT dispatch_private.batch_cancel(((CURRENT_USER)::text COLLATE "default"), queue, batch, NULL::integer) AS batch_cancel;
 END;
 COMMENT ON FUNCTION dispatch.batch_cancel(queue text, batch text) IS 'Cancels every row of your batch that has not ended, as task_cancel does. The number of these rows.';
-CREATE FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named text, most integer) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET client_min_messages TO 'error'
-    SET debug_print_parse TO 'off'
-    SET debug_print_rewritten TO 'off'
-    SET debug_print_plan TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET geqo TO 'off'
-    SET jit TO 'off'
-    SET max_parallel_workers_per_gather TO '0'
-    SET cursor_tuple_fraction TO '1'
-    SET seq_page_cost TO '1'
-    SET random_page_cost TO '1'
-    SET cpu_tuple_cost TO '0.01'
-    SET cpu_index_tuple_cost TO '0.005'
-    SET cpu_operator_cost TO '0.0025'
-    SET effective_cache_size TO '524288'
-    SET enable_async_append TO 'on'
-    SET enable_bitmapscan TO 'off'
-    SET enable_distinct_reordering TO 'on'
-    SET enable_gathermerge TO 'on'
-    SET enable_group_by_reordering TO 'on'
-    SET enable_hashagg TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_incremental_sort TO 'off'
-    SET enable_indexonlyscan TO 'on'
-    SET enable_indexscan TO 'on'
-    SET enable_material TO 'off'
-    SET enable_memoize TO 'off'
-    SET enable_mergejoin TO 'off'
-    SET enable_nestloop TO 'on'
-    SET enable_parallel_append TO 'on'
-    SET enable_parallel_hash TO 'on'
-    SET enable_partition_pruning TO 'on'
-    SET enable_partitionwise_aggregate TO 'off'
-    SET enable_partitionwise_join TO 'off'
-    SET enable_presorted_aggregate TO 'on'
-    SET enable_self_join_elimination TO 'on'
-    SET enable_seqscan TO 'off'
-    SET enable_sort TO 'off'
-    SET enable_tidscan TO 'off'
-    AS …;
 CREATE FUNCTION dispatch.batch_cancel(queue text, batch text, most integer) RETURNS integer
     LANGUAGE sql
     BEGIN ATOMIC
- SELECT dispatch_private.batch_cancel(((CURRENT_USER)::text COLLATE "default"), queue, batch, most) AS batch_cancel;
+ SELECT dispatch_private.batch_cancel(((CURRENT_USER)::text COLLATE "default"), queue, batch, COALESCE(most, 0)) AS batch_cancel;
 END;
 COMMENT ON FUNCTION dispatch.batch_cancel(queue text, batch text, most integer) IS 'The same in slices that others can pass: so many rows at most. The number of these rows; call it until it is 0, each time in a transaction of its own.';
 CREATE FUNCTION dispatch_private.batch_retry(who text, in_queue text, named text) RETURNS integer
@@ -491,7 +447,7 @@ CREATE FUNCTION dispatch_private.submit(who text, objects jsonb) RETURNS SETOF b
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-COMMENT ON FUNCTION dispatch_private.submit(who text, objects jsonb) IS 'Inserts an array of rows. Their ids, in its order.';
+COMMENT ON FUNCTION dispatch_private.submit(who text, objects jsonb) IS 'Inserts an array of rows. Their ids, in its order; NULL: code of somebody else does not see the row.';
 CREATE FUNCTION dispatch.submit(tasks jsonb) RETURNS SETOF bigint
     LANGUAGE sql
     BEGIN ATOMIC
@@ -533,7 +489,6 @@ CREATE VIEW dispatch_private.public_tasks AS
     kind,
     run_digest
    FROM dispatch_private.tasks;
-COMMENT ON VIEW dispatch_private.public_tasks IS 'Every row, with the columns that people see.';
 CREATE FUNCTION dispatch_private.tasks_between(who text, first bigint, last bigint, most integer) RETURNS SETOF dispatch_private.public_tasks
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -621,7 +576,6 @@ CREATE FUNCTION dispatch_private.visible_tasks(who text) RETURNS SETOF dispatch_
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-COMMENT ON FUNCTION dispatch_private.visible_tasks(who text) IS 'Every row that the login may see.';
 CREATE VIEW dispatch.tasks AS
  SELECT id,
     queue,
@@ -1021,7 +975,6 @@ CREATE FUNCTION dispatch_private.explanation_of(task bigint) RETURNS SETOF dispa
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-COMMENT ON FUNCTION dispatch_private.explanation_of(task bigint) IS 'The explanation of a row.';
 CREATE FUNCTION dispatch_private.place_of(task bigint) RETURNS integer[]
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1338,7 +1291,6 @@ CREATE FUNCTION dispatch_private.launches_of(task bigint) RETURNS SETOF dispatch
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-COMMENT ON FUNCTION dispatch_private.launches_of(task bigint) IS 'The launches of a row.';
 CREATE FUNCTION dispatch_private.visible_ids(who text) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1382,7 +1334,6 @@ CREATE FUNCTION dispatch_private.visible_ids(who text) RETURNS SETOF bigint
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-COMMENT ON FUNCTION dispatch_private.visible_ids(who text) IS 'Ids of the rows that the login may see.';
 CREATE VIEW dispatch.task_launches AS
  SELECT t.id AS task_id,
     l.attempt,
@@ -1765,7 +1716,6 @@ CREATE FUNCTION dispatch_private.newest_tasks(who text, most integer) RETURNS SE
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-COMMENT ON FUNCTION dispatch_private.newest_tasks(who text, most integer) IS 'The newest visible rows, the newest first.';
 CREATE FUNCTION dispatch.tasks_since("time" timestamp with time zone, "limit" integer DEFAULT 100) RETURNS SETOF dispatch.tasks
     LANGUAGE sql STABLE
     BEGIN ATOMIC
@@ -1809,7 +1759,7 @@ COMMENT ON FUNCTION dispatch.tasks_since("time" timestamp with time zone, "limit
 CREATE FUNCTION dispatch_private.advice(wanted text, known text[], otherwise text) RETURNS text
     LANGUAGE sql IMMUTABLE
     AS …;
-COMMENT ON FUNCTION dispatch_private.advice(wanted text, known text[], otherwise text) IS 'A hint: the nearest known name, if one is near, and what else to do.';
+COMMENT ON FUNCTION dispatch_private.advice(wanted text, known text[], otherwise text) IS 'A hint: the known name with the most pairs of letters in common, if it has half of them, and what else to do.';
 CREATE FUNCTION dispatch_private.announce(channel text, clock regclass) RETURNS void
     LANGUAGE plpgsql
     AS …;
@@ -1824,18 +1774,10 @@ CREATE FUNCTION dispatch_private.are_logins_read_only() RETURNS boolean
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS …;
 COMMENT ON FUNCTION dispatch_private.are_logins_read_only() IS 'Whether the server or this database gives each new session read-only transactions.';
-CREATE FUNCTION dispatch_private.as_uuid(digest bytea) RETURNS uuid
-    LANGUAGE sql IMMUTABLE
-    AS …;
-COMMENT ON FUNCTION dispatch_private.as_uuid(digest bytea) IS 'The first 16 bytes of a digest.';
 CREATE FUNCTION dispatch_private.backoff(failures integer) RETURNS interval
     LANGUAGE sql IMMUTABLE
     AS …;
 COMMENT ON FUNCTION dispatch_private.backoff(failures integer) IS 'How long a row waits after a failure that comes after so many: 10 s, doubled each time, 10 min at most.';
-CREATE FUNCTION dispatch_private.batch_ids(own text, in_queue text, named text, statuses text[]) RETURNS bigint[]
-    LANGUAGE sql STABLE
-    AS …;
-COMMENT ON FUNCTION dispatch_private.batch_ids(own text, in_queue text, named text, statuses text[]) IS 'Rows of the login''s own batch in these states.';
 CREATE FUNCTION dispatch_private.both_have(role name, who text) RETURNS boolean
     LANGUAGE sql STABLE
     AS …;
@@ -2054,10 +1996,6 @@ CREATE FUNCTION dispatch_private.is_plain_env(written text) RETURNS boolean
     LANGUAGE plpgsql IMMUTABLE
     AS …;
 COMMENT ON FUNCTION dispatch_private.is_plain_env(written text) IS 'True: env, as it is written, has at most 64 short legal names, none of them closed or trusted, and values without an escape. False: it has a fault, or only looks so.';
-CREATE FUNCTION dispatch_private.is_text_array(value jsonb) RETURNS boolean
-    LANGUAGE sql IMMUTABLE
-    AS …;
-COMMENT ON FUNCTION dispatch_private.is_text_array(value jsonb) IS 'True: an array of at most 1000 strings, 128 KiB in all.';
 CREATE FUNCTION dispatch_private.is_trusted(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS …;
@@ -2155,18 +2093,14 @@ CREATE FUNCTION dispatch_private.keep_queue() RETURNS trigger
     SET plan_cache_mode TO 'force_generic_plan'
     AS …;
 COMMENT ON FUNCTION dispatch_private.keep_queue() IS 'Trigger: a queue with live rows stays, and no name changes.';
-CREATE FUNCTION dispatch_private.kept_fault(task dispatch.tasks) RETURNS dispatch_private.refusal
-    LANGUAGE plpgsql IMMUTABLE
-    AS …;
-COMMENT ON FUNCTION dispatch_private.kept_fault(task dispatch.tasks) IS 'Why a row is refused that sets a column which is not the submitter''s.';
 CREATE FUNCTION dispatch_private.key_time(id bigint, start_key uuid) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
     AS …;
 COMMENT ON FUNCTION dispatch_private.key_time(id bigint, start_key uuid) IS 'created_at of the row that a start key belongs to, by the newest secret or the one before, or by an earlier form of key; NULL: it is no key of this row.';
-CREATE FUNCTION dispatch_private.kind_of(task dispatch.tasks) RETURNS bytea
+CREATE FUNCTION dispatch_private.kind_of(template text, spec jsonb, timeout_seconds integer, env jsonb) RETURNS bytea
     LANGUAGE plpgsql STABLE
     AS …;
-COMMENT ON FUNCTION dispatch_private.kind_of(task dispatch.tasks) IS 'Digest of all that a template''s bounds are judged by.';
+COMMENT ON FUNCTION dispatch_private.kind_of(template text, spec jsonb, timeout_seconds integer, env jsonb) IS 'Digest of all that a template''s bounds are judged by.';
 CREATE FUNCTION dispatch_private.know_login(wanted text, its_oid oid) RETURNS void
     LANGUAGE plpgsql
     SET lock_timeout TO '1ms'
@@ -2203,10 +2137,6 @@ CREATE FUNCTION dispatch_private.name_of(login text) RETURNS text
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS …;
 COMMENT ON FUNCTION dispatch_private.name_of(login text) IS 'The submitted_by of the rows that a login inserts. If somebody else had its name before, the oid is added.';
-CREATE FUNCTION dispatch_private.nearest(wanted text, known text[]) RETURNS text
-    LANGUAGE sql IMMUTABLE
-    AS …;
-COMMENT ON FUNCTION dispatch_private.nearest(wanted text, known text[]) IS 'The known name with the most pairs of letters in common; NULL: none has half of them.';
 CREATE FUNCTION dispatch_private.new_secret(OUT inner_block bytea, OUT outer_block bytea) RETURNS record
     LANGUAGE plpgsql
     AS …;
@@ -2226,7 +2156,7 @@ COMMENT ON FUNCTION dispatch_private.own_task(who text, task bigint) IS 'The id 
 CREATE FUNCTION dispatch_private.plain_kind(template text, written text) RETURNS bytea
     LANGUAGE sql STABLE
     AS …;
-COMMENT ON FUNCTION dispatch_private.plain_kind(template text, written text) IS 'The kind of a row that asks for nothing but variables: its template and the names in env are all that bounds are judged by. task_kind would take a tenth of the INSERT.';
+COMMENT ON FUNCTION dispatch_private.plain_kind(template text, written text) IS 'The kind of a row that asks for nothing but variables: its template and the names in env are all that bounds are judged by. That of kind_of would take a tenth of the INSERT.';
 CREATE FUNCTION dispatch_private.plain_note(words text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT
     AS …;
@@ -2242,7 +2172,6 @@ COMMENT ON FUNCTION dispatch_private.queue_fault(wanted text, door name, is_gone
 CREATE FUNCTION dispatch_private.read_objects(objects jsonb) RETURNS SETOF dispatch.tasks
     LANGUAGE plpgsql IMMUTABLE
     AS …;
-COMMENT ON FUNCTION dispatch_private.read_objects(objects jsonb) IS 'The objects as rows, in their order.';
 CREATE FUNCTION dispatch_private.refuse_foreign_code() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2294,18 +2223,10 @@ CREATE FUNCTION dispatch_private.subdomain(name text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT
     AS …;
 COMMENT ON FUNCTION dispatch_private.subdomain(name text) IS 'A name as Kubernetes allows it for nodes and Pods (RFC 1123 subdomain); any other: NULL.';
-CREATE FUNCTION dispatch_private.submit_one(who text, task dispatch.tasks, place bigint) RETURNS bigint
-    LANGUAGE plpgsql
-    AS …;
-COMMENT ON FUNCTION dispatch_private.submit_one(who text, task dispatch.tasks, place bigint) IS 'Checks and inserts one element of an array. Its id; NULL: code of somebody else does not see it.';
 CREATE FUNCTION dispatch_private.task_fault(task dispatch.tasks) RETURNS dispatch_private.refusal
     LANGUAGE plpgsql STABLE
     AS …;
 COMMENT ON FUNCTION dispatch_private.task_fault(task dispatch.tasks) IS 'The first fault of a row that is to be inserted; NULL: it has none.';
-CREATE FUNCTION dispatch_private.task_kind(template text, spec jsonb, timeout_seconds integer, env jsonb) RETURNS bytea
-    LANGUAGE plpgsql STABLE
-    AS …;
-COMMENT ON FUNCTION dispatch_private.task_kind(template text, spec jsonb, timeout_seconds integer, env jsonb) IS 'Digest of all that a template''s bounds are judged by.';
 CREATE FUNCTION dispatch_private.task_logins() RETURNS TABLE(login name, refused text)
     LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2477,7 +2398,6 @@ CREATE FUNCTION dispatch_private.visible_reasons(who text) RETURNS SETOF dispatc
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-COMMENT ON FUNCTION dispatch_private.visible_reasons(who text) IS 'Reasons of the rows that the login may see.';
 CREATE FUNCTION dispatch_private.write_queue() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2637,7 +2557,6 @@ CREATE VIEW dispatch_private.batches_of_queues AS
    FROM dispatch_private.tasks
   WHERE (batch IS NOT NULL)
   GROUP BY queue, batch, submitted_by;
-COMMENT ON VIEW dispatch_private.batches_of_queues IS 'Every batch, to be asked for by its queue.';
 CREATE UNLOGGED TABLE dispatch_private.bounded_inserts (
     transaction xid8 NOT NULL,
     queue text NOT NULL
@@ -3069,12 +2988,10 @@ REVOKE ALL ON FUNCTION dispatch.batch(queue text, batch text) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch.batch(queue text, batch text) TO dispatch_submitter;
 GRANT ALL ON FUNCTION dispatch.batch(queue text, batch text) TO dispatch_operator;
 GRANT ALL ON FUNCTION dispatch.batch(queue text, batch text) TO dispatch_observer;
-REVOKE ALL ON FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named text) FROM PUBLIC;
-GRANT ALL ON FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named text) TO dispatch_submitter;
-REVOKE ALL ON FUNCTION dispatch.batch_cancel(queue text, batch text) FROM PUBLIC;
-GRANT ALL ON FUNCTION dispatch.batch_cancel(queue text, batch text) TO dispatch_submitter;
 REVOKE ALL ON FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named text, most integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.batch_cancel(who text, in_queue text, named text, most integer) TO dispatch_submitter;
+REVOKE ALL ON FUNCTION dispatch.batch_cancel(queue text, batch text) FROM PUBLIC;
+GRANT ALL ON FUNCTION dispatch.batch_cancel(queue text, batch text) TO dispatch_submitter;
 REVOKE ALL ON FUNCTION dispatch.batch_cancel(queue text, batch text, most integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch.batch_cancel(queue text, batch text, most integer) TO dispatch_submitter;
 REVOKE ALL ON FUNCTION dispatch_private.batch_retry(who text, in_queue text, named text) FROM PUBLIC;
@@ -3235,9 +3152,7 @@ REVOKE ALL ON FUNCTION dispatch_private.announce_rows(kind text, ids bigint[]) F
 REVOKE ALL ON FUNCTION dispatch_private.are_logins_read_only() FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.are_logins_read_only() TO dispatch_reader;
 GRANT ALL ON FUNCTION dispatch_private.are_logins_read_only() TO dispatch_janitor;
-REVOKE ALL ON FUNCTION dispatch_private.as_uuid(digest bytea) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.backoff(failures integer) FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatch_private.batch_ids(own text, in_queue text, named text, statuses text[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.both_have(role name, who text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.cancel_rows(ids bigint[], why text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.check_bound(submitter text, in_queue text) FROM PUBLIC;
@@ -3262,7 +3177,6 @@ REVOKE ALL ON FUNCTION dispatch_private.insert_checked(task dispatch.tasks) FROM
 REVOKE ALL ON FUNCTION dispatch_private.insert_task() FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.is_free(task_id bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.is_plain_env(written text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatch_private.is_text_array(value jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.is_trusted(name text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.janitor_cancel(task_id bigint, attempt integer, run_digest bytea) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.janitor_cancel(task_id bigint, attempt integer, run_digest bytea) TO dispatch_janitor;
@@ -3282,9 +3196,8 @@ REVOKE ALL ON FUNCTION dispatch_private.job_bytes(env jsonb, spec jsonb) FROM PU
 REVOKE ALL ON FUNCTION dispatch_private.json_kind(value jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.keep_kind() FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.keep_queue() FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatch_private.kept_fault(task dispatch.tasks) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.key_time(id bigint, start_key uuid) FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatch_private.kind_of(task dispatch.tasks) FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatch_private.kind_of(template text, spec jsonb, timeout_seconds integer, env jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.know_login(wanted text, its_oid oid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.know_roles() FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.labels_fault(labels jsonb) FROM PUBLIC;
@@ -3292,7 +3205,6 @@ REVOKE ALL ON FUNCTION dispatch_private.last_attempt() FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.matches_one(value text, globs text[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.may_submit(door name, its_oid oid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.name_of(login text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatch_private.nearest(wanted text, known text[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.new_secret(OUT inner_block bytea, OUT outer_block bytea) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.open_queues(who text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.own_name(who text) FROM PUBLIC;
@@ -3316,9 +3228,7 @@ REVOKE ALL ON FUNCTION dispatch_private.spec_fault(spec jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.start_keys(id bigint, created_at timestamp with time zone) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.status_after(outcome text, cancel_requested_at timestamp with time zone, failures integer, max_failures integer, attempt integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.subdomain(name text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatch_private.submit_one(who text, task dispatch.tasks, place bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.task_fault(task dispatch.tasks) FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatch_private.task_kind(template text, spec jsonb, timeout_seconds integer, env jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION dispatch_private.task_logins() FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.task_logins() TO dispatch_reader;
 GRANT ALL ON FUNCTION dispatch_private.task_logins() TO dispatch_janitor;

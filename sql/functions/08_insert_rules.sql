@@ -191,7 +191,7 @@ CREATE OR REPLACE FUNCTION dispatch_private.task_fault(task dispatch.tasks) RETU
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     door    name;
-    its_oid oid;
+    its_oid regrole;
 BEGIN
     SELECT q.submit_role, q.submit_oid INTO door, its_oid FROM dispatch_private.effective_queues AS q WHERE q.name = task.queue;
     IF NOT FOUND THEN

@@ -172,7 +172,7 @@ COMMENT ON FUNCTION dispatch_private.show_inserted() IS 'Trigger: what RETURNING
 CREATE OR REPLACE FUNCTION dispatch_private.check_bound(submitter text, in_queue text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    most CONSTANT bigint := (SELECT q.max_waiting_per_submitter FROM dispatch_private.effective_queues AS q WHERE q.name = in_queue);
+    most CONSTANT bigint := (SELECT q.max_waiting_per_submitter::bigint FROM dispatch_private.effective_queues AS q WHERE q.name = in_queue);
 BEGIN
     -- Counts up to the bound, with the index only.
     IF most IS NOT NULL AND (SELECT count(*) FROM (

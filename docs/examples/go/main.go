@@ -19,7 +19,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-var refused = regexp.MustCompile("^(22|DI|54001)") // SQLSTATEs that are about the values of a call
+var refused = regexp.MustCompile("^(22|DI|54001)")                                          // SQLSTATEs that are about the values of a call
+var config, unreadable = pgx.ParseConfig(strings.TrimSpace(os.Getenv("TASK_DATABASE_URL"))) // a Secret made by `echo` ends with a newline
 var errFinal, errCancel, errLost = errors.New("wrong input"), errors.New("cancel"), errors.New("lost")
 
 // work is yours to replace. It is tried again after errors but errFinal. After the end of ctx it is done only if it returns JSON.
@@ -42,21 +43,20 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	stopped, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	os.Setenv("PGTARGETSESSIONATTRS", "read-write") // never a standby
-	var token, payload string
-	env := os.Getenv
+	var token, payload, env = "", "", os.Getenv
 	for _, name := range []string{"TASK_ID", "TASK_START_KEY", "TASK_ATTEMPT", "TASK_LAUNCH", "JOB_UID", "TASK_DATABASE_URL"} {
 		if env(name) == "" {
 			log.Print(name, " is not set: see docs/author.md")
 			return 2
 		}
 	}
-	os.Setenv("TASK_DATABASE_URL", strings.TrimSpace(env("TASK_DATABASE_URL"))) // a Secret made by `echo` ends with a newline
-	if _, err := pgx.ParseConfig(env("TASK_DATABASE_URL")); err != nil {        // its words may be a part of the password
+	if unreadable != nil { // its words may be a part of the password
 		log.Print("TASK_DATABASE_URL cannot be used: is it postgresql://USER:PASSWORD@HOST:PORT/DATABASE, percent-encoded?")
 		return 2
 	}
-	patient, _ := context.WithTimeout(stopped, 5*time.Minute) // who waits longer only keeps its room from others
+	config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite // never a standby
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec                        // prepares nothing: a pooler may give the next message to another server
+	patient, _ := context.WithTimeout(stopped, 5*time.Minute)                  // who waits longer only keeps its room from others
 	err := ask(patient, []any{&token, &payload}, `SELECT run_token::text, coalesce(payload, 'null')::text
 		FROM dispatch.task_start($1::bigint, $2::uuid, $3::integer, $4::integer, $5, $6, $7, $8)`, env("TASK_ID"), env("TASK_START_KEY"),
 		env("TASK_ATTEMPT"), env("TASK_LAUNCH"), env("JOB_UID"), env("NODE_NAME"), env("POD_NAME"), rand.Text())
@@ -124,15 +124,10 @@ func ask(ctx context.Context, into []any, statement string, values ...any) error
 func try(ctx context.Context, into []any, statement string, values []any) error {
 	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	config, err := pgx.ParseConfig(os.Getenv("TASK_DATABASE_URL"))
-	if err != nil {
-		return err
-	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec // prepares nothing: a pooler may give the next message to another server
-	config.RuntimeParams["statement_timeout"] = "8000"  // a call that is given up here ends there, too
-	connection, err := pgx.ConnectConfig(limited, config)
+	bounded := config.Copy()
+	bounded.RuntimeParams["statement_timeout"] = "8000" // a call that is given up here ends there, too
+	connection, err := pgx.ConnectConfig(limited, bounded)
 	if said := (&pgconn.PgError{}); errors.As(err, &said) { // perhaps a pooler, which takes no setting
-		delete(config.RuntimeParams, "statement_timeout")
 		connection, err = pgx.ConnectConfig(limited, config)
 	}
 	if err != nil {

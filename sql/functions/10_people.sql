@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION dispatch_private.cancel_rows(ids bigint[], why text) 
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    words CONSTANT text := dispatch_private.clip(why, 8192);
+    words CONSTANT text := dispatch_private.clip(nullif(why, ''), 8192);
     ended bigint[];
 BEGIN
     RETURN QUERY

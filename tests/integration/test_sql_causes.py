@@ -82,6 +82,8 @@ async def test_empty_error_hides_neither_an_output_nor_the_reason_of_a_cancel(da
     row = await insert_row(database)
     started = await row.started()
     await row.cancel("not needed")
+    await row.cancel("")
+    assert (await row.now())["error"] == "not needed"
     assert await row.finish(started, "failed", error="") == "cancelled"
     await write(database, an_end(row))
     assert ((await row.now())["error"], (await history(row))[0]["error"]) == ("not needed", "the end\n")

@@ -13,16 +13,16 @@ case $url in *[?\&]options=*) echo "TASK_DATABASE_URL has options=: take it out,
 work='' stopped='' run=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n') secret=$TASK_START_KEY SECRET="current_setting('task.secret')::uuid"
 patience=300 # seconds; a container that waits longer for its start only keeps its room from others
 ask() { # STATEMENT [-v NAME=VALUE …]: again and again, for each call may be repeated, unless its values are refused
-    local statement=$1 status && shift
+    local statement=$1 status said && shift
     until (
         unset "${!PG@}" # COMMAND has them: they may name a database of its own
         export PGOPTIONS="-c task.secret=$secret -c statement_timeout=8s" PGCLIENTENCODING=UTF8 PGCONNECT_TIMEOUT=10 PGTARGETSESSIONATTRS=read-write
         timeout 20 psql -d "$url" -XqAt -v ON_ERROR_STOP=1 -v VERBOSITY=verbose "$@" <<<"$statement" 2>"$folder/said"
     ); do
-        status=$?
-        cat "$folder/said" >&2
-        grep -Eq ': +(22[0-9A-Z]{3}|DI[0-9]{3}|54001): ' "$folder/said" && return 1 # the word before it is the server's language
-        grep -Eq 'startup parameter|command-line options' "$folder/said" && echo "$0: a pooler refuses PGOPTIONS: connect to Postgres itself" >&2 && exit 2
+        status=$? said=$(<"$folder/said")
+        echo "$said" >&2
+        [[ $said =~ :\ +(22[0-9A-Z]{3}|DI[0-9]{3}|54001):\  ]] && return 1 # the word before it is the server's language
+        [[ $said =~ startup\ parameter|command-line\ options ]] && echo "$0: a pooler refuses PGOPTIONS: connect to Postgres itself" >&2 && exit 2
         case $status:$((SECONDS < patience)) in 2:1 | 3:1 | 124:1 | 143:1) sleep 2 ;; *) return 1 ;; esac # 126: too long
     done
 }

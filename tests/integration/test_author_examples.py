@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -345,6 +346,17 @@ async def test_refused_result_is_known_in_any_language_of_the_server(database: D
     row = await insert_row(database)
     ended = await Image(("env", f"PATH={tmp_path}:{os.environ['PATH']}", *bash("echo 17 rows").argv)).run(row)
     assert ("FEHLER" in ended.said, await row.status()) == (True, "failed"), ended
+
+
+async def test_script_needs_no_more_programs_than_it_says(database: Database, tmp_path: Path) -> None:
+    """An image without grep asked until its run limit whether its result could be stored."""
+    coreutils = "cat env head mkfifo mktemp mv od rm sleep tail tee timeout tr wc"
+    for name in ("bash", "sh", "iconv", *coreutils.split()):
+        (tmp_path / name).symlink_to(shutil.which(name) or "")
+    row = await insert_row(database)
+    path = f"{tmp_path}:{postgres_programs()}"
+    ended = await Image(("env", f"PATH={path}", *bash("echo 17 rows").argv)).run(row)
+    assert (ended.status, await row.status(), "not found" in ended.said) == (0, "failed", False), ended
 
 
 async def test_pooler_that_refuses_the_key_is_named_at_once(database: Database) -> None:

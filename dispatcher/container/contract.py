@@ -5,7 +5,7 @@ needs only the standard library.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -135,10 +135,10 @@ def described(fault: BaseException) -> str:
 @lru_cache(maxsize=1000)
 def read_statuses(written: str) -> frozenset[int]:
     """The statuses of a text such as `2,64-68`. Raises ValueError for any other text."""
-    found = frozenset(code for part in written.split(",") for code in span(part))
-    if not found or min(found) < 1 or max(found) > LAST_STATUS:
+    spans = [span(part) for part in written.split(",")]
+    if not all(one and one[0] > 0 and one[-1] <= LAST_STATUS for one in spans):
         raise ValueError(CODES_RULE)
-    return found
+    return frozenset().union(*spans)
 
 
 def statuses_as_text(codes: Sequence[int]) -> str:
@@ -152,10 +152,10 @@ def statuses_as_text(codes: Sequence[int]) -> str:
     return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in spans)
 
 
-def span(part: str) -> Iterator[int]:
+def span(part: str) -> range:
     """The statuses of `3` or `64-68`."""
     first, has_last, last = part.partition("-")
-    yield from range(number(first), number(last if has_last else first) + 1)
+    return range(number(first), number(last if has_last else first) + 1)
 
 
 def number(text: str) -> int:

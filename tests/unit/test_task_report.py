@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.container.contract import LAST_STATUS, LaunchContract, WrongEnvironment, read_contract
+from dispatcher.container.contract import LAST_STATUS, LaunchContract, WrongEnvironment, read_contract, read_statuses
 from dispatcher.container.row import FILE_BYTES, Codes, Progress, parse_progress, read_progress
 from dispatcher.model.tasks import LARGEST_ID
 from dispatcher.task import run as here
@@ -214,6 +214,12 @@ BAD = {
     "TASK_TAKEN_BY": "7",
     "TASK_RESULT_FILE": "/tmp/hush",
 }
+
+
+@pytest.mark.parametrize("written", ["78-76", "3,78-76", "0-2", "250-256", "3,", "", "-3", "x"])
+def test_span_that_names_no_status_is_refused_beside_others_too(written: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        read_statuses(written)
 
 
 def test_contract_has_the_parameters_of_task_start_in_their_order() -> None:

@@ -78,8 +78,8 @@ def object_of(node: yaml.MappingNode, known: dict[int, Any]) -> dict[str, Any]:
     lines, found = dict[str, int](), dict[str, Any]()
     for key, value in node.value:
         line = line_of_mark(key.start_mark)
-        if key.value == MERGE and key.tag in {f"{TAG}plain", f"{TAG}merge"}:
-            for source in reversed(value.value) if isinstance(value, yaml.SequenceNode) else [value]:
+        if is_merge(key):
+            for source in sources_of(value):
                 if not isinstance(source, yaml.MappingNode):
                     raise at_line(line, "<< merges objects alone")
                 found |= object_of(source, known)
@@ -89,6 +89,24 @@ def object_of(node: yaml.MappingNode, known: dict[int, Any]) -> dict[str, Any]:
             raise at_line(line, f"the key {name!r:.80} stands twice in one object: lines {lines[name]} and {line}")
         lines[name], found[name] = line, value_of(value, known)
     return found
+
+
+def is_merge(key: yaml.Node) -> bool:
+    return key.value == MERGE and key.tag in {f"{TAG}plain", f"{TAG}merge"}
+
+
+def sources_of(value: yaml.Node) -> list[yaml.Node]:
+    """What `<<` merges, in the order in which later ones win."""
+    return value.value[::-1] if isinstance(value, yaml.SequenceNode) else [value]
+
+
+def pairs_of(node: yaml.Node) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    """The keys of an object and their values, also the merged ones, in the order in which later ones win."""
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if is_merge(key):
+            yield from (pair for source in sources_of(value) for pair in pairs_of(source))
+        else:
+            yield key, value
 
 
 def key_of(node: yaml.Node) -> str:
@@ -174,7 +192,7 @@ def line_of(text: str, path: Path) -> int:
 def follow(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, int] | None:
     """The part of a node, and its line."""
     if isinstance(node, yaml.MappingNode):
-        pairs = [(key, value) for key, value in node.value if str(key.value) == str(step)]
+        pairs = [(key, value) for key, value in pairs_of(node) if str(key.value) == str(step)]
         return (pairs[-1][1], line_of_mark(pairs[-1][0].start_mark)) if pairs else None
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], line_of_mark(node.value[step].start_mark)
@@ -252,7 +270,7 @@ def starts_of(text: str, most: int) -> dict[int, yaml.Node]:
 
 
 def places_in(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
-    parts = node.value if isinstance(node, yaml.MappingNode | yaml.SequenceNode) else ()
+    parts = node.value if isinstance(node, yaml.SequenceNode) else pairs_of(node)
     for number, part in enumerate(parts):
         first, value = part if isinstance(part, tuple) else (part, part)
         place = (*path, str(first.value) if isinstance(part, tuple) else number)

@@ -214,6 +214,28 @@ def test_documents_of_a_text_have_their_lines_and_those_of_a_list_stand_alone() 
     assert here.read_documents("kind: CronJobList\nitems: [{spec: 1}]\n") == [(2, {"kind": "CronJob", "spec": 1})]
 
 
+MERGED = """\
+a: &a
+  image: 1
+b: &b {image: 2, args: 3}
+both:
+  <<: [*a, *b]
+last: {image: 4,
+  <<: *a}
+first:
+  <<: *a
+  image: 5
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"), [("both.image", 2), ("both.args", 3), ("last.image", 2), ("first.image", 10)]
+)
+def test_part_that_is_merged_has_the_line_where_it_stands(path: str, line: int) -> None:
+    place = tuple(path.split("."))
+    assert (line_of(MERGED, place), here.places_of(MERGED, 1)[place]) == (line, line)
+
+
 def test_places_of_a_document_have_their_lines() -> None:
     inner = "kind: List\nitems:\n- kind: JobList\n  items:\n  - spec:\n      a: 1\n"
     assert here.places_of(inner, 5)[("spec", "a")] == 6

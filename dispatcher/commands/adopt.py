@@ -25,12 +25,11 @@ from dispatcher.commands.manifests import (
 from dispatcher.commands.neighbours import NO_PODS, group_of, is_source, names_of_pods, word_of_kind, word_of_owner
 from dispatcher.commands.options import as_document, read_input
 from dispatcher.commands.placeholders import words_of_unfilled
-from dispatcher.commands.render import text_of
 from dispatcher.commands.workflows import of_workflow
 from dispatcher.jobs.fields import dotted, object_at
 from dispatcher.jobs.offered import why_unusable
 from dispatcher.jobs.template_text import Path as Place
-from dispatcher.jobs.template_text import places_of, read_documents, write_document
+from dispatcher.jobs.template_text import places_of, read_documents, text_of, write_document
 from dispatcher.jobs.templates import TASK, parse_template
 from dispatcher.model import launches as ids
 from dispatcher.model.errors import TemplateError

@@ -26,14 +26,14 @@ from dispatcher.admission.launch_inputs import OrderInputs, make_order
 from dispatcher.admission.room import NOBODY, Room, RoomIndex
 from dispatcher.admission.room_view import RoomView
 from dispatcher.commands.options import as_document
-from dispatcher.jobs.catalog import Catalog, bounded, misnamed
+from dispatcher.jobs.catalog import Catalog, bounded, misnamed, read_bounded
 from dispatcher.jobs.env import EVERY_NAME, LOGIN, beside_variables, provider_classes
 from dispatcher.jobs.fields import dotted
 from dispatcher.jobs.manifest import JobSite, build_job
 from dispatcher.jobs.offered import a_row, why_unusable
 from dispatcher.jobs.policy import check_job, violations
 from dispatcher.jobs.row_check import UNCHECKED, column_faults, denials, judge_kind
-from dispatcher.jobs.template_text import MOST_BYTES, line_of
+from dispatcher.jobs.template_text import line_of
 from dispatcher.jobs.templates import Template, parse_template
 from dispatcher.kube.capacity import NODES, PRIORITY_CLASSES, pods_of_all
 from dispatcher.kube.client import KubeClient
@@ -238,23 +238,6 @@ def read_template(path: Path) -> Template:
     if faults:
         raise TemplateError(*faults)
     return template
-
-
-def read_bounded(path: Path) -> str:
-    """The text of a file, of at most as many bytes as a template may have. Raises TemplateError if it is no text."""
-    with path.open("rb") as file:
-        return text_of(file.read(MOST_BYTES + 1))
-
-
-def text_of(content: bytes, most: int = MOST_BYTES) -> str:
-    """The text of a file of at most `most` bytes. Raises TemplateError if it has more, or is no text."""
-    if len(content) > most:
-        raise TemplateError(TemplateFault((), f"the text has more than {most >> 10} KiB", 1))
-    try:
-        return content.decode()
-    except UnicodeDecodeError as wrong:
-        line = content.count(b"\n", 0, wrong.start) + 1
-        raise TemplateError(TemplateFault((), f"no UTF-8 text: byte 0x{content[wrong.start]:02x}", line)) from wrong
 
 
 def located(path: Path, faults: tuple[TemplateFault, ...]) -> list[LocatedFault]:

@@ -16,6 +16,7 @@ import structlog
 from dispatcher.jobs.manifest import PlacedBy
 from dispatcher.jobs.offered import offered_templates, why_unusable
 from dispatcher.jobs.row_check import judge_kind
+from dispatcher.jobs.template_text import MOST_BYTES, text_of
 from dispatcher.jobs.templates import Template, judge_template, parse_template
 from dispatcher.model.errors import TemplateError
 from dispatcher.model.launches import Offer
@@ -136,19 +137,28 @@ def name_of(path: Path) -> str:
     return CONTROLS.sub(UNPRINTABLE, path.stem)
 
 
+def read_bounded(path: Path) -> str:
+    """The text of a file, of at most as many bytes as a template may have. Raises TemplateError if it is no text."""
+    with path.open("rb") as file:
+        return text_of(file.read(MOST_BYTES + 1))
+
+
 def read_file(path: Path) -> Template | str:
     """The template, or the fault of the file. Raises OSError if it cannot be read."""
-    if fault := misnamed(path):
-        return f"template {name_of(path)}: {fault}"
+    name = name_of(path)
     try:
-        template = parse_template(name_of(path), path.read_text(encoding="utf-8"))
+        text, fault = read_bounded(path), misnamed(path)
+    except TemplateError as unread:
+        text, fault = "", str(unread)
+    if fault:
+        return f"template {name}: {fault}"
+    try:
+        template = parse_template(name, text)
         return why_unusable(template) or template
-    except (TemplateError, UnicodeDecodeError) as fault:
-        return str(fault)
-    except OSError:
-        raise
+    except TemplateError as faulty:
+        return str(faulty)
     except Exception as bug:  # noqa: BLE001  # one file must not end a cycle, which launches the rows of all teams
-        return f"template {name_of(path)}: {own_fault(bug).detail}"
+        return f"template {name}: {own_fault(bug).detail}"
 
 
 def built_in(settings: JobSettings) -> dict[str, Template | str]:

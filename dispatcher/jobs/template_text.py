@@ -52,6 +52,17 @@ LARGEST_WRITTEN_WHOLE: Final = 1e21
 Path = tuple[str | int, ...]
 
 
+def text_of(content: bytes, most: int = MOST_BYTES) -> str:
+    """The text of a file of at most `most` bytes. Raises TemplateError if it has more, or is no text."""
+    if len(content) > most:
+        raise TemplateError(TemplateFault((), f"the text has more than {most >> 10} KiB", 1))
+    try:
+        return content.decode()
+    except UnicodeDecodeError as wrong:
+        line = content.count(b"\n", 0, wrong.start) + 1
+        raise TemplateError(TemplateFault((), f"no UTF-8 text: byte 0x{content[wrong.start]:02x}", line)) from wrong
+
+
 def read_manifest(text: str) -> Manifest:
     """The manifest of a template's text. Raises TemplateError if it is not one YAML document with an object."""
     root = compose(text)

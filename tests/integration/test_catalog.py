@@ -106,6 +106,12 @@ def test_file_that_cannot_be_read_is_read_again_without_a_touch(folder: Path, no
     assert catalog.refresh() is False
 
 
+def test_file_of_another_encoding_is_told_in_plain_words(folder: Path) -> None:
+    """PowerShell writes UTF-16. The reason of the rows had the words of Python's codec, and not the template's name."""
+    (folder / "wide.yaml").write_bytes(GOOD.encode("utf-16"))
+    assert catalog_of(folder).templates["wide"] == "template wide: no UTF-8 text: byte 0xff"
+
+
 def test_file_that_is_nearly_named_as_a_template_is_a_faulty_one(folder: Path) -> None:
     """Its rows ran `default` of the image, or were told that nobody knows the template."""
     for name in ("nightly.yml", "load.YAML", "other.yml", "notes.md", "old.yaml.bak"):

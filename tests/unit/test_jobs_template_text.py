@@ -214,6 +214,16 @@ def test_documents_of_a_text_have_their_lines_and_those_of_a_list_stand_alone() 
     assert here.read_documents("kind: CronJobList\nitems: [{spec: 1}]\n") == [(2, {"kind": "CronJob", "spec": 1})]
 
 
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [(b"a: 1\nb: \xe4\n", 2, "no UTF-8 text: byte 0xe4"), (b"x" * 5, 1, "the text has more than 0 KiB")],
+)
+def test_content_that_is_no_text_is_told_with_its_line(content: bytes, line: int, words: str) -> None:
+    with pytest.raises(TemplateError, match=words) as told:
+        here.text_of(content, 4 if line == 1 else 99)
+    assert told.value.faults[0].line == line
+
+
 MERGED = """\
 a: &a
   image: 1

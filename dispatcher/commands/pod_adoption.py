@@ -289,6 +289,36 @@ def of_its_namespace(pod: Json, labels: Json, path: Path, space: object) -> Iter
                     way = f"let it read {space} from a variable of another name" if is_ours else f"write {space}"
                     words = f"it is the namespace of the dispatcher's Jobs: {way}, if the program works on that"
                     yield (*path, kind, number, "env", at_env), words
+            for place, host in called_by(container):
+                words = f"{host} looks like a Service of its own namespace: in another one, call {host}.{space}"
+                yield (*path, kind, number, *place), words
+
+
+CALLED: Final = re.compile(
+    r"(?:https?|wss?|postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|kafka|nats|ldaps?|tcp|grpc)://"
+    r"(?:[^\s/@\"']{0,200}@)?(?!localhost\b)([a-z][a-z0-9-]{0,62})(?=[:/?\s\"']|$)"
+    r"|(?:^|=)(?!localhost\b)([a-z][a-z0-9-]{0,62}):(?!(?:19|20)\d\d\b)[0-9]{4,5}$"
+    r"|\$[({]?(?!KUBERNETES_)([A-Z][A-Z0-9_]{0,62})_SERVICE_(?:HOST|PORT)\b"
+)
+"""A host without dots, in a URL or in front of a port, and a variable that kubelet makes of each Service of the
+namespace. A year is no port.
+"""
+SERVICE: Final = re.compile(r"(?!localhost$)[a-z][a-z0-9-]{0,62}")
+
+
+def called_by(container: Json) -> Iterator[tuple[Path, str]]:
+    """The hosts without a namespace that a container calls for sure, with their places."""
+    read = [(field, n, one) for field in ("command", "args") for n, one in enumerate(list_at(container, field))]
+    texts: list[tuple[Path, str]] = [((field, n), str(one)) for field, n, one in read]
+    for number, one in enumerate(objects(container.get("env"))):
+        name, value = str(one.get("name")), str(one.get("value"))
+        if name.endswith("HOST") and one.get("value") is not None and SERVICE.fullmatch(value):
+            yield ("env", number, "value"), value
+        else:
+            texts.append((("env", number, "value"), value))
+    for place, text in texts:
+        if match := CALLED.search(text):
+            yield place, match[1] or match[2] or match[3].lower().replace("_", "-")
 
 
 def terms_of(pod: Json) -> Iterator[tuple[Path, Json]]:

@@ -334,6 +334,36 @@ def test_variable_of_the_contract_is_not_told_to_be_written() -> None:
     assert "let it read app from a variable of another name" in words
 
 
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("curl -sf http://api:8080/run", "api"), ("postgres://me:$(PASSWORD)@db/x", "db"),
+        ("$(REDIS_CACHE_SERVICE_HOST):1", "redis-cache"), ("$(KUBERNETES_SERVICE_HOST)", ""),
+        ("--redis=redis:6379", "redis"), ("kafka:9092", "kafka"), ("http://web", "web"),
+        ("jdbc:postgresql://db:5432/x", "db"),
+        ("http://api.prod:80", ""), ("http://localhost:80", ""), ("s3://bucket/x", ""), ("python:3", ""),
+        ("--year=y:2024", ""), ("http://$(HOST)/", ""), ("at 10:3000", ""),
+        ("registry:5000/app", ""), ("localhost:5432", ""),
+    ],
+)  # fmt: skip
+def test_service_that_a_pod_calls_in_its_namespace_is_told(text: str, host: str) -> None:
+    """A name without a namespace is another one, or none, in the namespace of the dispatcher's Jobs."""
+    words = [f"{host} looks like a Service of its own namespace: in another one, call {host}.prod"] * bool(host)
+    for spec, place in (
+        (container(args=["-x", text]), "args[1]"),
+        (container(env=[{"name": "URL", "value": text}]), "env[0].value"),
+    ):
+        assert [one for _, one in told(alone(pod(spec), namespace="prod"), f"spec.containers[0].{place}")] == words
+        assert told(alone(pod(spec)), f"spec.containers[0].{place}") == []
+
+
+@pytest.mark.parametrize(("value", "is_told"), [("redis", True), ("redis.prod", False), ("localhost", False)])
+def test_variable_of_a_host_is_read_as_one(value: str, is_told: bool) -> None:
+    env = [{"name": "REDIS_HOST", "value": value}, {"name": "A_HOST"}, {"name": "HOST_MODE", "value": "redis"}]
+    found = adopted(alone(pod(container(env=env)), namespace="prod")).fields
+    assert [one.field for one in found if "looks like" in one.words] == ["spec.containers[0].env[0].value"] * is_told
+
+
 def test_policy_of_the_chart_allows_what_baseline_does() -> None:
     """`adopt` and the doctor say so. The sysctls of two buffers came with Kubernetes 1.32."""
     policy = Path("deploy/chart/templates/policy.yaml").read_text(encoding="utf-8")

@@ -29,6 +29,7 @@ from dispatcher.kube.job_api import pods_path
 from dispatcher.kube.reflector import Resource, list_all
 from dispatcher.kube.wire import UNREADABLE, WirePod, in_namespace
 from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused, DispatcherError, SettingsError
+from dispatcher.model.tasks import one_line
 from dispatcher.settings.definition import Settings, http_url
 
 PROTOCOL: Final = "v4.channel.k8s.io"
@@ -238,6 +239,13 @@ class Replica(Struct, frozen=True):
     leads: bool
 
 
+class ElectedReplica(Struct, frozen=True):
+    """The part of the page About that names the leader. `leader`: Pod and process; None: not known."""
+
+    leads: bool
+    leader: str | None
+
+
 @asynccontextmanager
 async def reached(where: Where, settings: Settings) -> AsyncIterator[DispatcherApi]:
     """The API of a running dispatcher. The caller's words come before the settings.
@@ -252,12 +260,30 @@ async def reached(where: Where, settings: Settings) -> AsyncIterator[DispatcherA
     try:
         if url or not is_a_cluster_asked(where, settings):
             async with opened(url or own_address(port_of(settings)), is_demo=demo is not None) as api:
+                await tell_leader(api)
                 yield api
         else:
             async with forwarded(where, settings) as api:
                 yield api
     except NoAnswer as fault:
         raise DispatcherError(f"{fault}; {HOW_TO_REACH}") from fault
+
+
+async def tell_leader(api: DispatcherApi) -> None:
+    """Names the leader to a person who asks another replica. `kubectl exec` on a Deployment takes any of them.
+
+    Only the leader sends creates and deletes. Another replica takes a row whose Job is refused for one in line. Raises
+    NoAnswer.
+    """
+    try:
+        found = await api.ask("about", ElectedReplica)
+    except NoAnswer:
+        raise
+    except DispatcherError:  # the question itself tells
+        return
+    if not found.leads and found.leader:
+        leader = one_line(found.leader.rpartition("_")[0])
+        click.echo(f"This replica does not lead, and does not know what the API server refuses: ask {leader}", err=True)
 
 
 def check_url(url: str, named: str) -> None:

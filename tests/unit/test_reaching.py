@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,25 @@ def test_answer_of_deep_brackets_is_no_error_of_ours() -> None:
     assert error_of(b"[" * 3_900_000) == ""
 
 
+@asynccontextmanager
+async def answering(what: object) -> AsyncIterator[tuple[str, list[str]]]:
+    """The address of a server that answers so to all, and the paths that were asked."""
+    paths = list[str]()
+
+    async def answer(request: web.Request) -> web.Response:
+        paths.append(request.path)
+        return web.json_response(what)
+
+    runner = web.AppRunner(web.Application())
+    runner.app.router.add_get("/{path:.*}", answer)
+    await runner.setup()
+    try:
+        await Site(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}", paths
+    finally:
+        await runner.cleanup()
+
+
 @pytest.mark.parametrize(
     ("base", "asked"),
     [
@@ -63,23 +84,26 @@ def test_answer_of_deep_brackets_is_no_error_of_ours() -> None:
 )  # fmt: skip
 async def test_address_with_a_path_is_asked_below_it(base: str, asked: list[str]) -> None:
     """A proxy shows the dispatcher there (DASHBOARD_PREFIX)."""
-    paths = []
-
-    async def answer(request: web.Request) -> web.Response:
-        paths.append(request.path)
-        return web.json_response(7)
-
-    runner = web.AppRunner(web.Application())
-    runner.app.router.add_get("/{path:.*}", answer)
-    await runner.setup()
-    site = Site(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        async with opened(f"http://127.0.0.1:{runner.addresses[0][1]}{base}") as api:
-            assert (await api.ask("status", int), await api.text("/metrics")) == (7, "7")
-    finally:
-        await runner.cleanup()
+    async with answering(7) as (url, paths), opened(url + base) as api:
+        assert (await api.ask("status", int), await api.text("/metrics")) == (7, "7")
     assert paths == asked
+
+
+@pytest.mark.parametrize(
+    ("about", "told"),
+    [
+        ({"leads": False, "leader": "run-b_77"}, "does not know what the API server refuses: ask run-b\n"),
+        ({"leads": False, "leader": None}, ""), ({"leads": True, "leader": "run-a_1"}, ""), (7, ""),
+    ],
+)  # fmt: skip
+async def test_replica_that_does_not_lead_names_the_one_that_knows_more(
+    about: object, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`kubectl exec` on a Deployment takes any replica. There a parked row was the next one in its line."""
+    async with answering(about) as (url, _), reached(Where(url), read({}).settings) as api:
+        assert await api.ask("status", object) == about
+    said = capsys.readouterr().err
+    assert told in said if told else said == ""
 
 
 @pytest.mark.parametrize("url", ["host:8081", "ftp://host", "http://host:99999", "http://[", "http://u:p@host", "/api"])

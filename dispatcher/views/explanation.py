@@ -184,12 +184,16 @@ def what_holds(task: Task, cycle: LastCycle) -> list[Hold] | None:
     told = cycle.told.get(task.id)
     if told is not None and told.attempt == task.attempt:
         return first_of(told.hold, holds)
-    if task.id in cycle.launched and cycle.leads:
-        return [JUST_LAUNCHED, *holds]
+    if task.id in cycle.launched:
+        return [JUST_LAUNCHED if cycle.leads else NOT_KNOWN_HERE, *holds]
     return [hold for hold in holds if hold.reason not in LATER]
 
 
 JUST_LAUNCHED: Final = Hold(HoldReason.LAUNCHED, Stage.ORDERED)
+NOT_KNOWN_HERE: Final = Hold(
+    HoldReason.IN_LINE,
+    "as far as this replica knows; it does not lead, and the leader alone knows whether the API server refuses its Job",
+)
 ENDED: Final = {Status.SUCCEEDED: "succeeded", Status.FAILED: "failed", Status.CANCELLED: "been cancelled"}
 
 

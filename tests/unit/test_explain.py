@@ -225,7 +225,10 @@ def test_row_whose_container_has_just_ended_is_not_said_to_run() -> None:
 
 
 def test_replica_that_does_not_lead_tells_a_row_in_line_until_the_leader_launches_it() -> None:
-    assert explained(a_task(), a_cycle(a_snapshot(), a_task(), leads=False)).reason is HoldReason.IN_LINE
+    """Its own cycle would launch the row. The leader may do so, or has a refusal of the API server."""
+    found = explained(a_task(), a_cycle(a_snapshot(), a_task(), leads=False))
+    assert found.reason is HoldReason.IN_LINE
+    assert found.message.endswith("it does not lead, and the leader alone knows whether the API server refuses its Job")
 
 
 def test_rows_before_it_are_told_by_their_reasons() -> None:

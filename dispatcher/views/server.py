@@ -118,19 +118,24 @@ LEAST_SHARE: Final = 0.001
 
 
 class Pages:
-    """The pages of one replica. `prefix`: the path under which a proxy shows them.
+    """The pages of one replica.
+
+    prefix: the path under which a proxy shows them.
+    leads: whether it leads. Only the leader sends creates, and knows which of them the API server refuses.
 
     A page that would be too large has a share of its rows, and says how many are left out. JSON has all of them.
     """
 
-    def __init__(self, installation: InstallationIdentity, prefix: str) -> None:
+    def __init__(
+        self, installation: InstallationIdentity, prefix: str, leads: Callable[[], bool] = lambda: True
+    ) -> None:  # fmt: skip
         self._environment = Environment(
             loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True, auto_reload=False,
         )  # fmt: skip
         self._environment.filters |= FILTERS
         self._environment.globals |= {"site": installation, "prefix": prefix, "api": API, "advice": ADVICE}
-        self._environment.globals["most_failed"] = MOST_FAILED
+        self._environment.globals |= {"most_failed": MOST_FAILED, "leads": leads}
 
     def write(self, template: str, answer: Any, asked: ApiRequest, json_address: str) -> str:
         """One page. `json_address`: that of the same answer as JSON, below the prefix."""

@@ -300,7 +300,7 @@ class ReplicaSurfaces:
         self.overview.follow_caches(site.place.caches.total)
         about = AboutSources(self._named, self_told.settings, self.election, self_told.condition)
         service = self._service
-        pages = Pages(self._named, service.dashboard_prefix)
+        pages = Pages(self._named, service.dashboard_prefix, self._lease.is_trusted)
         answers = Answers(Sources(asking, self.overview, row, queues, nodes, about))
         dashboard = Dashboard(answers, pages, first, service.dashboard_prefix)
         return await serve(dashboard, service.dashboard_address, service.dashboard_hosts)

@@ -15,7 +15,8 @@ from dispatcher.views.answers import ApiRequest
 from dispatcher.views.failures import FailureGroup, FailuresPage
 from dispatcher.views.first_page import NodeCell, OverviewPage, Problem, QueueHour
 from dispatcher.views.rows import BatchesPage, RowsPage
-from dispatcher.views.status import QueueStatus
+from dispatcher.views.server import Pages
+from dispatcher.views.status import InstallationIdentity, QueueStatus
 from tests.rig.builders import NOW, ago, later
 from tests.unit.page_facts import PAGES, QUIET
 from tests.unit.page_tree import Element, read
@@ -128,6 +129,14 @@ def test_starts_and_ends_are_drawn_with_the_time_since_when_they_are_known() -> 
 def test_page_tells_its_age_and_who_answers() -> None:
     (age,) = [one for one in shown().every("p") if one.words.startswith("Told by")]
     assert (age.moments, "Told by me" in age.words, age.links) == ([ago(3)], True, ["/proxy/api/v1/status"])
+
+
+def test_page_of_a_replica_that_does_not_lead_says_what_it_does_not_know() -> None:
+    pages = Pages(InstallationIdentity("dispatcher", "1", "jobs", "me"), "/proxy", lambda: False)
+    page = read(pages.write("overview.html", FULL, ApiRequest(), "/api/v1/status"))
+    (age,) = [one for one in page.every("p") if one.words.startswith("Told by")]
+    assert "Told by me, which does not know what the API server refuses: ask the leader" in age.words
+    assert age.links == ["/proxy/about", "/proxy/api/v1/status"]
 
 
 def test_further_queues_are_named() -> None:

@@ -26,6 +26,7 @@ from dispatcher.views.first_page import (
     cells,
     overview_page,
 )
+from dispatcher.views.launches import duration
 from dispatcher.views.node_room import NodeRoom
 from dispatcher.views.status import InstallationStatus
 from dispatcher.views.words import (
@@ -33,7 +34,6 @@ from dispatcher.views.words import (
     amount,
     brief,
     columns,
-    duration,
     exact,
     filled,
     free_part,

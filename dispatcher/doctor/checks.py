@@ -86,13 +86,16 @@ CLUSTER: Final[Mapping[str, Check]] = {
         Part.CLUSTER,
         "Does each program have a Pod that is ready, where a Deployment runs it?",
         "Without the dispatcher no row is launched. Without the janitor no cancel ends, and parked rows stay.",
-        "kubectl -n {namespace} describe deployment {deployment}  # scaled to 0: kubectl scale --replicas",
+        "kubectl -n {namespace} logs --prefix --tail=20 "
+        "-l app.kubernetes.io/instance={installation},app.kubernetes.io/component={component}"
+        "  # scaled to 0, or no Pod: kubectl scale or describe deployment {deployment}",
     ),
     "NoLeader": Check(
         Part.CLUSTER,
         "Does a replica of the dispatcher lead?",
         "Only the replica that leads launches rows.",
-        "kubectl -n {namespace} logs deployment/{installation} --all-pods --tail=20",
+        "kubectl -n {namespace} logs --prefix --tail=20 "
+        "-l app.kubernetes.io/instance={installation},app.kubernetes.io/component=run",
     ),
     "JobControllerSlow": Check(
         Part.CLUSTER,

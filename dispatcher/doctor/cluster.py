@@ -255,7 +255,8 @@ def judge_running(facts: RunningFacts, names: Mapping[str, str]) -> Iterator[Fin
 
 
 def judge_program(name: str, found: PodCount | UnreadObject, names: Mapping[str, str]) -> Finding:
-    where, words = f"Deployment {name} in namespace {names['namespace']}", {**names, "deployment": name}
+    where, component = f"Deployment {name} in namespace {names['namespace']}", name.removeprefix(names["installation"])
+    words = {**names, "deployment": name, "component": component.lstrip("-") or "run"}
     if isinstance(found, UnreadObject):
         absent = fault("ProgramNotReady", where, "there is none", **words)
         return absent if found.is_absent else unchecked("ProgramNotReady", where, found.why)

@@ -125,6 +125,15 @@ def test_program_is_judged_by_its_ready_pods(
     assert janitor == ("Deployment live-janitor", state, message)
 
 
+def test_log_of_a_program_that_is_not_ready_is_the_next_step() -> None:
+    """It names the database, the setting or the image. A description of the Deployment names none of them."""
+    found = [*judge_running(RunningFacts({"live": PodCount(2, 0), "live-janitor": PodCount(1, 0)}, LEADS), NAMES)]
+    log = "kubectl -n ours logs --prefix --tail=20 -l app.kubernetes.io/instance=live,app.kubernetes.io/component={}"
+    assert [one.mend.partition("  #")[0] for one in found[:2]] == [log.format("run"), log.format("janitor")]
+    (absent,) = [one for one in judge_running(RunningFacts({"live": PodCount(1, 1)}, ABSENT), NAMES) if one.mend]
+    assert absent.mend == log.format("run"), "kubectl 1.31 has no --all-pods"
+
+
 @pytest.mark.parametrize(
     ("term", "state", "message"),
     [

@@ -114,10 +114,12 @@ def extender_command(print_scheduler_config: bool) -> None:
     """Tell kube-scheduler which nodes a Pod may use, and which of them have its cache. Until SIGTERM."""
     from dispatcher.extender import program as extender
     from dispatcher.extender.configuration import build_configuration
+    from dispatcher.kube.credentials import in_cluster
 
     settings = load_settings().settings
     if print_scheduler_config:
-        shown = build_configuration(settings)
+        login = in_cluster()
+        shown = build_configuration(settings, login.namespace if login else None)
         click.echo(msgspec.yaml.encode(shown).decode().rstrip())
     else:
         turn(extender.run(settings))

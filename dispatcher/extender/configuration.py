@@ -14,23 +14,25 @@ from dispatcher.settings.definition import ExtenderSettings, Settings
 
 SCHEDULER_NAME: Final = "dispatcher-scheduler"
 """Used if the setting SCHEDULER_NAME is empty."""
-LEASE: Final = "dispatcher-scheduler"
 CERTIFICATES: Final = "/etc/kubernetes/extender"
 """The directory of the client certificate and the extender's CA in the scheduler's Pod."""
 
 
-def build_configuration(settings: Settings) -> dict[str, Any]:
-    """The configuration of a second scheduler, which calls the extender. Its lease is in the namespace of the Jobs."""
-    namespace = settings.kube.namespace or "default"
+def build_configuration(settings: Settings, own_namespace: str | None = None) -> dict[str, Any]:
+    """The configuration of a second scheduler, which calls the extender. Its lease has its name.
+
+    own_namespace: of the Pod that asks, where the lease is. None: it is no Pod; the lease is beside the Jobs.
+    """
+    name, namespace = settings.placement.scheduler_name or SCHEDULER_NAME, own_namespace or settings.kube.namespace
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": True, "resourceName": LEASE, "resourceNamespace": namespace},
+        "leaderElection": {"leaderElect": True, "resourceName": name, "resourceNamespace": namespace or "default"},
         # A node that is not scored cannot be chosen for its cache. The default scores 42 % of 1,000 nodes, and a
         # smaller share of more nodes. Each scored node costs time. Beyond 1,000 nodes speed may matter more
         # (docs/operator.md).
         "percentageOfNodesToScore": 100,
-        "profiles": [{"schedulerName": settings.placement.scheduler_name or SCHEDULER_NAME}],
+        "profiles": [{"schedulerName": name}],
         "extenders": [build_extender(settings.extender)],
     }
 

@@ -42,10 +42,10 @@ TLS = {
 }
 
 
-def configuration(**environ: str) -> dict[str, Any]:
-    """The printed configuration for these settings."""
+def configuration(own_namespace: str | None = None, **environ: str) -> dict[str, Any]:
+    """The printed configuration for these settings. `own_namespace`: of the Pod that prints it; None: it is no Pod."""
     settings = load({f"DISPATCHER_{name}": value for name, value in environ.items()}, read_file=str).settings
-    printed: dict[str, Any] = msgspec.yaml.decode(msgspec.yaml.encode(build_configuration(settings)))
+    printed: dict[str, Any] = msgspec.yaml.decode(msgspec.yaml.encode(build_configuration(settings, own_namespace)))
     return printed
 
 
@@ -60,12 +60,15 @@ def test_default_configuration_is_a_second_scheduler_with_the_extender() -> None
     }
 
 
-def test_profile_has_the_scheduler_name_of_the_pods() -> None:
-    assert configuration(SCHEDULER_NAME="warm")["profiles"] == [{"schedulerName": "warm"}]
+def test_profile_and_lease_have_the_scheduler_name_of_the_pods() -> None:
+    printed = configuration(SCHEDULER_NAME="warm")
+    assert (printed["profiles"], printed["leaderElection"]["resourceName"]) == ([{"schedulerName": "warm"}], "warm")
 
 
-def test_lease_is_in_the_namespace_of_the_jobs() -> None:
+def test_lease_is_in_the_namespace_of_the_pod_that_prints_or_of_the_jobs() -> None:
+    """In the cluster kube-scheduler may write leases in the namespace of our programs alone."""
     assert configuration(NAMESPACE="builds")["leaderElection"]["resourceNamespace"] == "builds"
+    assert configuration("ours", NAMESPACE="builds")["leaderElection"]["resourceNamespace"] == "ours"
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9999", "localhost:1", "[::1]:8443"])

@@ -215,8 +215,8 @@ OF_RUN: Final = "app.kubernetes.io/name=dispatcher,app.kubernetes.io/component=r
 LISTENS: Final = "0A"
 """The state of a listening socket in /proc/net/tcp."""
 HOW_TO_REACH: Final = (
-    "run the same command in its Pod (`kubectl exec deploy/dispatcher -- dispatcher …`), name its namespace "
-    "(--namespace), or give its address (--url)"
+    "run the same command in its Pod (`kubectl -n dispatcher exec deploy/dispatcher -- dispatcher …`), name its "
+    "namespace (--namespace), or give its address (--url)"
 )
 
 

@@ -86,7 +86,7 @@ async def test_command_without_a_dispatcher_says_how_to_reach_one(arguments: lis
     answer = await dispatcher(*arguments, "--url", "http://127.0.0.1:1")
     assert (answer.status, answer.out) == (COULD_NOT, "")
     assert "no dispatcher answers at http://127.0.0.1:1: " in answer.err
-    assert "kubectl exec deploy/dispatcher" in answer.err
+    assert "kubectl -n dispatcher exec deploy/dispatcher" in answer.err
 
 
 @pytest.mark.parametrize("command", [["run"], ["config"], ["migrate"], ["render", "1"]])

@@ -57,7 +57,7 @@ async def test_command_says_what_is_wrong(place: Place) -> None:
         assert "NotDue: it is not due yet: runs at 2100-01-01" in said
     status, said = await command(dispatcher, "explain", row)
     assert (status, "no dispatcher answers at http://127.0.0.1:" in said) == (1, True)
-    assert "kubectl exec deploy/dispatcher" in said
+    assert "kubectl -n dispatcher exec deploy/dispatcher" in said
 
 
 @pytest.mark.slow

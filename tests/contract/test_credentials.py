@@ -133,6 +133,31 @@ async def test_authority_rotates_under_a_running_pod(tmp_path: Path, monkeypatch
         await client.close()
 
 
+async def test_authority_of_an_older_cluster_is_trusted_by_a_newer_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 3.13 on, Python refuses certificates that do not name their keys. kubectl takes them."""
+    usual, old = ssl.create_default_context, Authority(tmp_path, "old", names_keys=False)
+
+    def strict(**asked: Any) -> ssl.SSLContext:
+        context = usual(**asked)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    async with served(old.pair("server", usage=OF_SERVERS)) as server:
+        named = {"certificate-authority": str(old.certificate)}
+        async with client_of(kubeconfig(tmp_path, f"https://127.0.0.1:{server.port}", named)) as client:
+            assert await works(client)
+        with a_pod(monkeypatch, tmp_path / "account", server.port):
+            (tmp_path / "account/ca.crt").write_text(old.certificate.read_text())
+            login = in_cluster(tmp_path / "account")
+        assert login is not None
+        client = KubeClient(login)
+        assert await works(client)
+        await client.close()
+
+
 async def test_pod_whose_token_was_taken_away_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy of the cluster may do that. A kubeconfig is no next step there."""
     with a_pod(monkeypatch, tmp_path / "account", 443):

@@ -134,10 +134,10 @@ class Pair:
 
 
 class Authority:
-    """Signs certificates of servers and clients on loopback."""
+    """Signs certificates of servers and clients on loopback. `names_keys`: they name their keys, as newer ones do."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self._name = folder / name, name
+    def __init__(self, folder: Path, name: str, *, names_keys: bool = True) -> None:
+        self._folder, self._name, self._names_keys = folder / name, name, names_keys
         self._folder.mkdir()
         self._key = Key()
         self.certificate = self._folder / "ca.crt"
@@ -173,6 +173,6 @@ class Authority:
             sequence(moment(now - timedelta(hours=1)), moment(now + timedelta(days=1))),
             named(name),
             key.public_info(),
-            tagged(0xA3, sequence(*extensions, *keys)),
+            tagged(0xA3, sequence(*extensions, *(keys if self._names_keys else ()))),
         )
         return pem("CERTIFICATE", sequence(told, algorithm, bits(self._key.sign(told))))

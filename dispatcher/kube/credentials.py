@@ -135,6 +135,7 @@ class Kubeconfig:
         self.named = f"KUBECONFIG: {path or '~/.kube/config'}"
         self.target = client.Configuration()
         self._path, self._context, self._patience = path, context, patience
+        self._loading: asyncio.Task[None] | None = None
         self._paths = path or str(Path.home() / ".kube" / "config")
 
     def exists(self) -> bool:
@@ -185,9 +186,12 @@ class Kubeconfig:
             return ""
 
     async def token(self, refused: bool) -> str | None:
+        """Of many requests whose token was refused, the first one loads for all: each run of a plugin is a process."""
         if refused:
+            if self._loading is None or self._loading.done():
+                self._loading = asyncio.create_task(self.load())
             try:
-                await self.load()
+                await asyncio.shield(self._loading)
             except Exception as fault:  # exec plugins raise any exception; the next refused token leads to another try
                 raise ClusterAway(f"{self.named}: {fault}") from fault
         bearer = self.target.api_key.get("BearerToken")

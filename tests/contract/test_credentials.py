@@ -343,13 +343,28 @@ async def test_kubeconfig_that_cannot_be_read_is_told_in_words(tmp_path: Path) -
     assert refused.value.faults == (f"KUBECONFIG: {tmp_path}: [Errno 21] Is a directory: '{tmp_path}'",)
 
 
+def with_plugin(folder: Path, does: str) -> tuple[Path, Path]:
+    """A kubeconfig with a credential plugin, and the plugin. `does`: what it does before it gives its token."""
+    plugin, version = folder / "plugin", "client.authentication.k8s.io/v1"
+    answer = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t"}})
+    plugin.write_text(f"#!/bin/sh\n{does}; echo '{answer}'\n")
+    plugin.chmod(0o755)
+    named = {"exec": {"apiVersion": version, "command": str(plugin)}}
+    return kubeconfig(folder, "http://127.0.0.1:1", user=named), plugin
+
+
+async def test_plugin_runs_once_for_many_requests_whose_token_was_refused(tmp_path: Path) -> None:
+    """Tokens of EKS end after 15 minutes, in the midst of creates, and each run of the plugin takes a second."""
+    path, _ = with_plugin(tmp_path, f"echo run >> {tmp_path}/runs")
+    login = await from_kubeconfig(str(path), None)
+    for _ in range(2):
+        assert await asyncio.gather(*(login.token(True) for _ in range(16))) == ["t"] * 16
+    assert (tmp_path / "runs").read_text() == "run\n" * 3
+
+
 async def test_plugin_that_is_waited_for_is_told(tmp_path: Path) -> None:
     """It may ask for a login on its stderr, which the loader keeps to itself."""
-    plugin, version = tmp_path / "plugin", "client.authentication.k8s.io/v1"
-    answer = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t"}})
-    plugin.write_text(f"#!/bin/sh\necho 'log in at https://login.example' >&2; echo '{answer}'\n")
-    plugin.chmod(0o755)
-    path = kubeconfig(tmp_path, "http://127.0.0.1:1", user={"exec": {"apiVersion": version, "command": str(plugin)}})
+    path, plugin = with_plugin(tmp_path, "echo 'log in at https://login.example' >&2")
     with capture_logs() as told:
         login = await from_kubeconfig(str(path), None, patience=0)
         assert await (await from_kubeconfig(str(path), None)).token(False) == await login.token(False) == "t"

@@ -2,7 +2,8 @@
 
 `ServerClock`: the API server's clock, estimated from its answers. Ages are measured with the clock that set the times
 of objects. An answer names the second that has begun, so the estimate lags by up to a second. The estimate stays until
-an answer contradicts it. An answer that comes early in its second improves the estimate.
+an answer contradicts it. An answer that comes early in its second improves the estimate. Where the clocks of several
+API servers differ, the slowest counts: by another one, a grace would be over as soon as it has begun.
 
 `KubeClient`: watches and short requests have separate sessions, so that they never starve each other. Proxy settings of
 the environment are ignored: those that kubectl takes are in the login. Every wait has a limit: a silent server is a
@@ -41,6 +42,10 @@ from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import KUBE_REQUESTS, KUBE_SECONDS
 
 SECOND = timedelta(seconds=1)
+NEAR: Final = timedelta(seconds=5)
+"""The largest difference between two answers of one server."""
+AHEAD_SECONDS: Final = 60
+"""Seconds without an answer that agrees with the estimate, after which one that is ahead of it is believed."""
 
 
 class ServerClock:
@@ -50,6 +55,7 @@ class ServerClock:
         self._clock = clock
         self._told = began, clock()
         self._date = ""
+        self._agreed_at = float("-inf")
 
     def now(self) -> datetime:
         told, at = self._told
@@ -66,8 +72,13 @@ class ServerClock:
             told = parsedate_to_datetime(date).astimezone(UTC)
         except (TypeError, ValueError, OverflowError):
             return
-        if told < LATEST and not told <= self.now() < told + SECOND:
-            self._told = told, self._clock()
+        now = self._clock()
+        is_same = told <= self.now() < told + SECOND
+        if told >= LATEST or (told > self.now() + NEAR and now - self._agreed_at < AHEAD_SECONDS):
+            return
+        self._agreed_at = now
+        if not is_same:
+            self._told = told, now
 
 
 REQUEST_SECONDS: Final = 30

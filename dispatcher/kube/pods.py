@@ -252,22 +252,31 @@ LONGEST: Final = timedelta(days=3650)
 """The longest duration: no time overflows by it."""
 
 
+APART: Final = timedelta(seconds=2)
+"""A container that was told to stop may seem to end so much earlier: the API has whole seconds, and the clock of its
+node may be a little behind.
+"""
+
+
 def was_told(wire: WirePod, ended: ContainerState) -> bool:
     """Whether the Pod had been told to stop when the container ended: by a deletion, an eviction, or its deadline.
 
     A container that its node has forgotten ended with its node, whatever its status says. kubelet evicts a Pod over its
     own storage limit without the condition of a disruption: then the container itself is the cause.
     """
-    meta, status = wire.metadata, wire.status
+    meta, status, ended_at = wire.metadata, wire.status, since_long_ago(ended.finished_at)
     if ended.reason in FORGOTTEN:
         return True
     told = [disrupted_at(wire, one) for one in status.conditions if is_disruption(one)]
     if meta.deletion_timestamp is not None and meta.deletion_timestamp > LONG_AGO:
         told.append(meta.deletion_timestamp - seconds(meta.deletion_grace_period_seconds or 0))
-    if (reason := reason_of(status)) not in {"", EVICTED}:  # kubelet ended it
-        told.append(limit_of(wire) if reason == DEADLINE else LONG_AGO)
-    ended_at = since_long_ago(ended.finished_at)
-    return bool(told) and (ended_at is None or ended_at + lag_of_node(status) >= min(told))
+    by_kubelet, reason = list[datetime](), reason_of(status)
+    if reason not in {"", EVICTED}:
+        by_kubelet.append(limit_of(wire) if reason == DEADLINE else LONG_AGO)
+    if ended_at is None:
+        return bool(told or by_kubelet)
+    end = ended_at + lag_of_node(status)
+    return any(end + APART >= at for at in told) or any(end >= at for at in by_kubelet)
 
 
 def disrupted_at(wire: WirePod, condition: Condition) -> datetime:

@@ -208,7 +208,7 @@ class App:
         self.site, database_url = site_of(settings, namespace), database_of(settings.database)
         bucket = Bucket(kube.writes_per_second, elapsed())
         named = LeaseName(client.own_namespace or namespace, kube.installation)
-        self.lease = Lease(client, named, kube.lease_seconds, is_able=lambda: not self.dispatching.fault)
+        self.lease = Lease(client, named, kube.lease_seconds, is_able=partial(can_lead, self))
         self.lease.on_winning(self.begin_term)
         job_api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)
         self.wake, ask_again, self.memory, self.deciding = Wake(), Wake(), Memory(kube.writes_per_second), Precedence()
@@ -383,6 +383,13 @@ class App:
 
     def may_sweep(self) -> bool:
         return not self.access.fault and self.lease.is_trusted()
+
+
+def can_lead(app: App) -> bool:
+    """Whether this replica can do a leader's work: it reads the rows, and follows the cluster. Its node may be at fault
+    if it does not.
+    """
+    return not (app.dispatching.fault or app.mirror.is_lost())
 
 
 def missing_in(app: App) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ from dispatcher.kube.objects import (
     read_node,
     read_priority_class,
 )
-from dispatcher.kube.reflector import Reflector, Reflectors, Resource, fault_of, faults_of
+from dispatcher.kube.reflector import Reflector, Reflectors, Resource, fault_of, faults_of, is_lost
 from dispatcher.kube.reservations import RESERVATIONS, amounts_of
 from dispatcher.kube.wire import Meta, Wire, full_name, in_namespace
 from dispatcher.model.cluster import LONG_AGO, BoundPod, ClusterView, Node, Pod, PriorityClass, Quota, Scope
@@ -234,6 +234,10 @@ class Mirror:
     def stale(self) -> str:
         """The stores that are not listed yet or too old to decide by, with reasons; empty if all are fresh."""
         return faults_of(*self._all)
+
+    def is_lost(self) -> bool:
+        """Whether one of the stores cannot be kept fresh."""
+        return any(map(is_lost, self._all))
 
     def _hear_any_pod(self, before: BoundPod | None, after: BoundPod | None) -> None:
         self._hear_own_pod(before.own if before else None, after.own if after else None)

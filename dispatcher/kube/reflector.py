@@ -261,6 +261,9 @@ class ReflectorPace(Struct, frozen=True):
     longest_pause: float = 30
 
 
+NOT_LISTED, UNDER_WAY = "not listed yet", "a new list is under way"
+
+
 class Reflector(Generic[T]):
     """Keeps `store` current. `store.on_each` tells each change, `on_list` tells each list.
 
@@ -277,7 +280,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self.store: Store[T] = Store()
         self.resource = resource
-        self.fault = "not listed yet"
+        self.fault = NOT_LISTED
         self.is_following = False
         self._client = client
         self._heard_list: list[Callable[[], None]] = []
@@ -294,7 +297,7 @@ class Reflector(Generic[T]):
 
     def relist(self) -> None:
         """Makes the store stale until a list that begins after this call has been read."""
-        self.fault = "a new list is under way"
+        self.fault = UNDER_WAY
         self._is_asked = True
         if self._following is not None:
             self._following.reschedule(0)
@@ -478,6 +481,12 @@ def fault_of(reflector: Reflector[Any]) -> str:
     if reflector.fault or age > MOST_SECONDS:
         return f"{reflector.resource.name}: {reflector.fault or f'no sign of life for {age:.0f} s'}"
     return ""
+
+
+def is_lost(reflector: Reflector[Any]) -> bool:
+    """Whether the store has been stale for long, and not because a list takes its time."""
+    is_awaited = reflector.fault in {NOT_LISTED, UNDER_WAY}
+    return reflector.store.age(elapsed()) > MOST_SECONDS and not is_awaited
 
 
 def faults_of(*reflectors: Reflector[Any]) -> str:

@@ -19,20 +19,23 @@ from structlog.testing import capture_logs
 from tenacity import AsyncRetrying, RetryCallState
 
 from dispatcher import __version__
+from dispatcher.app import App, can_lead
 from dispatcher.kube.capacity import count_end
 from dispatcher.kube.client import KubeClient, resource_of
 from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.kube.events import PodRefusals
 from dispatcher.kube.objects import read_job
-from dispatcher.kube.reflector import Reflector, ReflectorPace, Resource
+from dispatcher.kube.reflector import MOST_SECONDS, UNDER_WAY, Reflector, ReflectorPace, Resource
 from dispatcher.model.cluster import ClusterView, PodRefusal
 from dispatcher.model.errors import ClusterAway, DatabaseAway
 from dispatcher.model.jobs import Phase
 from dispatcher.pg.connect import Listener
+from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.health import ExportedMetrics, MetricsText, build_app
 from dispatcher.runtime.logs import BadRequests
 from dispatcher.runtime.metrics import OF_ROWS, OF_RUN, REFUSED_PODS
 from dispatcher.runtime.rounds import BUGS_IN_A_ROW, Precedence, Rounds, Wake
+from dispatcher.settings.loading import load
 from tests.rig.builders import NOW, a_job
 from tests.unit.logins import jwt
 
@@ -116,6 +119,29 @@ async def test_outage_is_logged_when_it_begins_and_not_at_each_try() -> None:
         await reflector._pause(ClusterAway("list jobs: denied"))
     await client.close()
     assert [line["fault"] for line in told] == ["gone", "list jobs: gone", "list jobs: denied"]
+
+
+@pytest.mark.parametrize(
+    ("age", "fault", "leads"),
+    [(0, "", True), (MOST_SECONDS + 1, "list jobs: no answer", False), (MOST_SECONDS + 1, "", False),
+     (MOST_SECONDS - 1, "list jobs: no answer", True), (MOST_SECONDS + 1, UNDER_WAY, True)],
+)  # fmt: skip
+async def test_replica_that_cannot_follow_the_cluster_leaves_the_lead_to_others(
+    age: float, fault: str, leads: bool
+) -> None:
+    """Its node alone may lose large answers or long streams, while small calls such as those for the lease pass."""
+    urls = {"DISPATCHER_DATABASE_URL": "postgresql://d@db.example/work", "DISPATCHER_NAMESPACE": "jobs"}
+    client = KubeClient(Login("http://127.0.0.1:1", None, TokenFile(Path("/none")).read, "x"))
+    app = App(load(urls, str).settings, client)
+    app.dispatching.fault = ""
+    for reflector in app.mirror._all:
+        reflector.store.prove(elapsed() - age)
+        reflector.fault = fault
+    assert can_lead(app) is leads
+    app.dispatching.fault = "the database does not answer"
+    assert not can_lead(app)
+    await app.close()
+    await client.close()
 
 
 async def test_round_sees_the_news_that_came_before_it() -> None:

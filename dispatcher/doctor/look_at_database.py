@@ -85,7 +85,11 @@ def upkeep_of(found: Inspection) -> Upkeep:
         autovacuum=found.server["autovacuum"],
         without_triggers=tuple(found.server["without_triggers"]),
         prepared=tuple(PreparedTransaction(**row) for row in found.prepared),
-        snapshots=tuple(HeldSnapshot(**row) for row in found.snapshots),
+        snapshots=tuple(
+            HeldSnapshot(row["pid"], row["login"], row["transactions"], row["next_step"], row["dead"])
+            for row in found.snapshots
+            if keeps_many(row)
+        ),
         members=tuple(GroupLogin(row["name"], row["ends"], tuple(row["talks"])) for row in found.members),
         gone=tuple(MissingRole(**row) for row in found.roles_gone or ()),
         last_id=ids["last"],
@@ -151,3 +155,8 @@ def objects_of(rows: Iterable[Row]) -> Objects:
     for row in rows:
         found[row["object"]][row["fact"]] = row["value"]
     return found
+
+
+def keeps_many(row: Row) -> bool:
+    """Whether a session or a slot keeps many dead rows. A prepared transaction has a check of its own."""
+    return bool(row["dead"] and row["transactions"] > 100 and not row["next_step"].startswith("ROLLBACK"))

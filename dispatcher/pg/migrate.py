@@ -428,7 +428,7 @@ async def read(connection: asyncpg.Connection, explained: Explained) -> Inspecti
         plans={name: await read_plan(connection, name) for name in explained(login)} if owners and is_ours else {},
         pages=await rows(query("pages", "doctor")),
         prepared=await rows(query("prepared", "doctor")),
-        snapshots=await rows(query("snapshots", "doctor")),
+        snapshots=await rows(query("oldest_snapshot", "janitor")),
         members=await rows(query("members", "doctor")),
         ids=await recorded("applied_functions", query("ids", "doctor")),
         roles_gone=await recorded("applied_functions", query("roles_gone", "doctor")),

@@ -326,7 +326,7 @@ class Closings:
         """The holder of the oldest dead rows: (pid, login, oldest transaction, remedy). 0: a prepared transaction."""
         async with self._session.use() as connection:
             row = await connection.fetchrow(query("oldest_snapshot", "janitor"))
-        return tuple(row) if row is not None else None
+        return tuple(row)[:4] if row is not None else None
 
     async def told(self, most: int) -> list[tuple[int, int, str, datetime, str]]:
         """Reasons in the database, at most `most`: (task, attempt, reason, since, message)."""

@@ -83,23 +83,6 @@ ORDER BY 2
 SELECT gid, owner::text AS owner, prepared AS since FROM pg_prepared_xacts
 WHERE database = current_database() AND prepared < now() - interval '1 h' ORDER BY prepared
 
--- name: snapshots
--- The session that keeps the oldest dead rows, if a VACUUM of the last minutes has left many of them: more than twice those for which autovacuum comes. A snapshot of this database does, and an open transaction of any database: every later snapshot is as old as that. So do a replication slot, and a worker of the server that runs a function of an index. A prepared transaction has a check of its own.
-WITH holder AS (
-    SELECT pid, coalesce(usename::text, 'a worker of the server') AS login, age(backend_xid) AS own, CASE WHEN datname = current_database() OR datname IS NULL THEN age(backend_xmin) END AS seen,
-           format('pg_terminate_backend(%s)', pid) AS next_step
-    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND pid NOT IN (SELECT v.pid FROM pg_stat_progress_vacuum AS v)
-    UNION ALL SELECT NULL, NULL, age(transaction), NULL, NULL FROM pg_prepared_xacts
-    UNION ALL SELECT 0, 'a replication slot', NULL, age(xmin), format('pg_drop_replication_slot(%L)', slot_name) FROM pg_replication_slots
-), oldest AS (
-    SELECT pid, login, greatest(own, seen) AS transactions, next_step FROM holder WHERE own IS NOT NULL OR seen IS NOT NULL
-    ORDER BY greatest(own, seen) DESC, own IS NOT NULL DESC, pid LIMIT 1
-)
-SELECT o.pid, o.login, o.transactions, o.next_step, s.n_dead_tup AS dead
-FROM pg_stat_all_tables AS s CROSS JOIN oldest AS o
-WHERE s.schemaname = 'dispatch_private' AND s.relname = 'tasks' AND s.n_dead_tup > 20000 + (SELECT greatest(c.reltuples, 0) FROM pg_class AS c WHERE c.oid = s.relid) / 50
-  AND greatest(s.last_vacuum, s.last_autovacuum) > now() - interval '15 min' AND o.pid IS NOT NULL AND o.transactions > 100
-
 -- name: members
 -- Logins of our group roles: the end of the password, and settings by which the server tells what a session works with.
 WITH RECURSIVE members AS (

@@ -1,7 +1,7 @@
 -- The calls of the janitor, and the queries that only it may run.
 
 -- name: oldest_snapshot
--- Who keeps the oldest dead rows, and what ends it; not this session. A snapshot of this database or of a standby does, and an open or prepared transaction of any database: every later snapshot is as old as that. So do a replication slot, and a worker of the server that runs a function of an index for ANALYZE; one that vacuums keeps nothing.
+-- Who keeps the oldest dead rows, and what ends it; not this session. A snapshot of this database or of a standby does, and an open or prepared transaction of any database: every later snapshot is as old as that. So do a replication slot, and a worker of the server that runs a function of an index for ANALYZE; one that vacuums keeps nothing. dead: dead rows that a VACUUM of the last minutes has left, if they are more than twice those for which autovacuum comes.
 WITH holder AS (
     SELECT pid, coalesce(usename::text, 'a worker of the server') AS login, backend_xid AS own, CASE WHEN datname = current_database() OR datname IS NULL THEN backend_xmin END AS seen,
            format('pg_terminate_backend(%s)', pid) AS next_step
@@ -9,9 +9,13 @@ WITH holder AS (
     UNION ALL SELECT 0, owner::text, transaction, NULL, format('ROLLBACK PREPARED %L', gid) FROM pg_prepared_xacts
     UNION ALL SELECT 0, 'a replication slot', NULL, xmin, format('pg_drop_replication_slot(%L)', slot_name) FROM pg_replication_slots
 )
-SELECT pid, login, (CASE WHEN age(own) >= coalesce(age(seen), 0) THEN own ELSE seen END)::text AS oldest, next_step
+SELECT pid, login, (CASE WHEN age(own) >= coalesce(age(seen), 0) THEN own ELSE seen END)::text AS oldest, next_step,
+       greatest(age(own), age(seen)) AS transactions,
+       (SELECT s.n_dead_tup FROM pg_stat_all_tables AS s WHERE s.schemaname = 'dispatch_private' AND s.relname = 'tasks'
+        AND s.n_dead_tup > 20000 + (SELECT greatest(c.reltuples, 0) FROM pg_class AS c WHERE c.oid = s.relid) / 50
+        AND greatest(s.last_vacuum, s.last_autovacuum) > now() - interval '15 min') AS dead
 FROM holder WHERE own IS NOT NULL OR seen IS NOT NULL
-ORDER BY greatest(age(own), age(seen)) DESC, own IS NOT NULL DESC, pid LIMIT 1
+ORDER BY transactions DESC, own IS NOT NULL DESC, pid LIMIT 1
 
 -- name: run_digests
 -- Digest of the run token that holds each row. The janitor's calls name it, so that they never hit the next run. $1 bigint[] ids.

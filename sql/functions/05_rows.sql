@@ -39,7 +39,7 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION dispatch_private.team_ids(who text) RETURNS SETOF bigint
+CREATE OR REPLACE FUNCTION dispatch_private.visible_ids(who text, of_teams boolean) RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
 DECLARE
     mine CONSTANT record := dispatch_private.rights_of(who);
@@ -53,21 +53,12 @@ BEGIN
             WHERE (each.queue, each.id) >= (q.name, 0) AND (each.queue, each.id) <= (q.name, 9223372036854775807)
               AND NOT (mine.self AND each.submitted_by = mine.own)
             ORDER BY each.queue, each.id) AS t;
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dispatch_private.team_ids(text) IS 'Ids of the rows that a login may see which does not see every row.';
-
-CREATE OR REPLACE FUNCTION dispatch_private.visible_ids(who text) RETURNS SETOF bigint
-LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$
-BEGIN
-    IF (dispatch_private.rights_of(who)).sees THEN
+    ELSIF NOT of_teams THEN
         RETURN QUERY SELECT t.id FROM dispatch_private.tasks AS t;
-    ELSE
-        RETURN QUERY SELECT * FROM dispatch_private.team_ids(who);
     END IF;
 END
 $$;
+COMMENT ON FUNCTION dispatch_private.visible_ids(text, boolean) IS 'Ids of the rows that the login may see. of_teams: none if it sees every row.';
 
 CREATE OR REPLACE VIEW dispatch.tasks AS
 SELECT id, queue, priority, run_at, timeout_seconds,

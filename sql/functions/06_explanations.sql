@@ -13,7 +13,7 @@ $$;
 CREATE OR REPLACE VIEW dispatch.task_launches AS
 SELECT t.id AS task_id, l.attempt, l.launch, l.job_uid, l.node_name, l.pod_name, l.started_at, l.ended_at, l.outcome,
        l.exit_code, l.reason, l.error
-FROM dispatch_private.visible_ids(current_user::text COLLATE "default") AS t (id)
+FROM dispatch_private.visible_ids(current_user::text COLLATE "default", false) AS t (id)
 CROSS JOIN LATERAL dispatch_private.launches_of(t.id) AS l;
 COMMENT ON VIEW dispatch.task_launches IS 'One row per launch: inserted by task_start, or by the janitor if the launch ended without it.';
 COMMENT ON COLUMN dispatch.task_launches.task_id IS 'The task. Its launches are deleted with it.';
@@ -59,7 +59,7 @@ BEGIN
     IF (dispatch_private.rights_of(who)).sees THEN
         RETURN QUERY SELECT r.* FROM dispatch_private.task_reasons AS r WHERE EXISTS (SELECT FROM dispatch_private.tasks AS t WHERE t.id = r.task_id);
     ELSE
-        RETURN QUERY SELECT r.* FROM dispatch_private.team_ids(who) AS t (id) CROSS JOIN LATERAL (
+        RETURN QUERY SELECT r.* FROM dispatch_private.visible_ids(who, true) AS t (id) CROSS JOIN LATERAL (
             SELECT * FROM dispatch_private.task_reasons AS each WHERE each.task_id = t.id ORDER BY each.task_id) AS r;
     END IF;
 END
@@ -190,7 +190,7 @@ FROM (
     SELECT * FROM dispatch_private.all_explanations(current_user::text COLLATE "default")
     UNION ALL
     SELECT t.id, one.queue, one.status, one.attempt, one.reason, one.whose_turn, one.message, one.since, one.as_of, one.started_at, one.finished_at
-    FROM dispatch_private.team_ids(current_user::text COLLATE "default") AS t (id) CROSS JOIN LATERAL dispatch_private.explanation_of(t.id) AS one
+    FROM dispatch_private.visible_ids(current_user::text COLLATE "default", true) AS t (id) CROSS JOIN LATERAL dispatch_private.explanation_of(t.id) AS one
 ) AS e
 CROSS JOIN LATERAL (SELECT dispatch_private.place_of(e.id) AS numbers OFFSET 0) AS place; -- it is counted once, and only if it is asked for
 COMMENT ON VIEW dispatch.task_explain IS 'Why a row waits: SELECT * FROM dispatch.task_explain WHERE id = …';

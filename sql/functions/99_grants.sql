@@ -24,7 +24,7 @@ GRANT EXECUTE ON FUNCTION dispatch.own_name, dispatch_private.own_name_told,
     TO dispatch_submitter, dispatch_operator, dispatch_observer;
 GRANT EXECUTE ON FUNCTION dispatch_private.visible_tasks, dispatch_private.visible_ids, dispatch_private.tasks_between,
     dispatch_private.newest_tasks, dispatch_private.batch_tasks, dispatch_private.visible_batches, dispatch_private.batches_named, dispatch_private.launches_of,
-    dispatch_private.team_ids, dispatch_private.visible_reasons, dispatch_private.all_explanations, dispatch_private.explanation_of, dispatch_private.place_of, dispatch_private.visible_queues,
+    dispatch_private.visible_reasons, dispatch_private.all_explanations, dispatch_private.explanation_of, dispatch_private.place_of, dispatch_private.visible_queues,
     dispatch_private.visible_queue_reasons, dispatch_private.gone_roles_of
     TO dispatch_submitter, dispatch_operator, dispatch_observer;
 GRANT INSERT ON dispatch.tasks TO dispatch_submitter;

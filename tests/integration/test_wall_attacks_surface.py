@@ -63,7 +63,7 @@ NAMING = [
     "CREATE TABLE team_b.x (y bigint REFERENCES dispatch_private.tasks)",
     "CREATE TABLE team_b.x (y dispatch_private.tasks)",
     "CREATE INDEX ON team_b.bait (dispatch_private.shown(i::text))",
-    "CREATE POLICY p ON team_b.bait USING (dispatch_private.visible_ids('team_a') IS NULL)",
+    "CREATE POLICY p ON team_b.bait USING (dispatch_private.visible_ids('team_a', true) IS NULL)",
     "CREATE PUBLICATION p FOR TABLE dispatch_private.tasks",
     "CREATE FUNCTION dispatch.mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
     "ALTER FUNCTION dispatch.task_cancel(bigint, text) RESET ALL",

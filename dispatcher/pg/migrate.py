@@ -346,6 +346,8 @@ async def in_a_transaction(connection: asyncpg.Connection) -> DatabaseUnfit:
 Row = Mapping[str, Any]
 TOO_MANY: Final = "53300"
 NAME: Final = "dispatcher-doctor"
+MOST_SUBMITTERS: Final = 1000
+"""Submitters of each queue that are asked for, at most."""
 
 
 class Inspection(Struct, frozen=True):
@@ -401,8 +403,8 @@ async def inspect(url: str | None, explained: Explained = none) -> Inspection:
 
 
 async def read(connection: asyncpg.Connection, explained: Explained) -> Inspection:
-    async def rows(statement: str) -> list[Row]:
-        return [dict(row) for row in await connection.fetch(statement)]
+    async def rows(statement: str, *parameters: object) -> list[Row]:
+        return [dict(row) for row in await connection.fetch(statement, *parameters)]
 
     (server,), (login,) = await rows(query("server", "doctor")), await rows(query("login", "doctor"))
     (records,) = await rows(query("records", "doctor"))
@@ -410,12 +412,14 @@ async def read(connection: asyncpg.Connection, explained: Explained) -> Inspecti
     # A view in a schema of somebody else would run code of its owner with the rights of the login.
     is_ours = all(owner == "dispatch_owner" for owner in owners.values())
 
-    async def recorded(name: str, statement: str) -> list[Row] | None:
+    async def recorded(name: str, statement: str, *parameters: object) -> list[Row] | None:
         try:
-            return await rows(statement) if records[name] and is_ours else []
+            return await rows(statement, *parameters) if records[name] and is_ours else []
         except asyncpg.InsufficientPrivilegeError:
             return None
 
+    living = await recorded("applied_functions", query("submitters", "cycle"), None, MOST_SUBMITTERS)
+    names = sorted({row["submitted_by"] for row in living or ()})
     return Inspection(
         server=server,
         login=login,
@@ -431,7 +435,7 @@ async def read(connection: asyncpg.Connection, explained: Explained) -> Inspecti
         snapshots=await rows(query("oldest_snapshot", "janitor")),
         members=await rows(query("members", "doctor")),
         ids=await recorded("applied_functions", query("ids", "doctor")),
-        roles_gone=await recorded("applied_functions", query("roles_gone", "doctor")),
+        roles_gone=await recorded("applied_functions", query("roles_gone", "doctor"), names),
     )
 
 

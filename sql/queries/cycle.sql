@@ -27,9 +27,9 @@ SELECT pg_is_in_recovery() AS in_recovery, statement_timestamp() AS now, version
 FROM dispatch_private.schema_version ORDER BY version DESC LIMIT 1
 
 -- name: submitters
--- Submitters with waiting rows in each queue. The query skips through two indexes, from one submitter to the next. $1 text[] queues, $2 int most submitters of each.
+-- Submitters with waiting rows in each queue. The query skips through two indexes, from one submitter to the next. $1 text[] queues; NULL: every one. $2 int most submitters of each.
 SELECT q.name AS queue, found.submitted_by
-FROM unnest($1::text[]) AS q(name)
+FROM unnest(coalesce($1::text[], ARRAY(SELECT name FROM dispatch_private.queues))) AS q(name)
 CROSS JOIN LATERAL (
     WITH RECURSIVE step (submitted_by) AS (
         SELECT ''

@@ -104,7 +104,7 @@ SELECT r.rolname::text AS name, CASE WHEN isfinite(r.rolvaliduntil) THEN r.rolva
 FROM members JOIN pg_roles AS r ON r.oid = members.member WHERE r.rolcanlogin ORDER BY 1
 
 -- name: roles_gone
--- Queues whose role is gone, and names whose login is gone while rows of theirs are alive, with the statement that gives them to another one. Rows that have ended are not read: a login may leave millions of them.
+-- Queues whose role is gone, and names whose login is gone while rows of theirs are alive, with the statement that gives them to another one. Rows that have ended are not read: a login may leave millions of them. $1 text[] submitters with waiting rows.
 SELECT format('queue %s', q.name) AS what, format('%s %s is gone', one.column_name, one.role) AS said,
        format('UPDATE dispatch.queues SET %1$s = NULL WHERE name = %2$L; UPDATE dispatch.queues SET %1$s = ''ROLE'' WHERE name = %2$L', one.column_name, q.name) AS mend
 FROM dispatch_private.queues AS q CROSS JOIN LATERAL (VALUES ('owner_role', q.owner_role, q.owner_oid), ('submit_role', q.submit_role, q.submit_oid)) AS one (column_name, role, its_oid)
@@ -114,13 +114,7 @@ UNION ALL
 SELECT format('submitter %s', s.name), 'its login is gone, and rows of it have not ended', format('SELECT dispatch.rows_move(%L, %L)', s.name, 'LOGIN')
 FROM dispatch_private.submitters AS s
 WHERE NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = s.role)
-  AND (s.name = ANY (ARRAY(SELECT t.submitted_by FROM dispatch_private.tasks AS t WHERE t.status = 'processing'))
-       OR EXISTS (SELECT FROM dispatch_private.queues AS q CROSS JOIN LATERAL (
-           (SELECT t.submitted_by FROM dispatch_private.tasks AS t WHERE t.status = 'waiting' AND t.run_at IS NULL AND t.queue = q.name
-            AND t.submitted_by >= s.name ORDER BY t.submitted_by LIMIT 1)
-           UNION ALL
-           (SELECT t.submitted_by FROM dispatch_private.tasks AS t WHERE t.status = 'waiting' AND t.run_at IS NOT NULL AND t.queue = q.name
-            AND t.submitted_by >= s.name ORDER BY t.submitted_by LIMIT 1)) AS next WHERE next.submitted_by = s.name))
+  AND s.name IN (SELECT t.submitted_by FROM dispatch_private.tasks AS t WHERE t.status = 'processing' UNION SELECT unnest($1::text[]))
 ORDER BY 1
 
 -- name: ids

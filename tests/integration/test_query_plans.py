@@ -83,7 +83,7 @@ async def test_queue_without_a_waiting_row_costs_one_index_lookup(reader: Connec
 async def test_submitters_of_a_queue_are_found_by_skipping_through_the_index(reader: Connection) -> None:
     """Each submitter costs one look-up in each of two indexes, however many rows of it wait."""
     plan = await explain(reader, "submitters", QUEUES[:1], 1000)
-    assert plan.indexes == {"tasks_ready_of_submitter", "tasks_due_of_submitter"}
+    assert plan.indexes - SMALL_INDEXES == {"tasks_ready_of_submitter", "tasks_due_of_submitter"}
     assert (plan.rows, plan.scanned, plan.dropped) == (SUBMITTERS, set(), 2)  # dropped: the ends of the two walks
     assert plan.pages <= 2 * (SUBMITTERS + 1) * 5
 
@@ -211,7 +211,7 @@ async def test_plan_made_for_a_small_table_fits_a_large_one(database: Database) 
     assert [name for name, plan in plans.items() if plan.scanned - {"queues", "templates"}] == []
     assert plans["candidates"].indexes == plans["line"].indexes == {"tasks_ready", "tasks_due"}
     by_submitter = {"tasks_ready_of_submitter", "tasks_due_of_submitter"}
-    assert plans["submitters"].indexes == plans["candidates_of"].indexes == by_submitter
+    assert plans["submitters"].indexes - SMALL_INDEXES == plans["candidates_of"].indexes == by_submitter
     assert plans["frame"].indexes - SMALL_INDEXES == {"tasks_due", "tasks_processing"}
     assert all(plans[name].indexes == {"tasks_pkey"} for name in COUNTS)
     assert plans["histories"].indexes == plans["runs"].indexes == {"tasks_history"}

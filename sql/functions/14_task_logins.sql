@@ -26,12 +26,14 @@ COMMENT ON FUNCTION dispatch_private.setting_of(oid, oid, text) IS 'What a login
 
 CREATE OR REPLACE FUNCTION dispatch_private.task_logins() RETURNS TABLE (login name, refused text)
 LANGUAGE sql AS $$
-    WITH RECURSIVE users AS ( -- since Postgres 16, whoever made a role is a member of it, to administrate it
-        SELECT m.roleid, m.member FROM pg_auth_members AS m GROUP BY 1, 2 HAVING NOT bool_or(m.admin_option)
+    -- Each OFFSET 0 keeps the planner from a join with all roles of the server, which may be many.
+    WITH RECURSIVE users AS NOT MATERIALIZED ( -- since Postgres 16, whoever made a role is a member of it, to administrate it
+        SELECT m.roleid, m.member FROM pg_auth_members AS m
+        WHERE NOT EXISTS (SELECT FROM pg_auth_members AS a WHERE a.roleid = m.roleid AND a.member = m.member AND a.admin_option OFFSET 0)
     ), members AS (
         SELECT m.member FROM users AS m WHERE m.roleid = to_regrole('dispatch_task')
         UNION
-        SELECT m.member FROM members AS g JOIN users AS m ON m.roleid = g.member
+        SELECT one.member FROM members AS g CROSS JOIN LATERAL (SELECT m.member FROM users AS m WHERE m.roleid = g.member OFFSET 0) AS one
     )
     SELECT r.rolname, CASE
         WHEN r.rolsuper THEN NULL
@@ -53,8 +55,9 @@ LANGUAGE sql AS $$
         WHEN dispatch_private.setting_of(r.oid, d.oid, 'transaction_timeout') !~ '^0+ *[a-z]*$|^[1-9][0-9]{4,} *(ms)?$|^[1-9][0-9]+ *s$|^[1-9][0-9]* *(min|h|d)$'
             THEN 'has transaction_timeout ' || dispatch_private.setting_of(r.oid, d.oid, 'transaction_timeout')
     END
-    FROM members JOIN pg_roles AS r ON r.oid = members.member JOIN pg_database AS d ON d.datname = current_database()
-    WHERE NOT EXISTS (SELECT FROM users AS m WHERE m.roleid = r.oid) -- those with members are groups
+    FROM members CROSS JOIN LATERAL (SELECT * FROM pg_roles AS one WHERE one.oid = members.member OFFSET 0) AS r
+    JOIN pg_database AS d ON d.datname = current_database()
+    WHERE NOT EXISTS (SELECT FROM users AS m WHERE m.roleid = r.oid OFFSET 0) -- those with members are groups
 $$;
 COMMENT ON FUNCTION dispatch_private.task_logins() IS 'Logins of containers, and why each of them could not report; NULL: nothing in the catalog is against it.';
 

@@ -254,10 +254,14 @@ ROWS = tuple(a_task(id=number) for number in range(1, 9))
         (a_failed_job(), None, [], None),
         (a_failed_job(), a_task(attempt=2), [], None),
         (a_failed_job(is_unplaced=True), a_task(), [], None),
+        (a_failed_job(ended_by="others"), a_task(), [], None),
+        (a_failed_job(ended_by="us"), a_task(), [], False),
+        (a_failed_job(), a_task(), [a_pod(phase="Failed", end=PodEnd(reason="DeadlineExceeded"))], None),
+        (a_failed_job(), a_task(), [a_pod(phase="Failed", end=PodEnd(reason="OutOfcpu"))], None),
     ],
     ids=["complete", "complete, no row", "runs", "had run", "image", "image, no row", "failed unstarted",
          "failed started", "no Pod yet", "pending", "failing", "disrupted", "failed, no row", "failed, past attempt",
-         "taken back"],
+         "taken back", "deleted by others", "ended by us", "run limit", "rejected by a kubelet"],
 )  # fmt: skip
 def test_has_started_is_true_false_or_not_known(
     job: Job, task: Task | None, pods: list[Pod], started: bool | None
@@ -272,6 +276,13 @@ def test_group_fails_after_three_launches_that_never_started() -> None:
     three = [broken(1, 3), broken(2, 2), broken(3, 1)]
     assert failing(*three, tasks=ROWS) == {GROUP}
     assert failing(*three[:2], tasks=ROWS) == frozenset()
+
+
+def test_group_fails_while_the_pods_of_three_launches_cannot_start() -> None:
+    jobs = [a_job(1, 1, task_id=number, uid=f"stuck-{number}") for number in (1, 2, 3)]
+    pods = tuple(a_pod(job, name=job.uid, waiting_reason="ImagePullBackOff") for job in jobs)
+    assert failing(*jobs, pods=pods, tasks=ROWS) == {GROUP}
+    assert failing(*jobs, pods=pods[:2], tasks=ROWS) == frozenset()
 
 
 def test_group_does_not_fail_with_one_start_among_the_newest_three() -> None:

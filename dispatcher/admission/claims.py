@@ -314,7 +314,7 @@ def rejecting_nodes(pods: Sequence[Pod], origins: Mapping[str, PodOrigin], now: 
     every: PodsOfNodes = defaultdict(list)
     of_origins: dict[PodOrigin, PodsOfNodes] = defaultdict(lambda: defaultdict(list))
     for pod in pods:
-        if pod.node_name in bad and (pod.is_rejected or pod.had_begun):
+        if pod.node_name in bad:
             submitter, shape = origins[pod.job_uid]
             every[pod.node_name].append((pod.uid, pod))
             of_origins[submitter, shape][pod.node_name].append((pod.uid, pod))

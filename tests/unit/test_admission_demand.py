@@ -191,6 +191,8 @@ def test_refusal_stops_growth_and_takes_back_nothing_that_may_have_a_node_under_
     probes = [a_probe(number=number) for number in range(1, 9)]
     found = demands((5, probes), (10, probes), nodes=[a_new_node(2)], answers={"pod-8": refuses(8)})
     assert (found.current.has_grown("small"), found.given_back(probes, ())) == (False, [])
+    found.update(probes, [], {}, later(QUIET.total_seconds()))
+    assert (found.current.has_grown("small"), found.given_back(probes, ())) == (False, [])
     assert "the autoscaler says: max node group size reached" in found.current.told("small")
 
 
@@ -198,6 +200,7 @@ def test_first_and_newest_pod_of_each_shape_are_asked_about() -> None:
     probes = [a_probe(number=number, at=later(number)) for number in range(5)]
     found = demands((10, [*probes, a_probe("large", 9)]))
     assert sorted(pod.uid for pod in found.asking) == ["pod-0", "pod-4", "pod-9"]
+    assert found.current.asked["small"].since == NOW
     found.update([], [], {}, later(20))
     assert found.asking == []
 
@@ -329,13 +332,15 @@ def test_shapes_that_nothing_came_for_share_few_places(max_jobs: int, teams: int
 @pytest.mark.fault(41)
 def test_submitter_with_shapes_that_fit_nowhere_leaves_places_to_others() -> None:
     """Four logins of one team hold all ten places. Another team's first Pod is created at once nevertheless."""
-    room = room_of(FULL_NODE, {})
+    room = room_of(FULL_NODE, {}, demand=Demand(grown=frozenset({"answered"})))
     for number in range(12):
         pod = unplaced(needs(str(100 + number)), f"shape-{number}", "default", f"login_{number % 4}")
         if without_room(42, pod, a_snapshot(room=room)) is None:
             room = room.with_launches(pod)
     assert room.waiting.total == 10
     assert reason_of("4", a_snapshot(room=room)) is None
+    answered = unplaced(needs("99"), "answered", "default", "login_0")
+    assert without_room(42, answered, a_snapshot(room=room)) is None
 
 
 # Turns
@@ -432,6 +437,7 @@ def test_place_is_given_up_once_however_often_it_is_asked_for_before_the_pod_is_
     marked = [Probe(replace(probes[0].job, is_unplaced=True), probes[0].pod), *probes[1:]]
     assert found.given_back(marked, wanting) == [], "its place is free in a moment"
     assert found.current.asked["shape-0"].tries == 1
+    assert len(found.given_back(marked, [*wanting, unplaced(needs("4"), "other")])) == 1
     assert [one.shape for one in (probe.job for probe, _ in found.given_back(marked[1:], wanting))] == ["shape-1"]
 
 

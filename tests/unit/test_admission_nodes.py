@@ -182,14 +182,16 @@ def ran(node: str = "bad", seconds: float = 30, **facts: Any) -> Pod:
         ([rejected(1, "a"), rejected(2, "b"), rejected(3, "c")], {}),
         ([*(rejected(n) for n in range(5)), ran()], {}),
         ([*(rejected(n) for n in range(5)), ran(seconds=90)], {"bad": "UnexpectedAdmissionError (5 Pods)"}),
+        ([*(rejected(n) for n in range(5)), a_pod(node_name="bad", created_at=NOW)],
+         {"bad": "UnexpectedAdmissionError (5 Pods)"}),
         ([*(rejected(n) for n in range(5)), ran("good")], {"bad": "UnexpectedAdmissionError (5 Pods)"}),
         ([rejected(n, reason="DeadlineExceeded") for n in range(5)], {}),
         ([disrupted(n) for n in range(5)], {}),
         ([rejected(n, reason="OutOfpods") for n in range(5)], {"bad": "OutOfpods (5 Pods)"}),
         ([rejected(n, node="") for n in range(5)], {}),
     ],
-    ids=["three", "two", "old ones do not count", "all are old", "one each", "healed", "ran before", "another node",
-         "run limit", "ended by somebody else", "any word of a kubelet", "no node"],
+    ids=["three", "two", "old ones do not count", "all are old", "one each", "healed", "ran before", "has not begun",
+         "another node", "run limit", "ended by somebody else", "any word of a kubelet", "no node"],
 )  # fmt: skip
 def test_node_that_rejects_the_newest_pods_is_found(pods: list[Pod], found: dict[str, str]) -> None:
     told = rejecting_nodes(pods, {OURS[0].uid: ORIGIN}, NOW)
@@ -208,8 +210,8 @@ def test_equal_answer_is_the_same_object_and_time_alone_ends_it() -> None:
     first = rejections.look(pods, OURS, NOW)
     assert first.every
     assert rejections.look(pods, OURS, NOW) is first
-    assert rejections.look(dict(pods), OURS, NOW) is first
-    assert rejections.look(pods, OURS, later(LOOKED_AT_AGAIN.total_seconds() + 100)) == NONE_REJECTS
+    assert rejections.look(again := dict(pods), OURS, NOW) is first
+    assert rejections.look(again, OURS, later(LOOKED_AT_AGAIN.total_seconds() + 100)) == NONE_REJECTS
 
 
 def test_each_rejected_pod_is_told_once_and_those_of_an_earlier_process_never() -> None:

@@ -186,9 +186,13 @@ class Refusals:
     def __init__(self) -> None:
         self._parked: dict[Attempt, Hold] = {}
         self._resting: dict[Attempt, tuple[Hold, float]] = {}
+        """Holds of similar rows, and when each ends."""
         self._alike: dict[Likeness, tuple[int, float]] = {}
+        """Number of refused rows that are alike, and when the last one was refused."""
         self._of_submitter: dict[str, tuple[int, float]] = {}
-        self._taken: dict[tuple[str, bytes], float] = {}
+        """The same for each submitter."""
+        self._accepted: dict[tuple[str, bytes], None] = {}
+        """Kinds of each submitter of which a row was accepted and none was refused since. They are tried at once."""
 
     def rows(self, now: float = 0) -> RefusedRows:
         """A copy of the held rows. Those whose rest is over are forgotten."""
@@ -208,7 +212,7 @@ class Refusals:
         submitter, kind = order.task.submitted_by, order.task.kind
         count_up(self._alike, likeness(order), now)
         count_up(self._of_submitter, submitter, now)
-        self._taken.pop((submitter, kind), None)
+        self._accepted.pop((submitter, kind), None)
 
     def rests(self, order: LaunchSpec, now: float) -> bool:
         """Whether the row is held now for a minute, because similar rows were refused."""
@@ -221,10 +225,10 @@ class Refusals:
         """Ends the holds of similar rows, because a Job was made."""
         if self._alike:
             self._alike.pop(likeness(order), None)
-            trimmed(self._taken)[order.task.submitted_by, order.task.kind] = 0
+            trimmed(self._accepted)[order.task.submitted_by, order.task.kind] = None
 
     def forget(self) -> None:
-        for known in (self._parked, self._resting, self._alike, self._of_submitter, self._taken):
+        for known in (self._parked, self._resting, self._alike, self._of_submitter, self._accepted):
             known.clear()
 
     def _why_to_rest(self, order: LaunchSpec, now: float) -> Hold | None:
@@ -235,8 +239,7 @@ class Refusals:
                 HoldReason.POISON, f"{count} rows of this submitter, of this kind and placed alike were refused"
             )
         count, last = self._of_submitter.get(submitter, (0, now))
-        is_new = (submitter, order.task.kind) not in self._taken
-        if not is_new or count < REFUSED_ROWS_OF_A_SUBMITTER:
+        if (submitter, order.task.kind) in self._accepted or count < REFUSED_ROWS_OF_A_SUBMITTER:
             return None
         if now - last < REFUSED_EVERY_SECONDS:
             told = "rows of this submitter were refused; rows of new kinds are tried, one each second"

@@ -36,8 +36,6 @@ from dispatcher.model.reservations import Reservation
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import JOBS_ENDED
 
-NONE: Final[tuple[Quota, ...]] = ()
-
 
 class WireScope(Wire, frozen=True):
     scope_name: str = ""
@@ -93,7 +91,7 @@ class QuotaMirror:
     def quotas(self) -> tuple[Quota, ...]:
         """The quotas by name; none if they are not known for certain."""
         if fault_of(self._reflector):
-            return NONE
+            return ()
         return tuple(sorted(self._reflector.store.view().values(), key=lambda quota: quota.name))
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -216,7 +214,7 @@ class Mirror:
     def view(self) -> ClusterView:
         """The cluster as known at this moment. The view does not change later.
 
-        Jobs and Pods are the same objects as before if nothing has changed.
+        Its maps of Jobs and Pods are the same objects as before if nothing has changed.
         """
         if self._own_view is None:
             self._own_view = dict(self._own_pods)

@@ -33,6 +33,21 @@ async def test_failure_ends_the_row_and_keeps_the_error(database: Database) -> N
     assert (now["status"], now["attempt"], now["error"]) == ("failed", 1, "disk full")
 
 
+async def test_reason_of_a_cancel_outlives_the_end_of_the_run(database: Database) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    await row.cancel("not needed")
+    assert await row.finish(started, "retry") == "cancelled"
+    assert "not needed" in (await row.now())["error"]
+
+
+async def test_success_after_a_failed_try_has_no_error(database: Database) -> None:
+    row = await insert_row(database)
+    await row.finish(await row.started(), "retry", error="flaky")
+    assert await row.finish(await row.started(attempt=2), "succeeded") == "succeeded"
+    assert (await row.now())["error"] is None
+
+
 @pytest.mark.parametrize(
     ("failures", "seconds"), [(0, 10), (1, 20), (2, 40), (5, 320), (6, 600), (7, 600), (40, 600), (98, 600)]
 )

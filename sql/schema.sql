@@ -1019,7 +1019,7 @@ CREATE FUNCTION dispatch_private.place_of(task bigint) RETURNS integer[]
     SET enable_tidscan TO 'off'
     AS …;
 COMMENT ON FUNCTION dispatch_private.place_of(task bigint) IS 'Place of a waiting row in its queue, from 1 on, and the number of due rows there; both stop at 10,000. NULL: it does not wait, or is not due.';
-CREATE FUNCTION dispatch_private.team_ids(who text) RETURNS SETOF bigint
+CREATE FUNCTION dispatch_private.visible_ids(who text, of_teams boolean) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET client_min_messages TO 'error'
@@ -1062,7 +1062,7 @@ CREATE FUNCTION dispatch_private.team_ids(who text) RETURNS SETOF bigint
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-COMMENT ON FUNCTION dispatch_private.team_ids(who text) IS 'Ids of the rows that a login may see which does not see every row.';
+COMMENT ON FUNCTION dispatch_private.visible_ids(who text, of_teams boolean) IS 'Ids of the rows that the login may see. of_teams: none if it sees every row.';
 CREATE VIEW dispatch.task_explain AS
  SELECT e.id,
     e.queue,
@@ -1101,7 +1101,7 @@ CREATE VIEW dispatch.task_explain AS
             one.as_of,
             one.started_at,
             one.finished_at
-           FROM (dispatch_private.team_ids(((CURRENT_USER)::text COLLATE "default")) t(id)
+           FROM (dispatch_private.visible_ids(((CURRENT_USER)::text COLLATE "default"), true) t(id)
              CROSS JOIN LATERAL dispatch_private.explanation_of(t.id) one(id, queue, status, attempt, reason, whose_turn, message, since, as_of, started_at, finished_at))) e
      CROSS JOIN LATERAL ( SELECT dispatch_private.place_of(e.id) AS numbers
          OFFSET 0) place);
@@ -1291,49 +1291,6 @@ CREATE FUNCTION dispatch_private.launches_of(task bigint) RETURNS SETOF dispatch
     SET enable_sort TO 'off'
     SET enable_tidscan TO 'off'
     AS …;
-CREATE FUNCTION dispatch_private.visible_ids(who text) RETURNS SETOF bigint
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET client_min_messages TO 'error'
-    SET debug_print_parse TO 'off'
-    SET debug_print_rewritten TO 'off'
-    SET debug_print_plan TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET geqo TO 'off'
-    SET jit TO 'off'
-    SET max_parallel_workers_per_gather TO '0'
-    SET cursor_tuple_fraction TO '1'
-    SET seq_page_cost TO '1'
-    SET random_page_cost TO '1'
-    SET cpu_tuple_cost TO '0.01'
-    SET cpu_index_tuple_cost TO '0.005'
-    SET cpu_operator_cost TO '0.0025'
-    SET effective_cache_size TO '524288'
-    SET enable_async_append TO 'on'
-    SET enable_bitmapscan TO 'off'
-    SET enable_distinct_reordering TO 'on'
-    SET enable_gathermerge TO 'on'
-    SET enable_group_by_reordering TO 'on'
-    SET enable_hashagg TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_incremental_sort TO 'off'
-    SET enable_indexonlyscan TO 'on'
-    SET enable_indexscan TO 'on'
-    SET enable_material TO 'off'
-    SET enable_memoize TO 'off'
-    SET enable_mergejoin TO 'off'
-    SET enable_nestloop TO 'on'
-    SET enable_parallel_append TO 'on'
-    SET enable_parallel_hash TO 'on'
-    SET enable_partition_pruning TO 'on'
-    SET enable_partitionwise_aggregate TO 'off'
-    SET enable_partitionwise_join TO 'off'
-    SET enable_presorted_aggregate TO 'on'
-    SET enable_self_join_elimination TO 'on'
-    SET enable_seqscan TO 'off'
-    SET enable_sort TO 'off'
-    SET enable_tidscan TO 'off'
-    AS …;
 CREATE VIEW dispatch.task_launches AS
  SELECT t.id AS task_id,
     l.attempt,
@@ -1347,7 +1304,7 @@ CREATE VIEW dispatch.task_launches AS
     l.exit_code,
     l.reason,
     l.error
-   FROM (dispatch_private.visible_ids(((CURRENT_USER)::text COLLATE "default")) t(id)
+   FROM (dispatch_private.visible_ids(((CURRENT_USER)::text COLLATE "default"), false) t(id)
      CROSS JOIN LATERAL dispatch_private.launches_of(t.id) l(task_id, attempt, launch, job_uid, node_name, pod_name, started_at, ended_at, outcome, error, run_digest, exit_code, reason, queue));
 COMMENT ON VIEW dispatch.task_launches IS 'One row per launch: inserted by task_start, or by the janitor if the launch ended without it.';
 COMMENT ON COLUMN dispatch.task_launches.task_id IS 'The task. Its launches are deleted with it.';
@@ -3053,10 +3010,10 @@ REVOKE ALL ON FUNCTION dispatch_private.place_of(task bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.place_of(task bigint) TO dispatch_submitter;
 GRANT ALL ON FUNCTION dispatch_private.place_of(task bigint) TO dispatch_operator;
 GRANT ALL ON FUNCTION dispatch_private.place_of(task bigint) TO dispatch_observer;
-REVOKE ALL ON FUNCTION dispatch_private.team_ids(who text) FROM PUBLIC;
-GRANT ALL ON FUNCTION dispatch_private.team_ids(who text) TO dispatch_submitter;
-GRANT ALL ON FUNCTION dispatch_private.team_ids(who text) TO dispatch_operator;
-GRANT ALL ON FUNCTION dispatch_private.team_ids(who text) TO dispatch_observer;
+REVOKE ALL ON FUNCTION dispatch_private.visible_ids(who text, of_teams boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION dispatch_private.visible_ids(who text, of_teams boolean) TO dispatch_submitter;
+GRANT ALL ON FUNCTION dispatch_private.visible_ids(who text, of_teams boolean) TO dispatch_operator;
+GRANT ALL ON FUNCTION dispatch_private.visible_ids(who text, of_teams boolean) TO dispatch_observer;
 GRANT SELECT ON TABLE dispatch.task_explain TO dispatch_submitter;
 GRANT SELECT ON TABLE dispatch.task_explain TO dispatch_operator;
 GRANT SELECT ON TABLE dispatch.task_explain TO dispatch_observer;
@@ -3098,10 +3055,6 @@ REVOKE ALL ON FUNCTION dispatch_private.launches_of(task bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION dispatch_private.launches_of(task bigint) TO dispatch_submitter;
 GRANT ALL ON FUNCTION dispatch_private.launches_of(task bigint) TO dispatch_operator;
 GRANT ALL ON FUNCTION dispatch_private.launches_of(task bigint) TO dispatch_observer;
-REVOKE ALL ON FUNCTION dispatch_private.visible_ids(who text) FROM PUBLIC;
-GRANT ALL ON FUNCTION dispatch_private.visible_ids(who text) TO dispatch_submitter;
-GRANT ALL ON FUNCTION dispatch_private.visible_ids(who text) TO dispatch_operator;
-GRANT ALL ON FUNCTION dispatch_private.visible_ids(who text) TO dispatch_observer;
 GRANT SELECT ON TABLE dispatch.task_launches TO dispatch_submitter;
 GRANT SELECT ON TABLE dispatch.task_launches TO dispatch_operator;
 GRANT SELECT ON TABLE dispatch.task_launches TO dispatch_observer;

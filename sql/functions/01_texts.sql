@@ -79,7 +79,7 @@ COMMENT ON FUNCTION dispatch_private.quantity(text) IS 'Value of a Kubernetes qu
 CREATE OR REPLACE FUNCTION dispatch_private.compact_bytes(value jsonb) RETURNS integer
 LANGUAGE sql IMMUTABLE AS $$
     SELECT octet_length(value::text) - length(bare) + length(replace(bare, ' ', ''))
-    FROM regexp_replace(value::text, '"([^"\\]|\\.)*"', '', 'g') AS bare -- without its strings
+    FROM regexp_replace(value::text, E'"([^"\\\\]|\\\\.)*"', '', 'g') AS bare -- without its strings
 $$;
 COMMENT ON FUNCTION dispatch_private.compact_bytes(jsonb) IS 'Bytes of the value as programs write it, without the blank that jsonb has after each comma and colon.';
 

@@ -18,7 +18,7 @@ from dispatcher.jobs.refusals import (
     CreateOutcome,
     origin_of,
 )
-from dispatcher.jobs.submit import AT_A_TIME, TRIES, Submitter
+from dispatcher.jobs.submit import AT_A_TIME, RESOLVE_AFTER_SECONDS, TRIES, Submitter
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest, Phase
 from dispatcher.model.launches import IDENTITY, SUBMITTED_BY, Ask, Launch, LaunchSpec, identity_of, name_of
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -181,6 +181,41 @@ async def test_creates_that_take_long_leave_places_to_those_of_others() -> None:
     await submitter.drain()
     now[0] += SLOW_FOR_SECONDS
     assert memory.slow_origins(now[0]).origins == frozenset()
+
+
+async def test_create_waits_while_an_earlier_answer_asks_for_a_pause() -> None:
+    memory, cluster = Memory(), Cluster()
+    memory.api.trip(Hold(HoldReason.DISPATCHER_NOT_READY), elapsed(), 60)
+    await submitted(cluster, an_order(), memory)
+    assert (cluster.created, memory.creates.by_name) == ([], {})
+
+
+@pytest.mark.parametrize("found", ["nothing", "the Job", "no answer"])
+async def test_lost_create_is_asked_for_once_no_post_can_land(found: str) -> None:
+    now, order, memory = [5.0], an_order(), Memory()
+    answers = {"nothing": ABSENT, "the Job": ApiAnswer(200, job=made(order)), "no answer": LOST}
+    cluster = Cluster(gets=[answers[found]])
+    submitter = Submitter(cluster, SITE, memory, lambda: None, lambda: now[0])
+    await submitter.submit([order], {"default": a_template()})
+    await submitter.drain()
+    now[0] += RESOLVE_AFTER_SECONDS
+    await submitter.resolve()
+    assert cluster.asked == []
+    now[0] += 1
+    await submitter.resolve()
+    assert cluster.asked == [name_of(order, "dispatcher")]
+    known = [one.is_answered for one in memory.creates.by_name.values()]
+    assert known == {"nothing": [], "the Job": [True], "no answer": [False]}[found]
+    await submitter.resolve()
+    assert len(cluster.asked) == (2 if found == "no answer" else 1)
+
+
+async def test_fault_of_the_program_in_a_create_ends_the_next_cycle() -> None:
+    submitter = Submitter(Cluster(creates=[]), SITE, Memory(), lambda: None)
+    await submitter.submit([an_order()], {"default": a_template()})
+    await submitter.drain()
+    with pytest.raises(IndexError):
+        await submitter.submit([], {})
 
 
 async def test_job_whose_labels_were_changed_is_found_by_its_name_and_followed() -> None:

@@ -82,10 +82,15 @@ BAD_CPU: Final[Sequence[Any]] = (
     "Inf", "NaN",
     "1" * 19, "1n", "1u", "0x1", "1Ki1", "\uff11", "1,5", MARK, 1, 0.5, None, {}, True,
 )  # fmt: skip
-MEMORY: Final = ("1", "1Gi", "8Gi", "9Gi", "1Pi", "1k", "1.5", "0.5Ki", "128974848", "1024Ti", "1P", "0001Mi")
+MEMORY: Final = ("1Gi", "8Gi", "9Gi", "1Pi", "128974848", "1024Ti", "1P", "0001Mi")
 BAD_MEMORY: Final[Sequence[Any]] = (
     "0",
     "0.5",
+    "1",
+    "1k",
+    "1.5",
+    "0.5Ki",
+    "1023Ki",
     "1m",
     "1000m",
     "2Pi",

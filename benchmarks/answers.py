@@ -25,7 +25,7 @@ ROWS, STARTS, ASKED = 1_000_000, 1000, 60
 EXPLAIN_MS, QUEUES_MS, HTTP_MS, STATUS_MS = 20, 300, 100, 300
 WAITING = """
 INSERT INTO dispatch_private.tasks (submitted_by, kind)
-SELECT 'team_a', (SELECT dispatch_private.task_kind('default', '{}', NULL, '{}')) FROM generate_series(1, $1) AS n
+SELECT 'team_a', (SELECT dispatch_private.kind_of('default', '{}', NULL, '{}')) FROM generate_series(1, $1) AS n
 """
 STARTED = """
 INSERT INTO dispatch_private.task_launches (task_id, attempt, launch, job_uid, started_at, ended_at, outcome, queue)

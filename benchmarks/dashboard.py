@@ -42,13 +42,13 @@ PAGE_MS, DATABASE_MS, MOST_GROWTH, MOST_MIB = 200, 50, 1.1, 40
 STANDING = frozenset({"/api/v1/nodes", "/api/v1/pods"})
 FAILED = """
 INSERT INTO dispatch_private.tasks (submitted_by, kind, status, launch, started_at, finished_at, error)
-SELECT 'team_a', (SELECT dispatch_private.task_kind('default', '{}', NULL, '{}')), 'failed', 1, now(), now(),
+SELECT 'team_a', (SELECT dispatch_private.kind_of('default', '{}', NULL, '{}')), 'failed', 1, now(), now(),
        'cannot read file ' || n || ' of ' || md5(n::text) || repeat(' and more', 50)
 FROM generate_series(1, 20000) AS n
 """
 BATCH = """
 INSERT INTO dispatch_private.tasks (submitted_by, kind, batch, status, started_at, finished_at)
-SELECT 'team_a', (SELECT dispatch_private.task_kind('default', '{}', NULL, '{}')), 'night', 'succeeded', now(), now()
+SELECT 'team_a', (SELECT dispatch_private.kind_of('default', '{}', NULL, '{}')), 'night', 'succeeded', now(), now()
 FROM generate_series(1, 100000) AS n
 """
 SOME_ROW = "SELECT min(id) FROM dispatch.tasks WHERE status = 'waiting' AND queue = 'default'"

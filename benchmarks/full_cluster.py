@@ -29,7 +29,7 @@ READY = {"type": "Ready", "status": "True"}
 QUEUES = f"INSERT INTO dispatch.queues (name) SELECT 'queue-' || n FROM generate_series(0, {SHAPES - 1}) AS n"
 INSERT = f"""
 INSERT INTO dispatch_private.tasks (queue, submitted_by, spec, kind)
-SELECT 'queue-' || n % {SHAPES}, 'team_a', made.spec, dispatch_private.task_kind('default', made.spec, NULL, '{{}}')
+SELECT 'queue-' || n % {SHAPES}, 'team_a', made.spec, dispatch_private.kind_of('default', made.spec, NULL, '{{}}')
 FROM generate_series(1, $1) AS n,
 LATERAL (SELECT jsonb_build_object('cpu', (1 + 0.1 * (n % {SHAPES}))::text)) AS made (spec)
 """

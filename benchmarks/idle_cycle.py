@@ -30,17 +30,17 @@ PAUSED_QUEUE = "INSERT INTO dispatch.queues (name, paused_until) VALUES ('paused
 TO_WAIT = """
 INSERT INTO dispatch_private.tasks (queue, submitted_by, kind)
 SELECT CASE WHEN n % 2 = 0 THEN 'paused' ELSE 'default' END, 'team_a',
-       (SELECT dispatch_private.task_kind('default', '{}', NULL, '{}'))
+       (SELECT dispatch_private.kind_of('default', '{}', NULL, '{}'))
 FROM generate_series(1, $1) AS n
 """
 FINISHED = """
 INSERT INTO dispatch_private.tasks (submitted_by, kind, status, launch, started_at, finished_at)
-SELECT 'team_a', (SELECT dispatch_private.task_kind('default', '{}', NULL, '{}')), 'succeeded', 1, now(), now()
+SELECT 'team_a', (SELECT dispatch_private.kind_of('default', '{}', NULL, '{}')), 'succeeded', 1, now(), now()
 FROM generate_series(1, $1) AS n
 """
 HELD = """
 INSERT INTO dispatch_private.tasks (submitted_by, kind, status, launch, run_digest, started_at, heartbeat_at)
-SELECT 'team_a', (SELECT dispatch_private.task_kind('default', '{}', NULL, '{}')), 'processing', 1,
+SELECT 'team_a', (SELECT dispatch_private.kind_of('default', '{}', NULL, '{}')), 'processing', 1,
        uuid_send(gen_random_uuid()), now(), now()
 FROM generate_series(1, $1) AS n
 RETURNING id, created_at

@@ -30,7 +30,7 @@ STANDING = frozenset({"/api/v1/nodes", "/api/v1/pods"})
 TO_SHARE = f"INSERT INTO dispatch.queues (name) SELECT 'queue-' || n FROM generate_series(0, {QUEUES - 1}) AS n"
 WAITING = f"""
 INSERT INTO dispatch_private.tasks (queue, submitted_by, spec, kind)
-SELECT 'queue-' || n % {QUEUES}, 'team_a', made.spec, dispatch_private.task_kind('default', made.spec, NULL, '{{}}')
+SELECT 'queue-' || n % {QUEUES}, 'team_a', made.spec, dispatch_private.kind_of('default', made.spec, NULL, '{{}}')
 FROM generate_series(1, $1) AS n,
 LATERAL (SELECT jsonb_build_object('cpu', (33 + n / 7 % {SHAPES})::text)) AS made (spec)
 """

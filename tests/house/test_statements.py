@@ -12,6 +12,7 @@ from tests.house.tree import ROOT, files, python_files, shown
 from tests.rig.statements import FILES, OF_READER
 
 USE = 'from dispatcher.pg.queries import query\nquery("a", "b")\n'
+NAMED = re.compile(r"\bdispatch_private\.([a-z_]+)\b")
 BLOCKS = "-- Who.\n\n-- name: a\n-- Why.\nSELECT 1\n\n-- name: b\n-- Why.\nSELECT 2\n"
 
 
@@ -33,6 +34,14 @@ def test_every_statement_is_run_by_a_program_and_is_there() -> None:
 
 def test_tests_name_statements_that_are_there() -> None:
     assert sorted(used("tests/", "benchmarks/", "deploy/") - there()) == []
+
+
+def test_benchmarks_name_objects_that_are_there() -> None:
+    """No gate runs them: one that calls a function of before fails weeks later."""
+    schema = (ROOT / "sql/schema.sql").read_text(encoding="utf-8")
+    named = {one for path in python_files("benchmarks/") for one in NAMED.findall(path.read_text(encoding="utf-8"))}
+    assert named
+    assert sorted(one for one in named if not re.search(rf"\b{re.escape(one)}\b", schema)) == []
 
 
 def test_purposes_name_classes_that_are_there() -> None:

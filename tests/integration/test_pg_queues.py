@@ -184,12 +184,12 @@ async def test_starts_and_ends_of_the_last_minutes_are_counted(database: Databas
 
 async def test_count_takes_longer_than_other_statements_may(database: Database) -> None:
     """That of ten million rows does. Without a count nobody is told what any queue waits for."""
-    session = Session(lambda: database.url("reader"), {"statement_timeout": "200"})
+    session = Session(lambda: database.url("reader"), {"statement_timeout": "500"})
     admin = await database.session("admin")
     async with questions(session) as rows, asyncio.TaskGroup() as group, admin.transaction():
         await admin.execute("LOCK TABLE dispatch_private.task_launches")
         counting = group.create_task(rows.counts())
-        await admin.execute("SELECT pg_sleep(0.5)")
+        await admin.execute("SELECT pg_sleep(0.7)")
     assert [one.queue for one in counting.result()] == ["default"]
     await session.close()
 

@@ -195,8 +195,15 @@ class ListReads(TaskSnapshot):
 
     async def _among_newest(self, wanted: RowFilter, labels: str | None) -> RowMatches:
         """The rows that match among the newest ones of a batch, of a submitter or of the table."""
-        most = self.bounds.looked_at_of_some if wanted.submitted_by else self.bounds.looked_at
-        return await self._matching(query("matching", "pages"), wanted, labels, most)
+        if has_owner(wanted):
+            return await self._matching(
+                query("matching_of_batch", "pages"), wanted, labels, self.bounds.looked_at_of_some
+            )
+        if wanted.submitted_by:
+            return await self._matching(
+                query("matching_of_submitter", "pages"), wanted, labels, self.bounds.looked_at_of_some
+            )
+        return await self._matching(query("matching", "pages"), wanted, labels, self.bounds.looked_at)
 
     async def _matching(
         self, statement: str, wanted: RowFilter, labels: str | None, looked_at: int | Sequence[int]

@@ -33,25 +33,17 @@ WITH RECURSIVE line AS (
 SELECT ARRAY(SELECT id FROM found LIMIT $4) AS ids, (SELECT count(*)::int FROM found) AS matching
 
 -- name: matching
--- Ids of the newest rows that match, and their number. Only the newest rows before $1 are looked at: of one batch ($2, $4 and $5), of one submitter ($4), or of all. No other index than that of each has the rows in this order. looked_to: the last row that was looked at; NULL: no row was left out. Columns in the order of model.history.RowMatches. $1 bigint before which id, $2 text queue, $3 text status, $4 text submitter, $5 text batch, $6 jsonb labels, $7 text template; NULL matches every row. $8 int most that match, $9 int ids of a page, $10 int most rows to look at.
-WITH looked_at AS MATERIALIZED (
-    SELECT id, ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR submitted_by = $4)
-           AND ($5::text IS NULL OR batch = $5) AND ($6::jsonb IS NULL OR labels @> $6) AND ($7::text IS NULL OR template = $7) AS matches
-    FROM (
-        (SELECT id, queue, status, submitted_by, batch, labels, template FROM dispatch_private.tasks
-         WHERE $4::text IS NULL AND id < $1 ORDER BY id DESC LIMIT $10)
-        UNION ALL
-        (SELECT id, queue, status, submitted_by, batch, labels, template FROM dispatch_private.tasks
-         WHERE num_nulls($2::text, $5::text) > 0 AND (submitted_by, id) < ($4, $1) AND submitted_by >= $4
-         ORDER BY submitted_by DESC, id DESC LIMIT $10)
-        UNION ALL
-        (SELECT id, queue, status, submitted_by, batch, labels, template FROM dispatch_private.tasks
-         WHERE (queue, batch, submitted_by, id) < ($2, $5, $4, $1) AND (queue, batch, submitted_by) >= ($2, $5, $4) AND batch IS NOT NULL
-         ORDER BY queue DESC, batch DESC, submitted_by DESC, id DESC LIMIT $10)
-    ) AS each
-), found AS MATERIALIZED (SELECT id FROM looked_at WHERE matches LIMIT $8), counted AS (SELECT count(*)::int AS matching FROM found)
+-- Ids of the newest rows that match, and their number. Only the newest rows before $1 are looked at. looked_to: the last row that was looked at; NULL: no row was left out. Columns in the order of model.history.RowMatches. $1 bigint before which id, $2 text queue, $3 text status, $4 text submitter, $5 text batch, $6 jsonb labels, $7 text template; NULL matches every row. $8 int most that match, $9 int ids of a page, $10 int most rows to look at.
+WITH found AS MATERIALIZED (
+    SELECT id FROM (SELECT id, queue, status, submitted_by, batch, labels, template FROM dispatch_private.tasks
+                    WHERE id < $1 ORDER BY id DESC LIMIT $10) AS looked_at
+    WHERE (($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR submitted_by = $4)
+           AND ($5::text IS NULL OR batch = $5) AND ($6::jsonb IS NULL OR labels @> $6) AND ($7::text IS NULL OR template = $7))
+    LIMIT $8
+), counted AS (SELECT count(*)::int AS matching FROM found)
 SELECT ARRAY(SELECT id FROM found LIMIT $9) AS ids, matching,
-       CASE WHEN matching < $8 THEN (SELECT min(id) FROM looked_at HAVING count(*) = $10) END AS looked_to
+       CASE WHEN matching < $8 THEN (SELECT id FROM dispatch_private.tasks
+                                     WHERE id < $1 ORDER BY id DESC OFFSET $10 - 1 LIMIT 1) END AS looked_to
 FROM counted
 
 -- name: matching_among
@@ -62,6 +54,34 @@ WITH found AS MATERIALIZED (
     ORDER BY id DESC LIMIT $8
 )
 SELECT ARRAY(SELECT id FROM found LIMIT $9) AS ids, (SELECT count(*)::int FROM found) AS matching, NULL::bigint AS looked_to
+
+-- name: matching_of_submitter
+-- As matching, of one submitter ($4), by its index: no other one has the rows in this order. looked_to: the last row that was looked at; NULL: no row was left out. Columns in the order of model.history.RowMatches. $1 bigint before which id, $2 text queue, $3 text status, $4 text submitter, $5 text batch, $6 jsonb labels, $7 text template; NULL matches every row. $8 int most that match, $9 int ids of a page, $10 int most rows to look at.
+WITH found AS MATERIALIZED (
+    SELECT id FROM (SELECT id, queue, status, submitted_by, batch, labels, template FROM dispatch_private.tasks
+                    WHERE (submitted_by, id) < ($4, $1) AND submitted_by >= $4 ORDER BY submitted_by DESC, id DESC LIMIT $10) AS looked_at
+    WHERE (($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR submitted_by = $4)
+           AND ($5::text IS NULL OR batch = $5) AND ($6::jsonb IS NULL OR labels @> $6) AND ($7::text IS NULL OR template = $7))
+    LIMIT $8
+), counted AS (SELECT count(*)::int AS matching FROM found)
+SELECT ARRAY(SELECT id FROM found LIMIT $9) AS ids, matching,
+       CASE WHEN matching < $8 THEN (SELECT id FROM dispatch_private.tasks
+                                     WHERE (submitted_by, id) < ($4, $1) AND submitted_by >= $4 ORDER BY submitted_by DESC, id DESC OFFSET $10 - 1 LIMIT 1) END AS looked_to
+FROM counted
+
+-- name: matching_of_batch
+-- As matching, of one batch (of queue $2 and submitter $4), by its index: no other one has the rows in this order. looked_to: the last row that was looked at; NULL: no row was left out. Columns in the order of model.history.RowMatches. $1 bigint before which id, $2 text queue, $3 text status, $4 text submitter, $5 text batch, $6 jsonb labels, $7 text template; NULL matches every row. $8 int most that match, $9 int ids of a page, $10 int most rows to look at.
+WITH found AS MATERIALIZED (
+    SELECT id FROM (SELECT id, queue, status, submitted_by, batch, labels, template FROM dispatch_private.tasks
+                    WHERE (queue, batch, submitted_by, id) < ($2, $5, $4, $1) AND (queue, batch, submitted_by) >= ($2, $5, $4) AND batch IS NOT NULL ORDER BY queue DESC, batch DESC, submitted_by DESC, id DESC LIMIT $10) AS looked_at
+    WHERE (($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR submitted_by = $4)
+           AND ($5::text IS NULL OR batch = $5) AND ($6::jsonb IS NULL OR labels @> $6) AND ($7::text IS NULL OR template = $7))
+    LIMIT $8
+), counted AS (SELECT count(*)::int AS matching FROM found)
+SELECT ARRAY(SELECT id FROM found LIMIT $9) AS ids, matching,
+       CASE WHEN matching < $8 THEN (SELECT id FROM dispatch_private.tasks
+                                     WHERE (queue, batch, submitted_by, id) < ($2, $5, $4, $1) AND (queue, batch, submitted_by) >= ($2, $5, $4) AND batch IS NOT NULL ORDER BY queue DESC, batch DESC, submitted_by DESC, id DESC OFFSET $10 - 1 LIMIT 1) END AS looked_to
+FROM counted
 
 -- name: few_of_status
 -- Ids of rows of a status that has an index, in no order. $1 text status: processing or failed. $2 int most.

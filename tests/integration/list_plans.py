@@ -10,8 +10,10 @@ EVERY = (2**60, None, None, None, None, None, None, 101, 100)
 LISTS = {
     "page": {"tasks_pkey"},
     "sources": {"tasks_pkey"},
-    "matching": {"tasks_pkey", "tasks_of_submitter", "tasks_of_batch"},
+    "matching": {"tasks_pkey"},
     "matching_among": {"tasks_pkey"},
+    "matching_of_submitter": {"tasks_of_submitter"},
+    "matching_of_batch": {"tasks_of_batch"},
     "owners_of_batch": {"tasks_of_batch"},
     "batches": {"tasks_of_own_batch"},
     "few_of_batch": {"tasks_of_batch"},
@@ -34,11 +36,14 @@ def used(plan: Plan) -> set[str]:
 
 def lists(now: datetime) -> dict[str, tuple[object, ...]]:
     """Parameters of each list."""
+    of_batch = (2**60, "queue-1", None, "team-1", "april", None, None, 101, 100, 50_000)
     return {
         "page": ([1, 2],),
         "sources": ([1, 2],),
         "matching": (*EVERY, 50_000),
         "matching_among": (*EVERY, [1, 2]),
+        "matching_of_submitter": (2**60, None, None, "team-1", *EVERY[4:], 50_000),
+        "matching_of_batch": of_batch,
         "owners_of_batch": (None, None, "april", 20),
         "batches": (["queue-1"], ["team-1"], "april", 100),
         "few_of_batch": (None, "april", 100),

@@ -92,6 +92,8 @@ QUESTIONS: dict[str, Question] = {
     "marks": lambda rows, ids: rows.marks(ids[1]),
     "matching": lambda rows, _: rows.find(RowFilter(), None, None),
     "matching_among": lambda rows, ids: rows.find(RowFilter(), None, ids),
+    "matching_of_batch": lambda rows, _: rows.find(RowFilter(queue="default", submitted_by="b", batch="b"), None, None),
+    "matching_of_submitter": lambda rows, _: rows.find(RowFilter(submitted_by="team_b"), None, None),
     "few_of_batch": lambda rows, _: rows.few(RowFilter(batch="b"), None),
     "owners_of_batch": lambda rows, _: rows.owners(None, None, "b"),
     "few_of_status": lambda rows, _: rows.find(RowFilter(status=Status.FAILED), None, None),

@@ -125,7 +125,7 @@ async def test_migrated_database_has_no_fault_and_everything_is_checked(database
     assert len({one.what for one in found}) >= 12
 
 
-OF_BATCHES = {"batches/owners_of_batch", "pages/matching", "pages/few_of_batch"}
+OF_BATCHES = {"batches/owners_of_batch", "pages/matching_of_batch", "pages/few_of_batch"}
 NOT_WHAT_THEY_SAY = [
     ("reader", "tasks_history", {"caches/histories", "caches/runs"}),
     ("reader", "tasks_finished", {"queues/counts", "queues/ends", "caches/warm_keys"}),

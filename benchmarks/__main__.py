@@ -4,6 +4,8 @@ import argparse
 import subprocess
 import sys
 
+from benchmarks.machine import wait_until_quiet
+
 PROMISES = (
     "trying_out",  # first: for minutes after many files were removed, ext4 makes new ones slowly
     "idle_insert",
@@ -42,10 +44,10 @@ def main() -> int:
     asked.add_argument("names", nargs="*", metavar="NAME", choices=[*PROMISES, []])
     given = asked.parse_args()
     record = ["--record"] if given.record else []
-    ends = {
-        name: subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *record], check=False).returncode
-        for name in given.names or PROMISES
-    }
+    ends: dict[str, int] = {}
+    for name in given.names or PROMISES:
+        wait_until_quiet()
+        ends[name] = subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *record], check=False).returncode
     failed = [name for name, end in ends.items() if end]
     print(f"\n{len(ends) - len(failed)} of {len(ends)} pass their gates; not: {', '.join(failed) or 'none'}")
     return int(bool(failed))

@@ -3,12 +3,15 @@ longer than with 10^4 rows. The dispatcher stays within 200 MiB.
 
 This is the most expensive kind of such a cycle. Half of the rows wait in a paused queue. The other half wait in an open
 queue whose cap the 5,000 Jobs fill. Each Job is unfinished, and a container holds its row, so every cycle judges all of
-them. The dispatcher's own histogram times the cycles, between two scrapes. Memory is the peak that the kernel saw.
+them. The dispatcher's own histogram times the cycles, ten at a time, and the figure is the median of these means: what
+runs twice a minute, such as the exact counts of a million rows, disturbs only some of them. Memory is the peak that the
+kernel saw.
 """
 
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from msgspec import Struct
 
@@ -22,7 +25,7 @@ from tests.rig.postgres import Connection, Record
 
 JOBS = 5_000
 FEW, MANY = 10_000, 1_000_000
-CYCLES = 60
+WINDOWS, CYCLES = 9, 10
 LONGEST_MS = 30
 MOST_GROWTH = 1.25
 MOST_MIB = 200
@@ -79,14 +82,20 @@ async def sees_jobs(dispatcher: Dispatcher) -> bool:
 
 
 class Cycles(Struct, frozen=True):
-    """Mean times of a cycle: by the dispatcher's histogram, and CPU time of its whole process."""
+    """Times of a typical cycle: by the dispatcher's histogram, and CPU time of its whole process."""
 
     wall_ms: float
     cpu_ms: float
 
 
 async def cycles(dispatcher: Dispatcher) -> Cycles:
-    """Measures the next CYCLES cycles."""
+    """Measures the next WINDOWS times CYCLES cycles: the median of the means of each CYCLES."""
+    found = [await window(dispatcher) for _ in range(WINDOWS)]
+    return Cycles(median(one.wall_ms for one in found), median(one.cpu_ms for one in found))
+
+
+async def window(dispatcher: Dispatcher) -> Cycles:
+    """The mean times of the next CYCLES cycles."""
 
     async def read() -> tuple[float, float, float]:
         count = await dispatcher.metric("dispatcher_cycle_seconds_count")
@@ -99,7 +108,7 @@ async def cycles(dispatcher: Dispatcher) -> Cycles:
         now = await read()
         return now if now[0] >= first[0] + CYCLES else None
 
-    last = await wait_for(enough, f"{CYCLES} cycles", 120, check=dispatcher.check)
+    last = await wait_for(enough, f"{CYCLES} cycles", 60, check=dispatcher.check)
     assert last is not None
     count, wall, cpu = (after - before for before, after in zip(first, last, strict=True))
     return Cycles(wall / count * 1000, cpu / count * 1000)

@@ -10,7 +10,7 @@ nothing, and what we do with a row weighs most.
 import asyncio
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import median, stdev
 
@@ -30,6 +30,8 @@ ALTER TABLE public.plain ALTER kind SET DEFAULT '\\x00';
 GRANT INSERT ON public.plain TO team_a;
 """
 """A table that nobody checks, shares or listens to. Its kind is what the check of a row would have computed."""
+Rate = Callable[[], Awaitable[float]]
+"""One turn. Returns the inserts a second."""
 
 
 async def inserts_a_second(database: Database, script: Path) -> float:
@@ -44,19 +46,25 @@ async def inserts_a_second(database: Database, script: Path) -> float:
     return float(found[1])
 
 
-async def take_turns(database: Database, admin: Connection, script: Path) -> dict[str, list[float]]:
-    """Rates by table."""
-    scripts = {"ours": script, "plain": script.with_name("plain_inserts.sql")}
-    found: dict[str, list[float]] = {name: [] for name in scripts}
-    for number in range(2 * ROUNDS):
-        name = ("plain", "ours")[(number + number // 2) % 2]  # ABBA: neither table always comes second
-        await admin.execute("TRUNCATE dispatch_private.tasks, public.plain; CHECKPOINT")
-        found[name].append(await inserts_a_second(database, scripts[name]))
+async def in_turns(ours: Rate, theirs: Rate) -> list[tuple[float, float]]:
+    """Both rates of each of ROUNDS pairs of neighbouring turns."""
+    found = list[tuple[float, float]]()
+    for number in range(ROUNDS):
+        if number % 2:  # neither always comes second
+            first = await ours()
+            found.append((first, await theirs()))
+        else:
+            first = await theirs()
+            found.append((await ours(), first))
     return found
 
 
-async def measure(settings: Mapping[str, str], script: Path) -> tuple[dict[str, list[float]], str]:
-    """The rates on a server with these settings, and its version."""
+def shares(pairs: Iterable[tuple[float, float]]) -> list[float]:
+    return [ours / theirs for ours, theirs in pairs]
+
+
+async def measure(settings: Mapping[str, str], script: Path) -> tuple[list[tuple[float, float]], str]:
+    """The pairs of rates, ours and those of the plain table, on a server with these settings, and its version."""
     postgres_process.SETTINGS.update(settings)
     server = await PostgresServer.launch()
     try:
@@ -66,7 +74,13 @@ async def measure(settings: Mapping[str, str], script: Path) -> tuple[dict[str, 
         await admin.execute("INSERT INTO dispatch_private.templates (name, row_may_set) VALUES ('default', '{env}')")
         listener = await database.connect("reader")
         await listener.add_listener("dispatch_tasks", lambda *_: None)
-        return await take_turns(database, admin, script), str(await admin.fetchval("SHOW server_version"))
+
+        async def turn(script: Path) -> float:
+            await admin.execute("TRUNCATE dispatch_private.tasks, public.plain; CHECKPOINT")
+            return await inserts_a_second(database, script)
+
+        pairs = await in_turns(lambda: turn(script), lambda: turn(script.with_name("plain_inserts.sql")))
+        return pairs, str(await admin.fetchval("SHOW server_version"))
     finally:
         await server.close()
 
@@ -76,11 +90,10 @@ async def main() -> int:
     script = Path(__file__).with_name("other_inserts.sql")
     volatile = {name: postgres_process.SETTINGS[name] for name in DURABLE}
     for name, settings in {"durable": DURABLE, "no flush": volatile}.items():
-        found, version = await measure(settings, script)
-        shares = [ours / plain for ours, plain in zip(found["ours"], found["plain"], strict=True)]
-        figures.append(Figure(f"share of a plain table, {name}", median(shares), SHARE[name], at_least=True))
-        context[f"{name}, standard deviation of the share"] = stdev(shares)
-        context[f"{name}, inserts a second"] = median(found["ours"])
+        pairs, version = await measure(settings, script)
+        figures.append(Figure(f"share of a plain table, {name}", median(shares(pairs)), SHARE[name], at_least=True))
+        context[f"{name}, standard deviation of the share"] = stdev(shares(pairs))
+        context[f"{name}, inserts a second"] = median(ours for ours, _ in pairs)
     return tell("other_inserts", figures, context, {"dispatcher": __version__, "postgres": version})
 
 

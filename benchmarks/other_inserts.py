@@ -17,7 +17,7 @@ from statistics import median, stdev
 from benchmarks.figures import Figure, run, tell
 from dispatcher import __version__
 from tests.rig import postgres_process
-from tests.rig.postgres import Connection, Database, PostgresServer
+from tests.rig.postgres import Database, PostgresServer
 
 CONNECTIONS = 16
 SECONDS = 2

@@ -52,8 +52,8 @@ def needs_of(shape: int) -> PodNeeds:
     return PodNeeds(asks, terms=terms, selector=(("team", str(shape % 20)),) if shape % 6 == 2 else ())
 
 
-def candidates() -> list[Candidate]:
-    offers = [Offer("app:1", f"shape-{number}", "default", needs_of(number)) for number in range(SHAPES)]
+def candidates(offers: Sequence[Offer]) -> list[Candidate]:
+    """The rows, as a cycle reads them anew. The offers of their templates are remembered."""
     tasks = (a_task(id=number + 1, queue=f"queue-{number % QUEUES}") for number in range(CANDIDATES))
     return [Candidate(task, offers[task.id % SHAPES], JobsVerdict(Launch(1))) for task in tasks]
 
@@ -98,24 +98,24 @@ def room_ms(index: RoomIndex) -> tuple[Room, float]:
     return room_of(index.view(), waiting), (time.process_time() - began) * 1000
 
 
-def measure(index: RoomIndex, rows: Sequence[Candidate]) -> tuple[list[float], list[float], list[float]]:
+def measure(index: RoomIndex) -> tuple[list[float], list[float], list[float]]:
     """Times of cycles in ms: after changes, without changes, without the gate."""
     changed: list[float] = []
     unchanged: list[float] = []
     without: list[float] = []
+    offers = [Offer("app:1", f"shape-{number}", "default", needs_of(number)) for number in range(SHAPES)]
     for _, _ in zip(range(ROUNDS), changes(index), strict=False):
         room, first = room_ms(index)
-        changed.append(first + cycle_ms(rows, room))
-        without.append(cycle_ms(rows, None))
+        changed.append(first + cycle_ms(candidates(offers), room))
+        without.append(cycle_ms(candidates(offers), None))
     fill(index)
     for _ in range(ROUNDS):
         room, first = room_ms(index)
-        unchanged.append(first + cycle_ms(rows, room))
+        unchanged.append(first + cycle_ms(candidates(offers), room))
     return changed, unchanged, without
 
 
 async def main() -> int:
-    rows = candidates()
     tracemalloc.start()
     index = full_cluster()
     room_ms(index)
@@ -124,7 +124,7 @@ async def main() -> int:
     gc.collect()
     gc.freeze()
     before = slowness()
-    changed, unchanged, without = measure(index, rows)
+    changed, unchanged, without = measure(index)
     slow = (before + slowness()) / 2
     figures = [
         Figure("1,000 candidates, 100 shapes, 5,000 nodes, ms CPU", median(changed), LONGEST_MS * slow),

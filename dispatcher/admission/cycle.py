@@ -57,10 +57,10 @@ Rank = tuple[int, int]
 
 
 class RowLine(Protocol[T_co]):
-    """A line of rows, of which only the first one may be taken."""
+    """A line of rows, of which only the first one may be taken. None: no row is left."""
 
     def first(self, shares: Shares) -> T_co | None: ...
-    def pop(self, shares: Shares) -> T_co: ...
+    def pop(self, shares: Shares) -> T_co | None: ...
 
 
 class SortedLine(Generic[T]):
@@ -72,8 +72,8 @@ class SortedLine(Generic[T]):
     def first(self, _: Shares) -> T | None:
         return self._rows[0] if self._rows else None
 
-    def pop(self, _: Shares) -> T:
-        return self._rows.popleft()
+    def pop(self, _: Shares) -> T | None:
+        return self._rows.popleft() if self._rows else None
 
 
 class FairLine(Generic[T]):
@@ -93,8 +93,10 @@ class FairLine(Generic[T]):
         self._settle(shares)
         return self._lines[self._heap[0][2]].first(shares) if self._heap else None
 
-    def pop(self, shares: Shares) -> T:
+    def pop(self, shares: Shares) -> T | None:
         self._settle(shares)
+        if not self._heap:
+            return None
         *_, name = heapq.heappop(self._heap)
         self._moved.append(name)
         return self._lines[name].pop(shares)
@@ -134,7 +136,7 @@ class LaunchOrder:
         """The next candidate; None: no candidate is left."""
         if self._turns:
             return self._turns.popleft()
-        return self._line.pop(snapshot.shares) if self._line.first(snapshot.shares) is not None else None
+        return self._line.pop(snapshot.shares)
 
 
 def rows_in_turn(queues: Mapping[str, Sequence[Candidate]], snapshot: ClusterSnapshot) -> list[Candidate]:
@@ -184,9 +186,9 @@ def split(rows: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
 def first_of(line: RowLine[T], pod_of: Callable[[T], PodKind], shares: Shares, most: int) -> list[T]:
     """The first `most` rows, if each of them is launched."""
     growing, found = GrowingShares(shares), list[T]()
-    while len(found) < most and line.first(growing.shares) is not None:
-        found.append(line.pop(growing.shares))
-        growing.add(pod_of(found[-1]))
+    while len(found) < most and (row := line.pop(growing.shares)) is not None:
+        found.append(row)
+        growing.add(pod_of(row))
     return found
 
 

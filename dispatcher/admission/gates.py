@@ -1,7 +1,8 @@
 """The gates, in their fixed order. A gate judges one candidate by the snapshot: a hold, or None to let it pass."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ from dispatcher.model.tasks import Queue, Task
 from dispatcher.model.verdicts import MUCH_TEXT, Admit, Hold, HoldReason, Stage, Verdict
 
 
-class Candidate(Struct, frozen=True):
+class Candidate(Struct, frozen=True, dict=True):
     """A row that may be launched.
 
     task: the row.
@@ -42,7 +43,7 @@ class Candidate(Struct, frozen=True):
         verdict = self.jobs.verdict
         return isinstance(verdict, Launch) and verdict.is_repeat
 
-    @property
+    @cached_property
     def pod(self) -> PodKind:
         """The Pod of the launch, while it has no node."""
         offer = self.offer if isinstance(self.offer, Offer) else NO_OFFER
@@ -208,7 +209,10 @@ def too_many_stuck(queue: str, shape: str, snapshot: ClusterSnapshot) -> Hold | 
 
 
 def never_fits(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    hold = without_room(candidate.task.id, candidate.pod, snapshot)
+    room, pod = snapshot.room, candidate.pod
+    if room is None or pod.shape not in room.waiting.demand.asked:  # only such a shape can be told NeverFits
+        return None
+    hold = without_room(candidate.task.id, pod, snapshot)
     return hold if hold is not None and hold.reason is HoldReason.NEVER_FITS else None
 
 
@@ -376,20 +380,26 @@ GATES: Final[tuple[Gate, ...]] = (
 )
 
 
-BEFORE_CAPS: Final = GATES[: GATES.index(never_fits)]
+OF_REPEATS: Final = (*GATES[: GATES.index(never_fits)], rate, batch)
+ADMIT: Final = Admit()
 
 
 def judge(candidate: Candidate, snapshot: ClusterSnapshot) -> Verdict:
     """The first hold, or Admit."""
-    hold = next(every_hold(candidate, snapshot), None)
-    assert hold is not None or isinstance(candidate.jobs.verdict, Launch)
-    return hold or Admit()
+    for gate in gates_for(candidate):
+        if (hold := gate(candidate, snapshot)) is not None:
+            return hold
+    assert isinstance(candidate.jobs.verdict, Launch)
+    return ADMIT
 
 
 def every_hold(candidate: Candidate, snapshot: ClusterSnapshot) -> Iterator[Hold]:
     """All holds of the candidate, in the order of the gates. The first one is shown as the row's reason."""
-    gates = (*BEFORE_CAPS, rate, batch) if candidate.is_repeat else GATES
-    return (hold for gate in gates if (hold := gate(candidate, snapshot)) is not None)
+    return (hold for gate in gates_for(candidate) if (hold := gate(candidate, snapshot)) is not None)
+
+
+def gates_for(candidate: Candidate) -> Sequence[Gate]:
+    return OF_REPEATS if candidate.is_repeat else GATES
 
 
 def holds_of_queue(name: str, snapshot: ClusterSnapshot) -> Iterator[Hold]:

@@ -88,9 +88,9 @@ class Room(Struct, frozen=True):
         The Pod of a row with a claim of its own may wait: otherwise two such rows would take each other's Pods back for
         ever.
         """
-        if needs is None or task_id in self.closed.values() or self.waiting.demand.has_grown(shape):
+        if not self.guarded or needs is None or task_id in self.closed.values():
             return False
-        return any(may_have(needs, node, self.view) for node in self.guarded)
+        return not self.waiting.demand.has_grown(shape) and any(may_have(needs, node, self.view) for node in self.guarded)
 
     def has_room_for(self, pod: PodKind) -> bool:
         """Whether a node has room for the Pod. False for a shape in doubt."""
@@ -101,10 +101,10 @@ class Room(Struct, frozen=True):
         if needs is None:
             return True
         key = needs, origin if self.rejecting.by_origin else NOBODY
-        if key not in self.witness:
+        if (node := self.witness.get(key)) is None:
             threshold = self.view.threshold(needs)
-            self.witness[key] = "*" if threshold is None else self._first(*key, self.view.level(threshold))
-        return self.witness[key] != ""
+            node = self.witness[key] = "*" if threshold is None else self._first(*key, self.view.level(threshold))
+        return node != ""
 
     def _first(self, needs: PodNeeds, origin: PodOrigin, level: LevelOfRoom) -> str:
         """The first node with room; empty: there is none."""

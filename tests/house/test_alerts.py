@@ -12,6 +12,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from dispatcher.extender.configuration import FAULTS
 from dispatcher.jobs.refusals import CreateOutcome
+from dispatcher.kube.reservations import RESERVATIONS
 from dispatcher.model.errors import SettingsError
 from dispatcher.model.verdicts import HoldReason, NotReady
 from dispatcher.runtime import metrics
@@ -40,6 +41,7 @@ KNOWN: Mapping[tuple[str, str], set[str]] = {
     ("dispatcher_launches_total", "launch"): {"first", "again"},
     ("dispatcher_credential_end_timestamp_seconds", "credential"): {"token"},
     ("dispatcher_extender_request_seconds_count", "outcome"): {"ok"},
+    ("dispatcher_store_age_seconds", "resource"): {RESERVATIONS.name},
 }
 """Values that conditions may name, by metric and label."""
 

@@ -20,6 +20,7 @@ UP: Final = 'dispatcher_database_up{instance="a"}'
 CYCLES: Final = 'dispatcher_last_round_timestamp_seconds{instance="a",component="dispatch"}'
 JANITOR: Final = 'dispatcher_last_round_timestamp_seconds{instance="j",component="janitor"}'
 IN_LINE: Final = 'dispatcher_waiting_tasks{instance="a",queue="default",reason="InLine"}'
+LAUNCHED: Final = 'dispatcher_waiting_tasks{instance="a",queue="default",reason="Launched"}'
 UNANSWERED: Final = 'dispatcher_demand_unanswered_seconds{instance="a"}'
 OLDEST: Final = 'dispatcher_oldest_wait_seconds{instance="a",queue="default"}'
 FIRST: Final = 'dispatcher_launches_total{instance="a",launch="first"}'
@@ -34,12 +35,15 @@ QUICK: Final = 'dispatcher_extender_request_seconds_bucket{instance="e",le="0.5"
 FAULT: Final = 'dispatcher_extender_config_faults{instance="e",fault="uncached"}'
 CERTIFICATE: Final = 'dispatcher_credential_end_timestamp_seconds{instance="e",credential="server-certificate"}'
 TOKEN: Final = 'dispatcher_credential_end_timestamp_seconds{instance="a",credential="token"}'
+FOLLOWED: Final = 'dispatcher_store_age_seconds{instance="a",resource="nodereservations"}'
 DISK: Final = 'dispatcher_cache_disk_used_ratio{instance="k"}'
 KEPT: Final = 'dispatcher_last_round_timestamp_seconds{instance="k",component="cache-keeper"}'
 ENDED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="succeeded"}'
 CANCELLED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="cancelled"}'
 FAILED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="failed"}'
 UNASKED: Final = " ".join(["NaN"] * 91)
+GONE: Final = {name: values.replace("{samples}", "60") + " stale" for name, values in HEALTHY.items() if '"e"' in name}
+"""The last sample of an extender is that of minute 60."""
 HALTED: Final = {FIRST: "0+30x60 1800x{samples}", CREATED: "0+30x60 1800x{samples}"}
 """The last launch is that of minute 60."""
 
@@ -132,6 +136,9 @@ PROGRAMS: Final = (
 EXTENDER: Final = (
     Case("late answers", {LATE: "0+2x60 120+100x{samples}"}, {65: [], 80: page("ExtenderLate")}),
     Case("slow answers", {QUICK: "0+602x60 36120+590x{samples}"}, {65: [], 80: page("ExtenderLate")}),
+    Case("an extender that is gone", GONE, {65: [], 80: page("ExtenderLate")}),
+    Case("an extender that is gone while no row waits for a Pod", {**GONE, LAUNCHED: ""}, {80: [], 90: []}),
+    Case("a scheduler that was taken out", {**GONE, FOLLOWED: "20x60 stale"}, {80: [], 90: []}),
     Case("an idle extender", {name: "7x{samples}" for name in HEALTHY if "extender_request" in name}, {90: []}),
     Case("whole nodes", {FAULT: "0x60 1x{samples}"}, {63: [], 70: ticket("ExtenderMisconfigured")}),
     Case("a mended configuration", {FAULT: "1x60 0x{samples}"}, {61: []}),

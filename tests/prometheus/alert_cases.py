@@ -41,6 +41,7 @@ KEPT: Final = 'dispatcher_last_round_timestamp_seconds{instance="k",component="c
 ENDED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="succeeded"}'
 CANCELLED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="cancelled"}'
 FAILED: Final = 'dispatcher_tasks_ended_total{instance="a",queue="default",status="failed"}'
+REJECTING: Final = 'dispatcher_rejecting_nodes{instance="a"}'
 UNASKED: Final = " ".join(["NaN"] * 91)
 GONE: Final = {name: values.replace("{samples}", "60") + " stale" for name, values in HEALTHY.items() if '"e"' in name}
 """The last sample of an extender is that of minute 60."""
@@ -90,8 +91,11 @@ WAITS: Final = (
     Case("demand without an answer", {UNANSWERED: "_x60 3000+60x{samples}"},
          {70: [], 80: ticket("DemandUnanswered")}),
     Case("demand that is answered", {UNANSWERED: "_x60 3000+60x9 0x{samples}"}, {85: []}),
-    Case("a node that rejects Pods", {'dispatcher_rejecting_nodes{instance="a"}': "0x60 1x{samples}"},
-         {63: [], 70: ticket("NodeRejects")}),
+    Case("a node that rejects Pods", {REJECTING: "0x60 1x{samples}"}, {63: [], 70: ticket("NodeRejects")}),
+    Case("a node that rejects Pods for three minutes", {REJECTING: "0x60 1x2 0x{samples}"}, {64: [], 70: [], 90: []}),
+    Case("a node that rejects Pods each time it is tried again", {REJECTING: "0x60 1x9 0x3 1x9 0x3 1x9 0x{samples}"},
+         {68: ticket("NodeRejects"), 73: ticket("NodeRejects"), 88: ticket("NodeRejects"), 110: ticket("NodeRejects"),
+          135: []}, 140),
     Case("a finalizer that nobody takes away",
          {'dispatcher_kept_objects{instance="a",finalizer="backup.example/copy"}': "_x60 3x{samples}"},
          {68: [], 75: ticket("ObjectsKept")}),

@@ -242,24 +242,32 @@ class RunningFacts(Struct, frozen=True):
     term: LeaseTerm | UnreadObject
 
 
-def judge_running(facts: RunningFacts, names: Mapping[str, str]) -> Iterator[Finding]:
-    """Judges the programs. Without a Deployment the dispatcher runs elsewhere, unseen. `names`: words for commands."""
+NO_JANITOR: Final = "janitor.enabled=false: unless a janitor runs elsewhere, no cancel ends, and parked rows stay"
+
+
+def judge_running(facts: RunningFacts, names: Mapping[str, str], *, wants_janitor: bool = True) -> Iterator[Finding]:
+    """Judges the programs. Without a Deployment the dispatcher runs elsewhere, unseen.
+
+    names: words for commands.
+    wants_janitor: whether the installation is to have a janitor.
+    """
     first = next(iter(facts.programs.values()))
     if isinstance(first, UnreadObject) and first.is_absent:
         return
     is_stopped = isinstance(first, PodCount) and not first.wanted
     for name, found in list(facts.programs.items())[: 1 if is_stopped else None]:
-        yield judge_program(name, found, names)
+        yield judge_program(name, found, names, is_wanted=wants_janitor)
     if not is_stopped:
         yield judge_term(facts.term, names, is_wanted=isinstance(first, PodCount))
 
 
-def judge_program(name: str, found: PodCount | UnreadObject, names: Mapping[str, str]) -> Finding:
+def judge_program(name: str, found: PodCount | UnreadObject, names: Mapping[str, str], *, is_wanted: bool) -> Finding:
     where, component = f"Deployment {name} in namespace {names['namespace']}", name.removeprefix(names["installation"])
     words = {**names, "deployment": name, "component": component.lstrip("-") or "run"}
     if isinstance(found, UnreadObject):
-        absent = fault("ProgramNotReady", where, "there is none", **words)
-        return absent if found.is_absent else unchecked("ProgramNotReady", where, found.why)
+        if found.is_absent and is_wanted:
+            return fault("ProgramNotReady", where, "there is none", **words)
+        return unchecked("ProgramNotReady", where, NO_JANITOR if found.is_absent else found.why)
     if not found.wanted:
         return warning("ProgramNotReady", where, "it is scaled to 0", **words)
     if not found.ready:

@@ -126,8 +126,9 @@ def shell(text: str) -> str:
 RELEASE: Final = "meta.helm.sh/release-name"
 """Annotation that helm gives each object of a release."""
 POLICY: Final = "dispatcher.internal/policy"
+JANITOR: Final = "dispatcher.internal/janitor"
 DISABLED: Final = "disabled"
-"""Value of `POLICY` in an installation that chose to have no admission policy. The chart writes it."""
+"""Value of `POLICY` or `JANITOR` in an installation that chose to have none. The chart writes it."""
 VOLUME: Final = "database"
 """Name of the volume with the Secret of the login."""
 DEFAULT_SECRET: Final = "dispatcher-database"  # noqa: S105  # the name of a Secret
@@ -141,6 +142,7 @@ class Installation(Struct, frozen=True):
     release: name of helm's release; empty: not known.
     secret: name of the Secret with the login of `run`; empty: not known.
     wants_policy: whether it is to have an admission policy; None: not known.
+    wants_janitor: whether it is to have a Deployment of the janitor.
     """
 
     namespace: str = "NAMESPACE"
@@ -148,6 +150,7 @@ class Installation(Struct, frozen=True):
     release: str = ""
     secret: str = ""
     wants_policy: bool | None = None
+    wants_janitor: bool = True
 
     @property
     def words(self) -> dict[str, str]:
@@ -174,4 +177,5 @@ def read_installation(deployment: Json, namespace: str, program: str | None) -> 
         release=annotations.get(RELEASE, ""),
         secret=next(iter(named), ""),
         wants_policy=annotations.get(POLICY) != DISABLED,
+        wants_janitor=annotations.get(JANITOR) != DISABLED,
     )

@@ -192,7 +192,8 @@ class Doctor:
         facts = await look_at_cluster(reading, site, known, has_extender=bool(self._settings.placement.scheduler_name))
         self._ahead[Part.CLUSTER] = (reading.client.now() - self._around.now()).total_seconds()
         names = {"namespace": site.ours, "installation": site.installation}
-        return [*judge_cluster(facts), *judge_running(await look_at_programs(reading, site), names)]
+        running = await look_at_programs(reading, site)
+        return [*judge_cluster(facts), *judge_running(running, names, wants_janitor=known.wants_janitor)]
 
     async def _templates(self, reading: ClusterReader, site: InstallationSite) -> list[Finding]:
         jobs = rendered(self._settings, site.jobs)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dispatcher.doctor.finding import read_installation
 from docs.make_rendered import made
 from tests.controlplane.api import Json
 from tests.rig.deployed import CHART, RENDERED, VARIANTS, helm, pod_templates, rendered
@@ -161,6 +162,15 @@ def test_program_has_its_settings_in_its_pod() -> None:
         expected = {"run": ("debug", "7"), "extender": ("info", None), "migrate": (None, None)}
         found = (read.get("DISPATCHER_LOG_LEVEL"), read.get("DISPATCHER_MAX_JOBS"))
         assert found == expected.get(command, ("info", "7")), command
+
+
+@pytest.mark.parametrize("value", ["policy", "janitor"])
+def test_deployment_tells_the_doctor_what_the_values_leave_out(value: str) -> None:
+    chosen: tuple[Json, ...] = ({}, {value: {"enabled": False}})
+    objects = [{one["kind"]: one for one in rendered(only="run", **values)} for values in chosen]
+    with_all, without = (read_installation(one["Deployment"], "dispatcher", None) for one in objects)
+    assert (with_all.wants_policy, with_all.wants_janitor) == (True, True)
+    assert (without.wants_policy, without.wants_janitor) == (value != "policy", value != "janitor")
 
 
 def test_template_that_is_given_as_a_text_is_mounted_as_it_is() -> None:

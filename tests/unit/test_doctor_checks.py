@@ -125,6 +125,15 @@ def test_program_is_judged_by_its_ready_pods(
     assert janitor == ("Deployment live-janitor", state, message)
 
 
+def test_janitor_that_the_values_leave_out_is_not_missed() -> None:
+    facts = RunningFacts({"live": PodCount(1, 1), "live-janitor": ABSENT}, LEADS)
+    _, janitor, _ = judge_running(facts, NAMES, wants_janitor=False)
+    assert (janitor.state, janitor.mend) == (FindingState.NOT_CHECKED, "")
+    assert "janitor.enabled=false" in janitor.message
+    there = RunningFacts({"live": PodCount(1, 1), "live-janitor": PodCount(1, 0)}, LEADS)
+    assert [one.state for one in judge_running(there, NAMES, wants_janitor=False)][1] is FindingState.FAULT
+
+
 def test_log_of_a_program_that_is_not_ready_is_the_next_step() -> None:
     """It names the database, the setting or the image. A description of the Deployment names none of them."""
     found = [*judge_running(RunningFacts({"live": PodCount(2, 0), "live-janitor": PodCount(1, 0)}, LEADS), NAMES)]

@@ -21,6 +21,7 @@ from dispatcher.doctor.cluster import (
     misuses,
 )
 from dispatcher.doctor.cluster import SchedulingFacts as Scheduling
+from dispatcher.doctor.finding import JANITOR as JANITOR_KEY
 from dispatcher.doctor.finding import POLICY as POLICY_KEY
 from dispatcher.doctor.finding import (
     RELEASE,
@@ -149,6 +150,8 @@ def test_deployment_tells_how_the_installation_was_made() -> None:
     assert read_installation(bare, "ours", RUN) == Installation("ours", RUN, wants_policy=True)
     chosen = bare | {"metadata": {"annotations": {POLICY_KEY: "disabled"}}}
     assert read_installation(chosen, "ours", None).wants_policy is False
+    alone = bare | {"metadata": {"annotations": {JANITOR_KEY: "disabled"}}}
+    assert read_installation(alone, "ours", None).wants_janitor is False
 
 
 def test_missing_verbs_are_named_by_account_and_namespace() -> None:

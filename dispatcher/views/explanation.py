@@ -80,6 +80,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     estimate: when it will probably start; None: somebody has to act, or too few rows started in the last hour.
     launches: its newest launches, oldest first.
     cache: where the cache of its key is; left out if it has no cache key.
+    leads: whether the replica that answers leads. Only the leader knows which Jobs and Pods are refused, or suspended.
     """
 
     task: int
@@ -100,6 +101,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     estimate: Estimate | None = None
     launches: Sequence[LaunchFacts] = ()
     cache: CacheNow | UnsetType = UNSET
+    leads: bool = True
 
 
 class RowFacts(Struct, frozen=True):
@@ -124,7 +126,7 @@ def explain(facts: RowFacts, cycle: LastCycle, jobs_namespace: str) -> Explanati
     launches = launches_of(
         facts.launches, [(job, picture.cluster.pods.get(job.uid, ())) for job in picture.jobs_of(task)], jobs_namespace
     )
-    found = replace(found, launches=launches, cache=facts.cache or UNSET)
+    found = replace(found, launches=launches, cache=facts.cache or UNSET, leads=cycle.leads)
     if found.reason is None or task.status is not Status.WAITING:
         return found
     message = "; ".join(filter(None, (found.message, overtaken(facts.starts) if found.reason in BY_PRIORITY else "")))

@@ -156,6 +156,7 @@ class FailuresPage(Struct, frozen=True, kw_only=True):
     """Rows that failed in the last day, and rows that are parked now.
 
     as_of: time of the last cycle, which gave the parked rows.
+    leads: whether the replica that answers leads. Only the leader knows which Jobs and Pods are refused, or suspended.
     groups: the largest first, at most 100.
     groups_left_out: number of further groups.
     failed: number of failed rows that were read, the newest first, at most 3,000.
@@ -165,6 +166,7 @@ class FailuresPage(Struct, frozen=True, kw_only=True):
     """
 
     as_of: datetime
+    leads: bool
     groups: Sequence[FailureGroup]
     groups_left_out: int
     failed: int

@@ -136,8 +136,8 @@ class QueuePageReader:
         hour, since = self._overview.hour(name)
         settings = effective_settings(declared[name], declared[DEFAULTS], cycle.snapshot.max_pending, cycle.at)
         return QueuePage(
-            **structs.asdict(counted(name, status, len(line), cycle)), as_of=cycle.at, counted_at=status.counted_at,
-            settings=settings, next=next_, ended=ends,
+            **structs.asdict(counted(name, status, len(line), cycle)), as_of=cycle.at, leads=cycle.leads,
+            counted_at=status.counted_at, settings=settings, next=next_, ended=ends,
             times=QueueTimes(MEASURED, wait, run), hour=hour, counted_since=since,
         )  # fmt: skip
 

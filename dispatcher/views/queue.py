@@ -163,6 +163,7 @@ class QueuePage(QueueStatus, frozen=True, kw_only=True):
     """One queue.
 
     as_of: time of the cycle that judged the rows, by the database's clock.
+    leads: whether the replica that answers leads. Only the leader knows which Jobs and Pods are refused, or suspended.
     counted_at: when the waiting rows were counted.
     settings: its settings.
     next: the rows that are launched next, in their order.
@@ -173,6 +174,7 @@ class QueuePage(QueueStatus, frozen=True, kw_only=True):
     """
 
     as_of: datetime
+    leads: bool
     counted_at: datetime
     settings: QueueSettings
     next: Sequence[NextRow]

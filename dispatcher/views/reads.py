@@ -168,7 +168,7 @@ class ListPages:
         await gather(groups, grouping.parked_of(parked, cycle.told, cycle.picture))
         found, left_out = groups.largest()
         page = FailuresPage(
-            as_of=cycle.at, groups=found, groups_left_out=left_out, failed=len(failed),
+            as_of=cycle.at, leads=cycle.leads, groups=found, groups_left_out=left_out, failed=len(failed),
             failed_since=grouping.failed_since(failed, since), parked=len(ids), parked_left_out=len(ids) - len(parked),
         )  # fmt: skip
         return page, groups.rows()

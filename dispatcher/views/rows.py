@@ -29,6 +29,7 @@ class RowsPage(Struct, frozen=True):
     matching: number of rows that match, from the first row of this page on, counted up to 10,000.
     more_match: whether more rows match than were counted.
     looked_to: older rows than this one were not looked at, and may match; the next page looks at them. None: all were.
+    leads: whether the replica that answers leads. Only the leader knows which Jobs and Pods are refused, or suspended.
     """
 
     as_of: datetime
@@ -38,6 +39,7 @@ class RowsPage(Struct, frozen=True):
     matching: int = 0
     more_match: bool = False
     looked_to: int | None = None
+    leads: bool = True
 
 
 class ReadRows(Struct, frozen=True):
@@ -80,7 +82,7 @@ def page_of(read: ReadRows, found: RowMatches, wanted: RowFilter, cycle: LastCyc
     ]
     return RowsPage(
         read.at, cycle.at, listed_rows, next_after(found, wanted.limit),
-        min(found.matching, MOST_MATCHING), found.matching > MOST_MATCHING, found.looked_to,
+        min(found.matching, MOST_MATCHING), found.matching > MOST_MATCHING, found.looked_to, cycle.leads,
     )  # fmt: skip
 
 

@@ -31,9 +31,9 @@ SETTINGS = QueueSettings(
 )  # fmt: skip
 EMPTY = QueuePage(
     queue="default", waiting=0, reasons={}, oldest_wait_seconds=None, in_flight=0, max_jobs=None, weight=1, share=0,
-    paused_until=None, paused_since=None, note=None, starts_per_minute=0, ends_per_minute=0, as_of=NOW, counted_at=NOW,
-    settings=SETTINGS, next=(), ended=(), times=QueueTimes(1000, Percentiles(0), Percentiles(0)), hour=None,
-    counted_since=None,
+    paused_until=None, paused_since=None, note=None, starts_per_minute=0, ends_per_minute=0, as_of=NOW, leads=True,
+    counted_at=NOW, settings=SETTINGS, next=(), ended=(), times=QueueTimes(1000, Percentiles(0), Percentiles(0)),
+    hour=None, counted_since=None,
 )  # fmt: skip
 ROW = NextRow(
     task=2**62, place=1, priority=100, attempt=1, submitted_by=HOSTILE, template=HOSTILE, created_at=ago(60),

@@ -138,8 +138,29 @@ def test_the_names_of_an_explanation_are_public() -> None:
     fields = FOUND["components"]["schemas"]["Explanation"]["properties"]
     assert set(fields) == set(Explanation.__struct_fields__) == {
         "task", "status", "queue", "attempt", "reason", "message", "since", "as_of", "whose_turn", "next_step",
-        "position", "position_of", "before", "nodes", "also", "estimate", "launches", "cache",
+        "position", "position_of", "before", "nodes", "also", "estimate", "launches", "cache", "leads",
     }  # fmt: skip
+
+
+def types_in(answer: Any) -> dict[str, Any]:
+    """The types of an answer by name, and of all its parts."""
+    found, left = dict[str, Any](), [answer]
+    while left:
+        names = {reference.rpartition("/")[2] for reference in references(left.pop())} - found.keys()
+        found |= {name: FOUND["components"]["schemas"][name] for name in names}
+        left += [found[name] for name in names]
+    return found
+
+
+def test_answer_with_reasons_of_rows_says_whether_its_replica_leads() -> None:
+    """Only the leader knows what the API server refuses. For another replica such a row is in line."""
+    bodies = {path.removeprefix(API): types_in(one["get"]["responses"]["200"]) for path, one in FOUND["paths"].items()}
+    silent = {
+        path
+        for path, types in bodies.items()
+        if "HoldReason" in types and not any("leads" in one.get("properties", ()) for one in types.values())
+    }
+    assert silent == {"/queues", "/batches"}, "they have numbers by reason, and rows that have failed"
 
 
 def test_the_version_is_told_and_all_is_json() -> None:

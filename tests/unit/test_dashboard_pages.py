@@ -68,7 +68,9 @@ FRESH = {
     ),
     "tasks.html": (RowsPage(NOW, NOW, [], None), ("There is no row yet", INSERT)),
     "failures.html": (
-        FailuresPage(as_of=NOW, groups=[], groups_left_out=0, failed=0, failed_since=NOW, parked=0, parked_left_out=0),
+        FailuresPage(
+            as_of=NOW, leads=True, groups=[], groups_left_out=0, failed=0, failed_since=NOW, parked=0, parked_left_out=0
+        ),
         ("No row has failed in the last day, and none is parked", "nothing to do", 'href="/tasks"'),
     ),
     "batches.html": (BatchesPage(as_of=NOW, batches=[]), ("Write the name of a batch", f"{INSERT}, batch) VALUES")),

@@ -355,6 +355,14 @@ def test_page_names_the_time_of_its_rows_and_that_of_its_reasons() -> None:
     assert (page.as_of, page.judged_at) == (READ_AT, NOW)
 
 
+@pytest.mark.parametrize("leads", [True, False])
+def test_answer_says_whether_its_replica_leads(leads: bool) -> None:
+    cycle = a_judged_cycle(r42="Poison", leads=leads)
+    told = explain(RowFacts(a_task(), LinePosition(0, 1, 10_000)), cycle, "jobs")
+    page = page_of(ReadRows(READ_AT, [row()], {42: a_task()}), ONE, EVERY, cycle)
+    assert (told.leads, page.leads) == (leads, leads)
+
+
 def test_rows_that_match_are_counted_up_to_a_limit() -> None:
     most = page_of(ReadRows(READ_AT, [], {}), RowMatches([42], MOST_MATCHING), EVERY, a_judged_cycle())
     more = page_of(ReadRows(READ_AT, [], {}), RowMatches([42], MOST_MATCHING + 1), EVERY, a_judged_cycle())

@@ -198,8 +198,9 @@ GROUP = FailureGroup(
     example="no file 77", count=1234, first_seen=ago(7200), last_seen=ago(60), by_hour=[0, 2, 4], tasks=[77, 66],
 )  # fmt: skip
 FAILURES = FailuresPage(
-    as_of=NOW, groups=[GROUP], groups_left_out=0, failed=1234, failed_since=ago(86400), parked=0, parked_left_out=0
-)
+    as_of=NOW, leads=True, groups=[GROUP], groups_left_out=0, failed=1234, failed_since=ago(86400), parked=0,
+    parked_left_out=0,
+)  # fmt: skip
 BATCH = BatchStatus(
     queue="nightly", submitted_by="team_b", batch="april", tasks=1000, by_status={"waiting": 250, "failed": 750},
     first_started_at=ago(900), last_finished_at=ago(60), is_whole=True,

@@ -71,7 +71,7 @@ def groups(sign: str) -> list[FailureGroup]:
 
 def failures(sign: str) -> FailuresPage:
     return FailuresPage(
-        as_of=NOW, groups=groups(sign), groups_left_out=2900, failed=3000, failed_since=NOW, parked=2000,
+        as_of=NOW, leads=True, groups=groups(sign), groups_left_out=2900, failed=3000, failed_since=NOW, parked=2000,
         parked_left_out=7,
     )  # fmt: skip
 

@@ -95,6 +95,8 @@ PIECE_BYTES: Final = 2**20
 """Half of the bytes of an answer that wait to be read, at most."""
 MOST_BYTES: Final = 16 * 2**20
 """Bytes of the body of an answer, at most. A page of large objects has more, and is asked for in smaller parts."""
+PAGE: Final = "text/html"
+"""The type of a page, such as one to log in. The API server sends none."""
 TOO_LARGE: Final = "too large"
 """The code of such an answer in the metric."""
 NETWORK_FAULTS: Final = (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError, ValueError)
@@ -231,7 +233,7 @@ class KubeClient:
                 allow_redirects=False,  # a redirect, for example to a login page, is no answer
                 **await self._way(),
             ) as answer:
-                if answer.status < 400:  # an error may come from a proxy, with the proxy's clock
+                if answer.status < 300 and answer.content_type != PAGE:  # others may come from a proxy, with its clock
                     self._clock.hear(answer.headers.get("Date"))
                 code = TOO_LARGE
                 content = await body_of(answer)

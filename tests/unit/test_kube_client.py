@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from dispatcher.kube.client import AHEAD_SECONDS, LEGAL_PATH, REVIEWS, Access, KubeClient, Reply, ServerClock
 from dispatcher.kube.credentials import Login, TokenFile
@@ -17,6 +18,7 @@ from dispatcher.model.cluster import Node
 from dispatcher.model.errors import UTC_TIME, ClusterAway, certificates_end, instant, token_end
 from dispatcher.model.rights import RUN, InstallationSite, verbs_of
 from tests.rig.builders import a_node
+from tests.rig.loopback import on_loopback
 from tests.scheduling.certificates import OF_SERVERS, Authority, pem, sequence
 from tests.unit.logins import jwt
 
@@ -189,6 +191,33 @@ def test_an_unreadable_date_changes_nothing(date: str | None) -> None:
     assert answers.clock.now() == before
     answers.come(after=3600)
     assert 0 <= answers.lag < 1
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "is_heard"),
+    [(200, "application/json", True), (201, "application/json", True), (302, "text/html", False),
+     (200, "text/html", False), (502, "application/json", False)],
+)  # fmt: skip
+async def test_clock_is_that_of_the_api_server_and_not_of_a_proxy(status: int, kind: str, is_heard: bool) -> None:
+    """A login page of a proxy is no answer. Its clock may be minutes off, and every age with it."""
+    date = {"Date": format_datetime(SERVER, usegmt=True), "Location": "/login"}
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status, text="{}", content_type=kind, headers=date)
+
+    app = web.Application()
+    app.router.add_get("/version", answer)
+    async with on_loopback(app) as address:
+        client = KubeClient(Login(f"http://{address}", None, no_token, "x"), now=SERVER - timedelta(hours=1))
+        try:
+            await client.request("GET", "/version")
+            assert (client.now() >= SERVER) is is_heard
+        finally:
+            await client.close()
+
+
+async def no_token(_: bool) -> str | None:
+    return None
 
 
 GENERALIZED_TIME = 0x18

@@ -105,7 +105,8 @@ def janitor_command(dry_run: bool) -> None:
     """End parked rows and rows that report by exit code, return lost runs, delete old rows. Until SIGTERM."""
     from dispatcher.janitor import janitor
 
-    turn(janitor.run(load_settings().settings, dry_run=dry_run))
+    loaded = load_settings("info" if dry_run else None)  # of a dry run, the log is the result
+    turn(janitor.run(loaded.settings, dry_run=dry_run))
 
 
 @commands.command("extender", short_help="Tell kube-scheduler which nodes a Pod may use.")

@@ -245,6 +245,7 @@ async def run(settings: Settings, *, dry_run: bool = False, pace: JanitorPace = 
     try:
         if dry_run:
             await janitor.run_once()
+            log.info("the dry run has ended: nothing was changed")
         else:
             await serve(janitor, client, settings, stop_on_signals())
     finally:

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 
 from dispatcher.commands.options import PROGRAMS
 from tests.rig.cli import COULD_NOT, DONE, NOWHERE, WRONG, Answer, dispatcher
+from tests.rig.loopback import on_loopback
 from tests.rig.postgres import Database, PostgresServer
 from tests.rig.postgres_fixtures import one_database
 
@@ -156,6 +158,31 @@ async def test_absent_database_is_reported_without_its_password(command: list[st
     assert "the database does not answer" in answer.err
     assert "(host 127.0.0.1, port 1)" in answer.err
     assert "hush" not in answer.out + answer.err
+
+
+async def test_dry_run_of_the_janitor_tells_its_end_whatever_level_the_pod_logs(
+    database: Database, tmp_path: Path
+) -> None:
+    """In the Pod of a janitor with LOG_LEVEL=warning it told nothing, as if there were nothing to do."""
+
+    async def nothing(_: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", nothing)
+    async with on_loopback(app) as address:
+        config = {
+            "current-context": "it", "contexts": [{"name": "it", "context": {"cluster": "it", "user": "me"}}],
+            "clusters": [{"name": "it", "cluster": {"server": f"http://{address}"}}], "users": [{"name": "me", "user": {}}],
+        }  # fmt: skip
+        (tmp_path / "config").write_text(json.dumps(config))
+        answer = await dispatcher(
+            "janitor", "--dry-run", DATABASE_URL=database.url("janitor"), KUBECONFIG=str(tmp_path / "config"),
+            IMAGE="x", RETENTION_DAYS="0", LOG_LEVEL="warning",
+        )  # fmt: skip
+    assert answer.status == DONE, answer.err
+    (line,) = answer.err.splitlines()
+    assert json.loads(line)["event"] == "the dry run has ended: nothing was changed"
 
 
 async def test_login_of_another_command_is_told_which_one_is_needed(database: Database) -> None:

@@ -92,7 +92,7 @@ Peer = tuple[str, int]
 
 
 class ConfigurationCheck:
-    """Learns of each call. `faults`: the keys of FAULTS that calls of the last STANDS_SECONDS showed."""
+    """Learns of each call. `faults`: the keys of FAULTS that stood at the last call."""
 
     def __init__(self) -> None:
         self.faults: frozenset[str] = frozenset()
@@ -112,9 +112,12 @@ class ConfigurationCheck:
         if self._are_two(peer, now):
             found.add(TWO_CALLERS)
         self._shown |= dict.fromkeys(found, now)
-        before = self.faults
-        self.faults = frozenset(fault for fault, at in self._shown.items() if now - at < STANDS_SECONDS)
+        before, self.faults = self.faults, self.standing(now)
         return self.faults - before
+
+    def standing(self, now: float) -> frozenset[str]:
+        """The faults that calls of the last STANDS_SECONDS showed. It needs no further call: there may be none."""
+        return frozenset(fault for fault, at in self._shown.items() if now - at < STANDS_SECONDS)
 
     def _are_two(self, peer: Peer, now: float) -> bool:
         """Whether two connections take turns. A single scheduler may replace its connection, but does not return."""

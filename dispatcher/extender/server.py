@@ -23,8 +23,9 @@ because it holds environment variables.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -247,11 +248,16 @@ class Extender:
         self._node_filter = node_filter
         self._clock = clock
         self._configuration = ConfigurationCheck()
-        report_faults(self._configuration.faults)
+        for fault in FAULTS:
+            EXTENDER_CONFIG_FAULTS.labels(fault).set_function(partial(self._stands, fault))
         self._bodies = Bodies()
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
+
+    def _stands(self, fault: str) -> float:
+        """1 if calls show this fault of the configuration now, else 0: the gauge at a scrape."""
+        return float(fault in self._configuration.standing(self._clock()))
 
     async def drained(self) -> None:
         """Waits until no call is under way."""
@@ -360,19 +366,10 @@ class Extender:
             check_names(call.body)
         names = read_names(asked)
         has_choice = len(names) > 1
-        before = self._configuration.faults
         new = self._configuration.hear(verb, call.peer, self._clock(), has_choice=has_choice, is_cached=asked.is_cached)
-        if self._configuration.faults != before:
-            report_faults(self._configuration.faults)
         for fault in new:
             log.warning("kube-scheduler's configuration", fault=fault, says=FAULTS[fault])
         return names
-
-
-def report_faults(faults: Set[str]) -> None:
-    """Sets the gauge of each fault of the configuration."""
-    for fault in FAULTS:
-        EXTENDER_CONFIG_FAULTS.labels(fault).set(fault in faults)
 
 
 def outcome_of(fault: Exception) -> tuple[int, str]:

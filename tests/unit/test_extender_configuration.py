@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import REGISTRY
 
 from dispatcher.extender.configuration import (
     ENOUGH_CALLS,
@@ -20,6 +21,7 @@ from dispatcher.extender.configuration import (
     Peer,
     build_configuration,
 )
+from dispatcher.extender.server import Call, Extender
 from dispatcher.settings.loading import load
 
 EXTENDER = {
@@ -167,6 +169,20 @@ def test_fault_ends_when_calls_no_longer_show_it() -> None:
     assert calls.check.faults == frozenset()
     calls.call("filter", is_cached=False)
     assert calls.reported == [UNCACHED, NO_PRIORITIZE, UNCACHED], "reported again if it comes back"
+
+
+def test_metric_of_a_fault_ends_without_a_further_call() -> None:
+    """There may be none for long: no Pod waits, or the kube-scheduler of another replica leads."""
+    clock = [0.0]
+    extender = Extender({}, None, lambda: clock[0])  # type: ignore[arg-type]  # no node is reserved
+    body = msgspec.json.encode({"Pod": {}, "Nodes": {"items": [{"metadata": {"name": "a"}}]}})
+    extender.prioritize(Call(body, ONE, lambda: True))
+
+    def shown(at: float) -> float | None:
+        clock[0] = at
+        return REGISTRY.get_sample_value("dispatcher_extender_config_faults", {"fault": UNCACHED})
+
+    assert [shown(at) for at in (1, STANDS_SECONDS - 1, STANDS_SECONDS + 1)] == [1, 1, 0]
 
 
 def test_several_faults_are_each_reported() -> None:

@@ -121,6 +121,8 @@ HONOURED: Final = {
     },
 }  # fmt: skip
 """The fields of a kubeconfig that are supported, or ask for nothing."""
+RENEWED: Final = frozenset({"exec", "auth-provider", "tokenFile"})
+"""Fields of a user that bring the next token when one was refused. The end of such a token calls nobody."""
 PLUGIN_SECONDS: Final = 5
 """Seconds after which somebody is told that a credential plugin is waited for. It may ask for a login, unheard."""
 
@@ -157,7 +159,8 @@ class Kubeconfig:
             )
         finally:
             waiting.cancel()
-        report_token(self.target.api_key.get("BearerToken", "").removeprefix("Bearer "))
+        if RENEWED.isdisjoint(self.active()[1]):
+            report_token(self.target.api_key.get("BearerToken", "").removeprefix("Bearer "))
 
     def active(self) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
         """The context in use, its user and its cluster, as they are written."""

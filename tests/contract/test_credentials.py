@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from dispatcher.kube.client import KubeClient
@@ -22,6 +23,7 @@ from dispatcher.model.errors import ClusterAway, SettingsError
 from dispatcher.runtime.health import Site
 from dispatcher.settings.definition import KubeSettings
 from tests.scheduling.certificates import OF_CLIENTS, OF_SERVERS, Authority, Pair
+from tests.unit.logins import jwt
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -343,10 +345,10 @@ async def test_kubeconfig_that_cannot_be_read_is_told_in_words(tmp_path: Path) -
     assert refused.value.faults == (f"KUBECONFIG: {tmp_path}: [Errno 21] Is a directory: '{tmp_path}'",)
 
 
-def with_plugin(folder: Path, does: str) -> tuple[Path, Path]:
+def with_plugin(folder: Path, does: str, token: str = "t") -> tuple[Path, Path]:
     """A kubeconfig with a credential plugin, and the plugin. `does`: what it does before it gives its token."""
     plugin, version = folder / "plugin", "client.authentication.k8s.io/v1"
-    answer = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t"}})
+    answer = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": token}})
     plugin.write_text(f"#!/bin/sh\n{does}; echo '{answer}'\n")
     plugin.chmod(0o755)
     named = {"exec": {"apiVersion": version, "command": str(plugin)}}
@@ -360,6 +362,22 @@ async def test_plugin_runs_once_for_many_requests_whose_token_was_refused(tmp_pa
     for _ in range(2):
         assert await asyncio.gather(*(login.token(True) for _ in range(16))) == ["t"] * 16
     assert (tmp_path / "runs").read_text() == "run\n" * 3
+
+
+async def test_end_is_told_of_a_token_alone_that_stands_in_the_kubeconfig(tmp_path: Path) -> None:
+    """A plugin, such as those of AKS and OIDC, brings the next one. The last minutes of each would page somebody."""
+
+    async def told(path: Path) -> float | None:
+        await from_kubeconfig(str(path), None)
+        return REGISTRY.get_sample_value("dispatcher_credential_end_timestamp_seconds", {"credential": "token"})
+
+    (tmp_path / "token").write_text(jwt({"exp": 1763769602}))
+    found = [
+        await told(kubeconfig(tmp_path, "https://127.0.0.1:1", user={"token": jwt({"exp": 1763769601})})),
+        await told(kubeconfig(tmp_path, "https://127.0.0.1:1", user={"tokenFile": str(tmp_path / "token")})),
+        await told(with_plugin(tmp_path, "true", jwt({"exp": 1763769603}))[0]),
+    ]
+    assert found == [1763769601] * 3
 
 
 async def test_plugin_that_is_waited_for_is_told(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -323,10 +324,19 @@ def judge_keepers(found: PodCount | UnreadObject, names: Mapping[str, str]) -> I
         yield good("CacheKeeperAbsent", where)
 
 
-def judge_prometheus(url: str, series: Mapping[str, bool] | UnreadObject) -> Iterator[Finding]:
-    """Judges Prometheus. `series`: whether it has recent samples of each metric."""
+def judge_prometheus(
+    url: str, series: Mapping[str, bool] | UnreadObject, *, is_asked_in_pod: bool = True
+) -> Iterator[Finding]:
+    """Judges Prometheus.
+
+    series: whether it has recent samples of each metric.
+    is_asked_in_pod: whether the doctor runs in a Pod, as the dispatcher does.
+    """
     if isinstance(series, UnreadObject):
-        yield fault("PrometheusAway", url, series.why, url=url)
+        if is_asked_in_pod or ".svc." not in f"{urlsplit(url).hostname}.":
+            yield fault("PrometheusAway", url, series.why, url=url)
+        else:
+            yield unchecked("PrometheusAway", url, "only a Pod can look up a Service: ask in that of the dispatcher")
         return
     yield good("PrometheusAway", url)
     unknown = sorted(name for name, is_known in series.items() if not is_known)

@@ -30,7 +30,7 @@ from dispatcher.doctor.look_at_database import look_at_database
 from dispatcher.doctor.look_at_templates import look_at_templates, rendered
 from dispatcher.doctor.templates import judge_templates
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.credentials import Login, log_in
+from dispatcher.kube.credentials import Login, in_cluster, log_in
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.rights import InstallationSite
 from dispatcher.settings.loading import LoadedSettings
@@ -153,8 +153,8 @@ class Doctor:
         return Installation(self._around.namespace or "NAMESPACE")
 
     async def _prometheus(self) -> list[Finding]:
-        url = self._settings.placement.prometheus_url
-        return list(judge_prometheus(url, await look_at_prometheus(url))) if url else []
+        url, in_pod = self._settings.placement.prometheus_url, in_cluster() is not None
+        return list(judge_prometheus(url, await look_at_prometheus(url), is_asked_in_pod=in_pod)) if url else []
 
     async def _of_api_server(self) -> list[Finding]:
         """The cluster, the templates and the scheduler."""

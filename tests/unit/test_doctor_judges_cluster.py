@@ -294,6 +294,21 @@ def test_prometheus_is_judged_by_what_it_knows(series: Any, expected: list[tuple
     assert states(list(judge_prometheus("http://prometheus:9090", series))) == expected
 
 
+@pytest.mark.parametrize(
+    ("host", "state"),
+    [
+        ("prometheus.monitoring.svc", FindingState.NOT_CHECKED),
+        ("prometheus.monitoring.svc.cluster.example", FindingState.NOT_CHECKED),
+        ("prometheus.example", FindingState.FAULT),
+    ],
+)
+def test_name_of_a_service_is_no_fault_outside_of_the_cluster(host: str, state: FindingState) -> None:
+    """A person runs the doctor on a laptop, with the settings of the installation."""
+    url, away = f"http://{host}:9090", UnreadObject("Name or service not known")
+    assert states(list(judge_prometheus(url, away, is_asked_in_pod=False))) == [("PrometheusAway", state)]
+    assert states(list(judge_prometheus(url, away))) == [("PrometheusAway", FindingState.FAULT)]
+
+
 def test_unknown_settings_are_faults() -> None:
     assert states(list(judge_settings([]))) == []
     (found,) = judge_settings(["DISPATCHER_X is not a setting; did you mean DISPATCHER_Y?"])

@@ -33,6 +33,7 @@ from dispatcher.commands.pod_adoption import (
     unlike_ours,
 )
 from dispatcher.container.contract import LAST_STATUS, statuses_as_text
+from dispatcher.jobs.env import injectors
 from dispatcher.jobs.fields import KINDS, dotted, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import DEFAULTS, LONGEST_SECONDS, MOST_FAILURES
@@ -94,7 +95,7 @@ class Adopter(AdoptionReport):
         if reports == EXIT_CODE and len(objects(made.get("containers"))) > 1 and not self.source.has_sidecars:
             words = f"only the status of {reader.task} counts, where each container had to exit 0: {HELPERS}"
             self.tell(Did.OPEN, (*pod_path, "containers"), words)
-        self.open_to_rows(made, at, pod_path)
+        self.open_to_rows({"metadata": pod_meta, "spec": made}, at, pod_path)
         self.read_policy(spec, at, reader.task if reports == EXIT_CODE else "")
         template = {**({"metadata": pod_meta} if pod_meta else {}), "spec": made}
         meta = {**job_meta, "annotations": {**self.own, **self.annotations}}
@@ -174,13 +175,13 @@ class Adopter(AdoptionReport):
         self.given.append(INDEX)
         return INDEX_OF_ROW
 
-    def open_to_rows(self, pod: Json, at: Path, pod_path: Path) -> None:
+    def open_to_rows(self, template: Json, at: Path, pod_path: Path) -> None:
         """Says what rows may set: what they have to give, and without a Secret every open variable."""
-        named = list(secrets_of(pod))
-        if not self.given and (not named or self.own.get(ids.ROW_MAY_SET) is not None):
+        named, brought = list(secrets_of(template["spec"])), injectors(template["metadata"])
+        secrets = ", ".join(sorted({*brought, *(name for _, name in named)}))
+        if not self.given and (not secrets or self.own.get(ids.ROW_MAY_SET) is not None):
             return
-        secrets = ", ".join(sorted({name for _, name in named}))
-        why = f"because it has Secret {secrets}: a row may set no other variable" if named else ""
+        why = f"because it has Secret {secrets}: a row may set no other variable" if secrets else ""
         path: Path = (*pod_path, *named[0][0]) if named else (*pod_path, "containers")
         opened = ",".join(f"env.{name}" for name in self.given)
         self.annotate((*at, "completionMode") if self.is_indexed and self.given else path, ids.ROW_MAY_SET, opened, why)

@@ -14,7 +14,7 @@ from dispatcher.commands.adoption import (
     texts,
     with_objects,
 )
-from dispatcher.jobs.env import CONTRACT, LOGIN, PROVIDER_CLASS, is_dispatchers
+from dispatcher.jobs.env import CONTRACT, LOGIN, PROVIDER_CLASS, TOKENS, is_dispatchers
 from dispatcher.jobs.fields import CAPABILITIES, SELINUX_TYPES, SYSCTLS, list_at, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.jobs.templates import RESTARTS, TASK
@@ -366,6 +366,7 @@ OBJECTS_BY_FIELD: Final[Mapping[str, tuple[str, str]]] = {
     "secretRef": ("Secret", "name"), "secret": ("Secret", "name"), "imagePullSecrets": ("Secret", "name"),
     "configMapKeyRef": ("ConfigMap", "name"), "configMapRef": ("ConfigMap", "name"), "configMap": ("ConfigMap", "name"),
     "nodePublishSecretRef": ("Secret", "name"), "secretProviderClass": ("SecretProviderClass", ""),
+        yield from (((), {"name": f"{volume.get('name')} ({kind})"}) for kind in TOKENS if object_at(one, kind))
     "resourceClaimName": ("ResourceClaim", ""), "resourceClaimTemplateName": ("ResourceClaimTemplate", ""),
     "priorityClassName": ("PriorityClass", ""), "runtimeClassName": ("RuntimeClass", ""),
 }  # fmt: skip

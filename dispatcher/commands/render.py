@@ -27,7 +27,7 @@ from dispatcher.admission.room import NOBODY, Room, RoomIndex
 from dispatcher.admission.room_view import RoomView
 from dispatcher.commands.options import as_document
 from dispatcher.jobs.catalog import Catalog, bounded, misnamed, read_bounded
-from dispatcher.jobs.env import EVERY_NAME, LOGIN, beside_variables, provider_classes
+from dispatcher.jobs.env import EVERY_NAME, LOGIN, beside_variables, other_secrets
 from dispatcher.jobs.fields import dotted
 from dispatcher.jobs.manifest import JobSite, build_job
 from dispatcher.jobs.offered import a_row, why_unusable
@@ -205,7 +205,7 @@ def doubts_of(path: Path, settings: Settings) -> Iterator[str]:
     template = read_template(path)
     yield from template.doubts(site_of(settings, "").passed, settings.placement.scheduler_name)
     secrets = {one.secret for one in beside_variables(template.pod_spec) if one.key != LOGIN}
-    secrets |= {f"{one} (SecretProviderClass)" for one in provider_classes(template.pod_spec)}
+    secrets |= {*other_secrets(template.manifest["spec"]["template"])}
     if EVERY_NAME in template.opened and secrets:
         beside = ", ".join(sorted(secrets))
         yield f"rows may set every variable that is not closed, next to Secret {beside}. {ADVICE}"

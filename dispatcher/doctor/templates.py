@@ -20,7 +20,14 @@ from dispatcher.doctor.pod_rules import (
     range_refusals,
     violations,
 )
-from dispatcher.jobs.env import LOGIN, SecretReference, beside_variables, named_secrets, provider_classes
+from dispatcher.jobs.env import (
+    LOGIN,
+    SecretReference,
+    beside_variables,
+    named_secrets,
+    other_secrets,
+    provider_classes,
+)
 from dispatcher.jobs.fields import object_at
 from dispatcher.jobs.refusals import OF_THE_ROW, CreateOutcome, read_create
 from dispatcher.kube.pods import needs_of_manifest
@@ -106,8 +113,9 @@ def judge_templates(
             yield unchecked("JobRefused", where, place.why)
             continue
         yield from judge_answer(one, place.namespace)
-        spec = one.job["spec"]["template"]["spec"]
-        yield judge_openness(one, spec, place)
+        template = one.job["spec"]["template"]
+        yield judge_openness(one, template, place)
+        spec = template["spec"]
         yield from judge_pod(TemplatePod(one.name, spec, needs_of_manifest(spec)), place)
 
 
@@ -125,15 +133,15 @@ def without_login(job: Json, place: PodRules) -> Iterator[str]:
         yield f"nothing reports: Secret {secrets} has no key {LOGIN}. Add it, and a report, or {REPORT}: exit-code"
 
 
-def judge_openness(one: TemplateTrial, spec: Json, place: PodRules) -> Finding:
+def judge_openness(one: TemplateTrial, template: Json, place: PodRules) -> Finding:
     """A variable can make a library read, send or run something. The login of tasks is no secret to them.
 
-    Another check reports a Secret that cannot be read.
+    Another check reports a Secret that cannot be read. `template`: metadata and spec of the Pod.
     """
-    given = {*beside_variables(spec)} if one.opens_env else set()
+    given = {*beside_variables(template["spec"])} if one.opens_env else set()
     more = {name for name, keys in place.secrets.items() if not isinstance(keys, UnreadObject) and keys - {LOGIN}}
     secrets = sorted({named.secret for named in given if named.key != LOGIN} & more)
-    secrets += [f"{name} (SecretProviderClass)" for name in provider_classes(spec) if one.opens_env]
+    secrets += sorted({*other_secrets(template)}) if one.opens_env else []
     if not secrets:
         return good("EnvOpen", f"template {one.name}")
     said = f"rows may set every variable that is not closed, next to Secret {', '.join(secrets)}"

@@ -257,6 +257,38 @@ def provider_classes(pod: Json) -> Iterator[str]:
 PROVIDER_CLASS: Final = "secretProviderClass"
 
 
+def other_secrets(template: Json) -> Iterator[str]:
+    """What the containers get that is as secret as a Secret. `template`: metadata and spec of the Pod."""
+    pod = template["spec"]
+    yield from (f"{name} (SecretProviderClass)" for name in provider_classes(pod))
+    for volume in pod.get("volumes") or ():
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            yield from (f"{volume.get('name')} ({kind})" for kind in TOKENS if source.get(kind) is not None)
+    yield from injectors(template.get("metadata") or {})
+
+
+TOKENS: Final = ("serviceAccountToken", "podCertificate")
+"""Sources of a projected volume by which the Pod proves who it is."""
+
+
+def injectors(meta: Json) -> Iterator[str]:
+    """The labels and annotations of a Pod by which a webhook brings secrets into it."""
+    for field in ("labels", "annotations"):
+        for key, value in (meta.get(field) or {}).items():
+            if INJECTOR.fullmatch(key) and str(value).lower() not in NOT_ON:
+                yield f"{key} ({field.removesuffix('s')})"
+
+
+INJECTOR: Final = re.compile(
+    r"vault\.hashicorp\.com/agent-inject|vault\.security\.banzaicloud\.io/vault-.*"
+    r"|secrets-webhook\.security\.bank-vaults\.io/.*|operator\.1password\.io/inject|org\.infisical\.com/inject"
+    r"|akeyless/enabled|azure\.workload\.identity/use"
+)
+"""Those of Vault, Bank-Vaults, 1Password, Infisical, Akeyless, and of identities of Azure. No such list is complete."""
+NOT_ON: Final = frozenset({"", "0", "f", "false", "none"})
+"""Values by which they bring nothing."""
+
+
 def in_env(pod: Json, *, with_optional: bool = False) -> Iterator[SecretReference]:
     for one in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
         for variable in one.get("env") or ():

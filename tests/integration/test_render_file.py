@@ -174,13 +174,14 @@ def test_dispatcher_reads_the_file_with_the_same_verdict(tmp_path: Path, text: s
 
 
 SECRET = "envFrom: [{secretRef: {name: keys}}]"
+TOKEN = "env: []\n      volumes: [{name: keys, projected: {sources: [{serviceAccountToken: {path: t}}]}}]"
 STORE = "env: []\n      volumes: [{name: a, csi: {driver: b, volumeAttributes: {secretProviderClass: keys}}}]"
 
 
 @pytest.mark.parametrize(
     ("opened", "source", "is_told"),
     [("env", SECRET, True), ("env.MODE", SECRET, False), ("env", "", False),
-     ("env", STORE, True),
+     ("env", STORE, True), ("env", TOKEN, True),
      ("env", "env: [{name: X, valueFrom: {secretKeyRef: {name: keys, key: TASK_DATABASE_URL}}}]", False)],
 )  # fmt: skip
 async def test_open_variables_beside_a_secret_are_a_warning(

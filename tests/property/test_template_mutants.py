@@ -15,7 +15,7 @@ import msgspec
 from dispatcher.commands.adopt import adopt
 from dispatcher.commands.render import built
 from dispatcher.jobs.catalog import bounded
-from dispatcher.jobs.env import beside_variables, named_secrets
+from dispatcher.jobs.env import beside_variables, named_secrets, other_secrets
 from dispatcher.jobs.manifest import PlacedBy
 from dispatcher.jobs.offered import offered_templates, why_unusable
 from dispatcher.jobs.row_check import judge_kind
@@ -89,6 +89,7 @@ def judged(template: Template) -> str:
     msgspec.json.encode(offered_templates({"t": template}, ["P"]))
     list(template.doubts({"P"}, "own")), built(template, {}, SETTINGS), built(template, {"args": ["x"]}, SETTINGS)
     named_secrets(template.pod_spec), list(beside_variables(template.pod_spec))
+    list(other_secrets(template.manifest["spec"]["template"]))
     assert needs_of_manifest(template.pod_spec) is not None, "its rows would be launched without a look at room"
     return "offers" if any(isinstance(one, Offer) for one in offers) else "holds"
 

@@ -338,6 +338,7 @@ OPTIONAL = a_pod(
 )  # fmt: skip
 BESIDE = a_pod(container={"resources": SMALL, "envFrom": [{"secretRef": {"name": "keys"}}]})
 STORE = POD | {"volumes": [{"name": "a", "csi": {"volumeAttributes": {"secretProviderClass": "keys"}}}]}
+TOKEN = POD | {"volumes": [{"name": "keys", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]}
 
 
 @pytest.mark.parametrize(
@@ -351,6 +352,7 @@ STORE = POD | {"volumes": [{"name": "a", "csi": {"volumeAttributes": {"secretPro
         (POD, set(), True, False),
         (STORE, set(), True, True),
         (STORE, set(), False, False),
+        (TOKEN, set(), True, True),
     ],
 )
 def test_variables_are_open_beside_a_secret_or_not(pod: Any, keys: set[str], opens_env: bool, is_told: bool) -> None:
@@ -360,6 +362,24 @@ def test_variables_are_open_beside_a_secret_or_not(pod: Any, keys: set[str], ope
     (found,) = [one for one in judge_templates(tried, place, NAMES) if one.what == "EnvOpen"]
     assert found.state is (FindingState.WARNING if is_told else FindingState.GOOD)
     assert ("next to Secret keys" in found.message) is is_told
+
+
+@pytest.mark.parametrize(
+    ("field", "key", "value", "is_told"),
+    [
+        ("annotations", "vault.hashicorp.com/agent-inject", "true", True),
+        ("annotations", "vault.hashicorp.com/agent-inject", "false", False),
+        ("annotations", "vault.hashicorp.com/role", "etl", False),
+        ("annotations", "operator.1password.io/inject", "task", True),
+        ("labels", "azure.workload.identity/use", "true", True),
+    ],
+)
+def test_variables_are_open_beside_what_a_webhook_brings(field: str, key: str, value: str, is_told: bool) -> None:
+    """No Secret of the cluster says so, and the container has them in its files or its environment."""
+    template = {"metadata": {field: {key: value}}, "spec": POD}
+    tried = [TemplateTrial("default", {"spec": {"template": template}}, CREATED, opens_env=True)]
+    (found,) = [one for one in judge_templates(tried, PLACE, NAMES) if one.what == "EnvOpen"]
+    assert (f"next to Secret {key} ({field[:-1]})" in found.message) is is_told
 
 
 def test_doubts_of_a_template_are_warnings() -> None:

@@ -198,6 +198,24 @@ def test_secrets_of_a_store_close_all_variables_to_rows() -> None:
     assert annotations[f"{DOMAIN}/row-may-set"] == ""
 
 
+@pytest.mark.parametrize(
+    ("spec", "meta", "names"),
+    [
+        (pod(), {"annotations": {"vault.hashicorp.com/agent-inject": "true"}},
+         "vault.hashicorp.com/agent-inject (annotation)"),
+        (pod(volumes=[{"name": "aws", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]),
+         {"labels": {"azure.workload.identity/use": "true"}},
+         "aws (serviceAccountToken), azure.workload.identity/use (label)"),
+    ],
+)  # fmt: skip
+def test_tokens_and_what_a_webhook_brings_close_all_variables_to_rows(
+    spec: dict[str, Any], meta: dict[str, Any], names: str
+) -> None:
+    found = adopted(alone(spec, **meta))
+    assert found.manifest["metadata"]["annotations"][f"{DOMAIN}/row-may-set"] == ""
+    assert [one.words for one in found.fields if f"because it has Secret {names}: a row" in one.words]
+
+
 ONCE: dict[str, Any] = {"completionMode": "Indexed", "completions": 1, "parallelism": 1}
 NOTE = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
 

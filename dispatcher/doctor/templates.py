@@ -120,7 +120,7 @@ def judge_templates(
 
 
 def without_login(job: Json, place: PodRules) -> Iterator[str]:
-    """Tells that no Secret gives the task's container its login. What a ConfigMap has is not known here."""
+    """Tells that no Secret gives the task's container its login. A ConfigMap seldom has it, and is not read here."""
     pod, name = job["spec"]["template"], object_at(job, "spec", "template", "metadata", "annotations").get(CONTAINER)
     own = next((one for one in containers(pod["spec"]) if one.get("name") == name), {})
     sources = own.get("envFrom") or ()
@@ -128,9 +128,11 @@ def without_login(job: Json, place: PodRules) -> Iterator[str]:
     known = [(prefix, keys) for prefix, secret in named if isinstance(keys := place.secrets.get(secret), frozenset)]
     given = {one.get("name") for one in own.get("env") or ()} | {prefix + key for prefix, keys in known for key in keys}
     reports = object_at(job, "metadata", "annotations").get(REPORT) != "sql" or LOGIN in given
-    if known and len(known) == len(sources) and not reports:
+    if known and len(known) == len(named) and not reports:
         secrets = ", ".join(sorted({secret for _, secret in named}))
-        yield f"nothing reports: Secret {secrets} has no key {LOGIN}. Add it, and a report, or {REPORT}: exit-code"
+        unless = ", unless its ConfigMap has the login" if len(named) < len(sources) else ""
+        words = f"nothing reports{unless}: Secret {secrets} has no key {LOGIN}"
+        yield f"{words}. Add it, and a report, or {REPORT}: exit-code"
 
 
 def judge_openness(one: TemplateTrial, template: Json, place: PodRules) -> Finding:

@@ -449,10 +449,12 @@ class Template(Bounds, frozen=True, kw_only=True):
         if len(names) > 1 and names[self.container] != TASK and self.given.get(CONTAINER) is None:
             taken = names[self.container]
             yield f"of the containers {', '.join(names)}, {taken} is taken as the task's: name it by {CONTAINER}"
-        has_login = LOGIN in {*self.taken, *passed} or self.task_container.get("envFrom")
+        sources = self.task_container.get("envFrom") or ()
+        has_login = LOGIN in {*self.taken, *passed} or any(one.get("secretRef") for one in sources)
         if self.report == "sql" and not has_login:
-            yield f"nothing in this template reports: add {LOGIN} and a report, or {REPORT}: exit-code"
-        if self.task_container.get("envFrom") and (names := sorted({*passed} - self.taken)):
+            unless = ", unless its ConfigMap has the login" if sources else ""
+            yield f"nothing in this template reports{unless}: add {LOGIN} and a report, or {REPORT}: exit-code"
+        if sources and (names := sorted({*passed} - self.taken)):
             told = ", ".join(names[:3])
             yield f"PASS_ENV gives {told}, which win over keys of that name in envFrom: name those in env"
         hook = (self.task_container.get("lifecycle") or {}).get("preStop") or {}

@@ -402,7 +402,7 @@ def test_doubts_of_a_template_are_warnings() -> None:
         ({}, {"API_KEY"}, "exit-code", False),
         ({"env": [{"name": "TASK_DATABASE_URL", "value": "x"}]}, {"API_KEY"}, "sql", False),
         ({"envFrom": [{"secretRef": {"name": "keys"}, "prefix": "TASK_"}]}, {"DATABASE_URL"}, "sql", False),
-        ({"envFrom": [{"secretRef": {"name": "keys"}}, {"configMapRef": {"name": "c"}}]}, {"API_KEY"}, "sql", False),
+        ({"envFrom": [{"secretRef": {"name": "keys"}}, {"configMapRef": {"name": "c"}}]}, {"API_KEY"}, "sql", True),
         ({"envFrom": []}, {"API_KEY"}, "sql", False),
     ],
 )

@@ -140,6 +140,7 @@ UNREPORTED = (
 )
 
 
+UNLESS = UNREPORTED.replace(":", ", unless its ConfigMap has the login:", 1)
 PASSED = "PASS_ENV gives A, which win over keys of that name in envFrom: name those in env"
 HOOKED = "preStop runs before SIGTERM: a program that it ends with 0 counts as done. Let it signal process 1"
 HOOKS: list[dict[str, Any]] = [{"exec": {"command": ["pkill", "app"]}}, {"httpGet": {"port": 8080, "path": "/stop"}}]
@@ -168,6 +169,8 @@ def test_image_that_nodes_can_pull_is_no_doubt(image: str) -> None:
         ({}, ["TASK_DATABASE_URL"], []),
         ({"container": LOGIN}, [], []),
         ({"container": {"envFrom": [{"secretRef": {"name": "s"}}]}}, [], []),
+        ({"container": {"envFrom": [{"configMapRef": {"name": "c"}}]}}, [], [UNLESS]),
+        ({"container": {"envFrom": [{"configMapRef": {"name": "c"}}, {"secretRef": {"name": "s"}}]}}, [], []),
         *(({"container": LOGIN | {"lifecycle": {"preStop": hook}}}, [], [HOOKED]) for hook in HOOKS),
         ({"container": LOGIN | {"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}}, [], []),
         ({"container": LOGIN | {"lifecycle": {"postStart": HOOKS[0]}}}, [], []),

@@ -219,7 +219,7 @@ def read_file(path: Path) -> Iterator[FileDocument]:
         content = read_input(MOST_BYTES + 1) if path == INPUT else read_most(path)
         text = text_of(as_utf8(content), MOST_BYTES)
     except OSError as fault:
-        yield FileDocument(AdoptedFile(printable(str(path)), 0, "no manifest", faults=[str(fault.strerror)]))
+        yield FileDocument(AdoptedFile(printable(str(path)), 0, NOT_ONE, faults=[str(fault.strerror)]))
     except TemplateError as fault:
         yield from no_manifest(path, fault)
     else:
@@ -241,8 +241,11 @@ def read_text(path: Path, text: str) -> Iterator[FileDocument]:
         if 1 < len(parts) <= MOST_PARTS:
             for part in parts:
                 yield from read_text(path, part)
-        else:
+        elif KIND.search(text):
             yield from no_manifest(path, fault, HELM if "{{" in text else "")
+        else:
+            left = Did.LEFT_OUT.value, "", f"it names no kind: {fault.faults[0].words}"
+            yield FileDocument(AdoptedFile(printable(str(path)), fault.faults[0].line, NOT_ONE, fields=[left]))
         return
     unnamed = {"kind": "Kustomization"} if path.stem == "kustomization" else {}
     for line, document in ((line, {**unnamed, **one}) for line, one in documents):
@@ -262,6 +265,9 @@ def parts_of(text: str) -> list[str]:
     return found
 
 
+KIND: Final = re.compile(r"""(?:^|[{,\s])["']?kind["']?\s*:""")
+"""Each manifest has a kind. Files of other programs may have tags that are not known here, or a list."""
+NOT_ONE: Final = "no manifest"
 HELM: Final = ". Is it a template of Helm? `helm template CHART | dispatcher adopt -` adopts it"
 TWICE: Final = ". kubectl takes the last one: remove the first"
 
@@ -269,7 +275,7 @@ TWICE: Final = ". kubectl takes the last one: remove the first"
 def no_manifest(path: Path, fault: TemplateError, hint: str = "") -> Iterator[FileDocument]:
     for one in fault.faults:
         words = one.words + (TWICE if "stands twice in one object" in one.words else hint)
-        yield FileDocument(AdoptedFile(printable(str(path)), one.line, "no manifest", faults=[words]))
+        yield FileDocument(AdoptedFile(printable(str(path)), one.line, NOT_ONE, faults=[words]))
 
 
 def read_most(path: Path) -> bytes:

@@ -78,6 +78,7 @@ def value_of(node: yaml.Node, known: dict[int, Any]) -> Any:
         if isinstance(node, yaml.MappingNode):
             known[id(node)] = object_of(node, known)
         elif isinstance(node, yaml.SequenceNode):
+            check_tag(node)
             known[id(node)] = [value_of(one, known) for one in node.value]
         else:
             known[id(node)] = scalar_of(node)
@@ -87,6 +88,7 @@ def value_of(node: yaml.Node, known: dict[int, Any]) -> Any:
 def object_of(node: yaml.MappingNode, known: dict[int, Any]) -> dict[str, Any]:
     """An object. kubectl merges where `<<` stands: a later key wins, merged or not. Of a merged list the first wins."""
     lines, found = dict[str, int](), dict[str, Any]()
+    check_tag(node)
     for key, value in node.value:
         line = line_of_mark(key.start_mark)
         if is_merge(key):
@@ -100,6 +102,15 @@ def object_of(node: yaml.MappingNode, known: dict[int, Any]) -> dict[str, Any]:
             raise at_line(line, f"the key {name!r:.80} stands twice in one object: lines {lines[name]} and {line}")
         lines[name], found[name] = line, value_of(value, known)
     return found
+
+
+def check_tag(node: yaml.CollectionNode) -> None:
+    """kubectl drops the tag of a list or an object, such as `!reference`. Its author meant something else."""
+    if node.tag not in OF_COLLECTIONS:
+        raise at_line(line_of_mark(node.start_mark), f"the tag {node.tag.replace(TAG, '!!')!r:.80} cannot be read here")
+
+
+OF_COLLECTIONS: Final = frozenset({f"{TAG}seq", f"{TAG}map", f"{TAG}set"})
 
 
 def is_merge(key: yaml.Node) -> bool:
@@ -226,7 +237,7 @@ def read_documents(text: str, most: int = MOST_BYTES) -> list[tuple[int, dict[st
     TemplateError as `read_manifest`.
     """
     found = list[tuple[int, dict[str, Any]]]()
-    for root in compose_all(text, most):
+    for root in map(as_list, compose_all(text, most)):
         line = line_of_mark(root.start_mark)
         if not isinstance(root, yaml.MappingNode):
             raise at_line(line, "the document is not an object: a manifest is")
@@ -236,6 +247,15 @@ def read_documents(text: str, most: int = MOST_BYTES) -> list[tuple[int, dict[st
                 count(part, known)
         found += unlisted(root, value_of(root, {}), line)
     return found
+
+
+def as_list(root: yaml.Node) -> yaml.Node:
+    """The document. Bare objects in brackets, as `jq .items` writes them, become the List that kubectl writes."""
+    if not isinstance(root, yaml.SequenceNode) or not all(isinstance(one, yaml.MappingNode) for one in root.value):
+        return root
+    mark, tag = root.start_mark, f"{TAG}str"
+    kind, items, name = (yaml.ScalarNode(tag, word, mark, mark) for word in ("kind", "items", "List"))
+    return yaml.MappingNode(f"{TAG}map", [(kind, name), (items, root)], mark, root.end_mark)
 
 
 def unlisted(node: yaml.Node, document: dict[str, Any], line: int) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -276,7 +296,7 @@ def places_of(text: str, line: int, most: int = MOST_BYTES) -> dict[Path, int]:
 @lru_cache(maxsize=1)
 def starts_of(text: str, most: int) -> dict[int, yaml.Node]:
     """The documents of a text and the items of lists, by their lines. A file may have hundreds that are faulty."""
-    parts = [one for root in compose_all(text, most) for one in listed(root)]
+    parts = [one for root in map(as_list, compose_all(text, most)) for one in listed(root)]
     return {line_of_mark(one.start_mark): one for one in reversed(parts)}
 
 
@@ -339,7 +359,7 @@ def as_yaml(text: str) -> str:
 
     jq writes such streams. Each value stays in its lines.
     """
-    values = values_of_json(text) if text.lstrip().startswith("{") else []
+    values = values_of_json(text) if text.lstrip().startswith(("{", "[")) else []
     if not values:
         return text
     documents = (f"{space[: space.rfind(LINE_END) + 1] or LINE_END}--- {value}" for space, value in values[1:])

@@ -128,7 +128,7 @@ async def test_folder_is_read_and_equal_names_get_numbers(tmp_path: Path) -> Non
     [
         ("kind: Job\nspec: {{ .Values.spec }}\n", 2, "a key must be a text"),
         ("kind: Job\n\tx: 1\n", 2, "a tab: YAML indents by spaces"),
-        ("- a\n", 1, "the document is not an object"),
+        ("- kind: Job\n- a\n", 1, "the document is not an object"),
         ("kind: Job\nkind: Pod\n", 2, "stands twice"),
     ],
 )

@@ -75,8 +75,17 @@ def test_fault_of_work_inside_of_another_object_has_its_place() -> None:
 
 
 def test_text_without_the_signs_of_helm_is_none_of_its_templates() -> None:
-    (other,), (chart,) = (read_text(Path("a.yaml"), f"a: !Ref {sign}") for sign in ("${b}", "'{{ b }}'"))
+    (other,), (chart,) = (read_text(Path("a.yaml"), f"kind: !Ref {sign}") for sign in ("${b}", "'{{ b }}'"))
     assert ["Helm" in one.told.faults[0] for one in (other, chart)] == [False, True]
+
+
+@pytest.mark.parametrize("text", ["a: !reference [b, c]\n", "a: !Ref b\n", "- a\n", "Thank you\n", "a: [1\n"])
+def test_file_of_another_program_is_left_out(text: str) -> None:
+    """A folder has those of GitLab, CloudFormation or Ansible beside its manifests."""
+    (one,) = adopt_documents(list(read_text(Path("a.yaml"), text)), Path("none"), check=True)
+    ((did, _, words),) = one.fields
+    assert (one.what, one.is_done, did) == ("no manifest", True, "left out")
+    assert words.startswith("it names no kind: ")
 
 
 def test_maker_without_a_kind_is_the_reader_of_the_file() -> None:

@@ -87,6 +87,10 @@ def test_line_is_that_of_the_part_or_of_the_innermost_one_that_is_there(path: he
         ("a:\n  !!python/object:os.system x\n", 2, "the tag '!!python/object:os.system' cannot be read here, with 'x'"),
         ("a: !ours 3\n", 1, "the tag '!ours' cannot be read here"),
         ("b: 1\na: !!int x\n", 2, "the tag '!!int' cannot be read here, with 'x'"),
+        ("a: !Join ['', [b]]\n", 1, "the tag '!Join' cannot be read here"),
+        ("b: 1\na: !x {c: 1}\n", 2, "the tag '!x' cannot be read here"),
+        ("a:\n  <<: !x {c: 1}\n", 2, "the tag '!x' cannot be read here"),
+        ("a: !!omap [b: 1]\n", 1, "the tag '!!omap' cannot be read here"),
         ("a: !!binary '%'\n", 1, "!!binary is no text in base64"),
         ("a: !!binary /w==\n", 1, "!!binary is no text in base64"),
         ("a: -.inf\n", 1, "-.inf is no number that JSON can hold"),
@@ -325,6 +329,14 @@ def test_stream_of_json_is_one_document_for_each_value() -> None:
     assert read_documents(text) == [(1, {"a": "\U0001f600"}), (5, {"b": [1]}), (8, {"c": 2})]
     with pytest.raises(TemplateError, match="not one YAML document, line 2"):
         read_documents('{"a": 1}\n{"b"}')
+
+
+def test_objects_in_brackets_are_those_of_a_list() -> None:
+    """jq writes `.items` so."""
+    text = '[\n  {\n    "kind": "Job",\n    "a": "\\ud83d\\ude00"\n  },\n  {\n    "kind": "Pod"\n  }\n]\n'
+    assert read_documents(text) == [(2, {"kind": "Job", "a": "\U0001f600"}), (6, {"kind": "Pod"})]
+    assert here.places_of(text, 6)[("kind",)] == 7
+    assert read_documents("[]") == [(1, {"kind": "List", "items": []})]
 
 
 def test_mark_in_front_of_a_document_is_no_sign() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.jobs.fields import OF_ARGO_CD, OF_CLEANERS, OF_RELOADER, dotted, object_at
+from dispatcher.jobs.fields import OF_ARGO_CD, OF_CLEANERS, OF_PRUNERS, OF_RELOADER, dotted, object_at
 from dispatcher.jobs.template_text import Path
 from dispatcher.model import launches as ids
 from dispatcher.model.jobs import Json, Manifest
@@ -25,8 +25,8 @@ UNLIKELY: Final = re.compile(r"[^a-z0-9]+")
 OF_CONTROLLERS: Final = re.compile(
     r"(batch\.kubernetes\.io/)?(controller-uid|job-name)|batch\.kubernetes\.io/.*|app\.kubernetes\.io/managed-by"
     rf"|kubectl\.kubernetes\.io/last-applied-configuration|{re.escape(ids.DOMAIN)}/.*"
-    r"|applyset\.kubernetes\.io/part-of|addonmanager\.kubernetes\.io/mode|kapp\.k14s\.io/(app|association)"
-    r"|objectset\.rio\.cattle\.io/.*|argocd\.argoproj\.io/(instance|tracking-id)|tanka\.dev/environment"
+    rf"|{OF_PRUNERS.pattern}|addonmanager\.kubernetes\.io/mode"
+    r"|argocd\.argoproj\.io/(instance|tracking-id)|tanka\.dev/environment"
     r"|(kustomize|helm)\.toolkit\.fluxcd\.io/(name|namespace)|meta\.helm\.sh/release-.*|skaffold\.dev/run-id"
     r"|config\.k8s\.io/owning-inventory|cni\.projectcalico\.org/(podIPs?|containerID)|k8s\.ovn\.org/.*|openshift\.io/scc"
     r"|k8s\.v1\.cni\.cncf\.io/networks?-status|kubernetes\.io/(psp|limit-ranger)"

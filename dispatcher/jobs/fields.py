@@ -185,13 +185,17 @@ OF_ARGO_CD: Final = "app.kubernetes.io/instance"
 OF_RELOADER: Final = re.compile(r"(?:[a-z]+\.)?reloader\.stakater\.com/(?!ignore$).*")
 OF_CLEANERS: Final = re.compile(r"cleanup\.kyverno\.io/.*|janitor/(?:ttl|expires)")
 """Labels and annotations by which Reloader, and Kyverno or kube-janitor, delete a Job that runs."""
+OF_PRUNERS: Final = re.compile(
+    r"applyset\.kubernetes\.io/part-of|kapp\.k14s\.io/(?:app|association)|objectset\.rio\.cattle\.io/.*"
+)
+"""Labels by which kubectl, kapp and Rancher delete what they did not apply. Exports have them."""
 
 
 def deleted_by_tools(manifest: object) -> Iterator[str]:
     """Tells what lets other tools delete Jobs of the template. Reloader also reads the annotations of the Pod."""
     labels, own = object_at(manifest, "metadata", "labels"), object_at(manifest, "metadata", "annotations")
     of_pod = object_at(manifest, "spec", "template", "metadata", "annotations")
-    found = [key for key in labels if key == OF_ARGO_CD or OF_CLEANERS.fullmatch(key)]
+    found = [key for key in labels if key == OF_ARGO_CD or OF_CLEANERS.fullmatch(key) or OF_PRUNERS.fullmatch(key)]
     found += [key for key in own if OF_CLEANERS.fullmatch(key)]
     found += [key for key in {**own, **of_pod} if OF_RELOADER.fullmatch(key)]
     yield from (f"by {key}, a tool may delete a Job that runs, and its row runs again: leave it out" for key in found)

@@ -435,13 +435,15 @@ def test_default_template_of_the_tests_has_the_default_image() -> None:
 
 
 def test_mark_by_which_a_tool_deletes_jobs_is_told() -> None:
-    """Argo CD prunes them, kube-janitor ends them, and Reloader makes also a finished one again."""
+    """Argo CD and Rancher prune them, kube-janitor ends them, and Reloader makes also a finished one again."""
     manifest = a_manifest(annotations={"report": "exit-code"})
     manifest["metadata"]["labels"] = {"app.kubernetes.io/instance": "shop", "app.kubernetes.io/name": "etl"}
+    manifest["metadata"]["labels"]["objectset.rio.cattle.io/hash"] = "0"
     manifest["metadata"]["annotations"] |= {"janitor/ttl": "2d", "reloader.stakater.com/ignore": "true"}
     of_pod = {"labels": {"app.kubernetes.io/instance": "shop"}, "annotations": {"reloader.stakater.com/auto": "true"}}
     manifest["spec"]["template"]["metadata"] = of_pod
     told = judge_template("etl", manifest).doubts(())
     assert [words.partition(",")[0] for words in told] == [
-        "by app.kubernetes.io/instance", "by janitor/ttl", "by reloader.stakater.com/auto",
+        "by app.kubernetes.io/instance", "by objectset.rio.cattle.io/hash", "by janitor/ttl",
+        "by reloader.stakater.com/auto",
     ]  # fmt: skip

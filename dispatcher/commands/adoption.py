@@ -62,7 +62,10 @@ OF_KUEUE: Final = frozenset({"kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priori
 """Labels that Kueue reads of a Job."""
 NAME_OF_TEMPLATE: Final = "the name of the template"
 NAMES_OF_TEMPLATES: Final = "in the names of the templates"
-OTHER_NAMESPACE: Final = "Jobs run in the dispatcher's namespace: what the Pod names must be there"
+OTHER_NAMESPACE: Final = (
+    "Jobs run in the dispatcher's namespace: what the Pod names must be there, and its ServiceAccount, `default` too,"
+    " needs the same rights and imagePullSecrets"
+)
 
 
 class Did(StrEnum):

@@ -215,7 +215,9 @@ class Adopter(AdoptionReport):
     def read_retries(self, spec: Json, pod: Json, at: Path, pod_path: Path) -> None:
         policy, limit = pod.get("restartPolicy"), spec.get("backoffLimit")
         if policy not in (None, "Never"):
-            self.tell(Did.TRANSLATED, (*pod_path, "restartPolicy"), "a new Pod each time, as max_failures says")
+            blank = ", with a blank emptyDir" if any("emptyDir" in one for one in objects(pod.get("volumes"))) else ""
+            words = f"a new Pod each time, as max_failures says{blank}"
+            self.tell(Did.TRANSLATED, (*pod_path, "restartPolicy"), words)
         elif policy is not None:
             self.tell(Did.LEFT_OUT, (*pod_path, "restartPolicy"), "it is so anyway")
         if self.source.is_pod:

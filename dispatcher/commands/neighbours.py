@@ -156,6 +156,21 @@ OF_CLUSTER: Final = frozenset({"PriorityClass", "RuntimeClass"})
 """Kinds of objects that Pods name, and that are in no namespace."""
 OF_JOBS: Final = re.compile(r"(batch\.kubernetes\.io/)?(controller-uid|job-name)")
 IN_OUR_NAMESPACE: Final = "kubectl apply it, in the namespace of the dispatcher's Jobs"
+LEFT_BEHIND: Final = {
+    "PersistentVolumeClaim": ". The new one is empty: copy its data",
+    "SealedSecret": ". Seal it for that namespace first",
+}
+"""What an apply in another namespace does not bring."""
+OF_CLOUDS: Final = re.compile(
+    r"eks\.amazonaws\.com/role-arn|iam\.gke\.io/gcp-service-account|azure\.workload\.identity/client-id"
+)
+"""Annotations by which a ServiceAccount has rights in a cloud, which trusts its name and namespace."""
+
+
+def left_behind(document: Json) -> str:
+    if any(OF_CLOUDS.fullmatch(key) for key in object_at(document, "metadata", "annotations")):
+        return ". Its cloud trusts the old namespace: let it trust that one, too"
+    return LEFT_BEHIND.get(str(document.get("kind")), "")
 
 
 def word_of_neighbour(document: Json, what: str, pods: PodNames) -> tuple[Did, str]:
@@ -177,7 +192,7 @@ def word_of_neighbour(document: Json, what: str, pods: PodNames) -> tuple[Did, s
         there = IN_OUR_NAMESPACE + (f", and not in {space}" if space else "")
         there = "kubectl apply it, for the whole cluster" if kind in OF_CLUSTER else there
         named = "is named by an adopted Pod" if made == kind else f"makes {made} {name}, which an adopted Pod names"
-        return Did.OPEN if space else Did.LEFT_OUT, f"{what} {named}: {there}"
+        return Did.OPEN if space else Did.LEFT_OUT, f"{what} {named}: {there}{left_behind(document)}"
     for number, one in enumerate(objects(document.get("subjects"))):
         is_account = one.get("kind") == "ServiceAccount"
         if is_account and pods.has("ServiceAccount", one.get("namespace") or space, one.get("name")):

@@ -281,6 +281,7 @@ def of_its_namespace(pod: Json, labels: Json, path: Path, space: object) -> Iter
         if looks_at_others(term, labels):
             words = f"it looks at Pods of its own namespace: in another one, give it namespaces: [{space}]"
             yield (*path, *place), words
+    yield from claims_left(pod, path, space)
     for kind in sorted(RESTARTS):
         for number, container in enumerate(objects(pod.get(kind))):
             for at_env, one in enumerate(objects(container.get("env"))):
@@ -292,6 +293,13 @@ def of_its_namespace(pod: Json, labels: Json, path: Path, space: object) -> Iter
             for place, host in called_by(container):
                 words = f"{host} looks like a Service of its own namespace: in another one, call {host}.{space}"
                 yield (*path, kind, number, *place), words
+
+
+def claims_left(pod: Json, path: Path, space: object) -> Iterator[tuple[Path, str]]:
+    for number, one in enumerate(objects(pod.get("volumes"))):
+        if claim := object_at(one, "persistentVolumeClaim").get("claimName"):
+            words = f"claim {claim} and its data stay in {space}: in another namespace, a new claim is empty"
+            yield (*path, "volumes", number), words
 
 
 CALLED: Final = re.compile(
@@ -358,6 +366,7 @@ def secrets_in(volume: Json) -> Iterator[tuple[Path, Json]]:
         yield (), {"name": f"{provided} (SecretProviderClass)"}
     for one in (volume, *objects(object_at(volume, "projected").get("sources"))):
         yield (), object_at(one, "secret")
+        yield from (((), {"name": f"{volume.get('name')} ({kind})"}) for kind in TOKENS if object_at(one, kind))
 
 
 OBJECTS_BY_FIELD: Final[Mapping[str, tuple[str, str]]] = {
@@ -366,7 +375,6 @@ OBJECTS_BY_FIELD: Final[Mapping[str, tuple[str, str]]] = {
     "secretRef": ("Secret", "name"), "secret": ("Secret", "name"), "imagePullSecrets": ("Secret", "name"),
     "configMapKeyRef": ("ConfigMap", "name"), "configMapRef": ("ConfigMap", "name"), "configMap": ("ConfigMap", "name"),
     "nodePublishSecretRef": ("Secret", "name"), "secretProviderClass": ("SecretProviderClass", ""),
-        yield from (((), {"name": f"{volume.get('name')} ({kind})"}) for kind in TOKENS if object_at(one, kind))
     "resourceClaimName": ("ResourceClaim", ""), "resourceClaimTemplateName": ("ResourceClaimTemplate", ""),
     "priorityClassName": ("PriorityClass", ""), "runtimeClassName": ("RuntimeClass", ""),
 }  # fmt: skip

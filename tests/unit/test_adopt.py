@@ -321,6 +321,7 @@ OF_A_POD = pod(
                                    "volumeAttributes": {"secretProviderClass": "vault"}}}],
     resourceClaims=[{"name": "a", "resourceClaimTemplateName": "gpu"}, {"name": "b", "resourceClaimName": "gpu"}],
 )  # fmt: skip
+OF_A_CLOUD = {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/etl"}
 BINDING: dict[str, Any] = {
     "subjects": [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "sa", "namespace": "app"}]
 }
@@ -353,6 +354,10 @@ def beside(kind: str, name: str, spec: dict[str, Any] | None = None, **more: Any
         (beside("Secret", "s"), Did.OPEN, "in the namespace of the dispatcher's Jobs, and not in app"),
         ({"kind": "Secret", "metadata": {"name": "s"}}, Did.LEFT_OUT, "in the namespace of the dispatcher's Jobs"),
         ({"kind": "Secret", "metadata": {"name": "s", "namespace": "other"}}, Did.LEFT_OUT, "leave it as it is"),
+        (beside("PersistentVolumeClaim", "d"), Did.OPEN, "and not in app. The new one is empty: copy its data"),
+        (beside("SealedSecret", "s"), Did.OPEN, "and not in app. Seal it for that namespace first"),
+        ({"kind": "ServiceAccount", "metadata": {"name": "sa", **SPACE, "annotations": OF_A_CLOUD}}, Did.OPEN,
+         "Its cloud trusts the old namespace: let it trust that one, too"),
         (beside("Secret", "other"), Did.LEFT_OUT, "leave it as it is"),
         (beside("RoleBinding", "r", **BINDING), Did.OPEN, "stays where it is: add sa of the namespace of the"),
         (beside("ClusterRoleBinding", "r", **BINDING), Did.OPEN, "or change subjects[1].namespace"),

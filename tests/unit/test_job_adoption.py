@@ -216,6 +216,22 @@ def test_tokens_and_what_a_webhook_brings_close_all_variables_to_rows(
     assert [one.words for one in found.fields if f"because it has Secret {names}: a row" in one.words]
 
 
+def test_claim_of_another_namespace_is_left_to_a_person() -> None:
+    """A Job that finds an empty volume there may well succeed."""
+    spec = pod(volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}])
+    words = "claim c and its data stay in prod: in another namespace, a new claim is empty"
+    assert told(alone(spec, namespace="prod"), "spec.volumes[0]") == [(Did.OPEN, words)]
+    assert told(alone(spec), "spec.volumes[0]") == []
+
+
+def test_container_that_was_restarted_in_its_pod_loses_its_scratch_space() -> None:
+    """A program that goes on from a checkpoint in an emptyDir begins anew."""
+    words = "a new Pod each time, as max_failures says"
+    for volumes, blank in (([{"name": "a", "emptyDir": {}}], ", with a blank emptyDir"), ([{"name": "a"}], "")):
+        found = told(job(pod(restartPolicy="OnFailure", volumes=volumes)), "spec.template.spec.restartPolicy")
+        assert found == [(Did.TRANSLATED, f"{words}{blank}")]
+
+
 ONCE: dict[str, Any] = {"completionMode": "Indexed", "completions": 1, "parallelism": 1}
 NOTE = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
 

@@ -259,6 +259,15 @@ def is_stopped(pod: Pod) -> bool:
     return pod.exit is not None and pod.exit.was_told and not is_late
 
 
+def is_outlived(pod: Pod, cluster: ObservedCluster) -> bool:
+    """Whether the task's container has ended by itself, and another one keeps the Pod although no report came."""
+    end = pod.exit
+    if end is None or end.ended_at is None or end.was_told or end.cause in NEVER_BEGAN:
+        return False
+    is_kept = not (pod.has_ended or pod.deleting)
+    return is_kept and cluster.cluster_now - end.ended_at >= cluster.rules.report_grace
+
+
 def bound_at(pod: Pod) -> datetime:
     """When a Pod got its node. Its start deadline and its run limit count from then on."""
     return pod.scheduled_at or pod.created_at
@@ -309,6 +318,19 @@ def stage(job: Job, pods: Sequence[Pod], now: datetime, refusal: PodRefusal | No
     return stage_of_pod(pods[0])
 
 
+def detail_of(row: TaskWithJobs, job: Job) -> str:
+    """How far the launch is, and what others have done to its Job."""
+    detail = stage(job, row.pods, row.cluster.cluster_now, row.refusal)
+    away = [pod.node_name for pod in row.pods if is_unreachable(row.cluster.nodes.get(pod.node_name))]
+    if away and not row.pods[0].has_ended:
+        detail = f"{detail}; node {away[0]} is not ready"
+    elif any(pod.deleting and not pod.has_ended for pod in row.pods):
+        detail = f"{detail}; its Pod is being deleted, and its node has not ended it yet"
+    if job.suspended and (words := row.cluster.suspensions.get(job.uid)):
+        detail = f'{detail}: "{words}"'
+    return f"{detail}; somebody changed labels or annotations of its Job: {job.lacks}" if job.lacks else detail
+
+
 def stage_of_refusal(refusal: PodRefusal) -> Stage:
     if refusal.is_quota:
         return Stage.QUOTA_EXCEEDED
@@ -345,6 +367,7 @@ GONE: Final[Mapping[str, str]] = {
     EndedBy.OTHERS: "Disrupted: its Pod was evicted, preempted or deleted",
     EndedBy.NODE: "no node took its Pod: a kubelet rejected it, or it was deleted while it waited for a node",
     EndedBy.ITSELF: "exit code 0",
+    EndedBy.SIDECAR: "its container failed, and another one kept its Pod",
 }
 """The end of a launch whose Pod is gone, by who has ended it. A Pod may end and go between two looks."""
 
@@ -375,7 +398,8 @@ def launch_end(job: Job, pods: Sequence[Pod]) -> LaunchEnd | None:
         is_cut = job.was_disrupted and job.ended_by != EndedBy.ITSELF
         why = GONE.get(EndedBy.OTHERS if is_cut else job.ended_by) if job.is_finished else None
         return LaunchEnd(reason=why) if why else None
-    end = pod.exit if job.report == "exit-code" and pod.exit is not None and not pod.exit.was_told else pod.end
+    is_alone = job.report == "exit-code" or not (pod.has_ended or pod.cannot_start)
+    end = pod.exit if is_alone and pod.exit is not None and not pod.exit.was_told else pod.end
     if end is not None:
         output = "" if end.cause in NEVER_BEGAN else end.output
         return LaunchEnd(

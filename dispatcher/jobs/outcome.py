@@ -25,10 +25,11 @@ from dispatcher.jobs.observed import (
     Rules,
     TaskWithJobs,
     bound_at,
+    detail_of,
+    is_outlived,
     is_stopped,
     is_unreachable,
     overruns,
-    stage,
 )
 from dispatcher.model.cluster import DEADLINE, FORGOTTEN, Pod
 from dispatcher.model.errors import doubled
@@ -241,7 +242,7 @@ def launched(row: TaskWithJobs) -> JobsVerdict | None:
     if job is None or (row.cluster.is_over(job) and not (job.is_finished and row.cluster.may_go(job))):
         return None
     ends = [ending(job, pod, cause) for pod in row.pods if (cause := end_cause(row, job, pod))]
-    ends += [fail(job, "its Pod is refused")] if is_refused_for_long(row, job) else []
+    ends += [fail(job, "its Pod is refused")] if is_refused_for_long(row, job) else end_beside_others(row, job)
     stuck = tuple(stuck_key(pod) for pod in row.pods if pod.cannot_start)
     return JobsVerdict(Hold(HoldReason.LAUNCHED, detail_of(row, job)), tuple(ends), stuck)
 
@@ -257,17 +258,13 @@ def ending(job: Job, pod: Pod, cause: str) -> ObjectWrite:
     return ObjectWrite(note, job.name, job.uid, cause, resource_version=job.resource_version)
 
 
-def detail_of(row: TaskWithJobs, job: Job) -> str:
-    """How far the launch is, and what others have done to its Job."""
-    detail = stage(job, row.pods, row.cluster.cluster_now, row.refusal)
-    away = [pod.node_name for pod in row.pods if is_unreachable(row.cluster.nodes.get(pod.node_name))]
-    if away and not row.pods[0].has_ended:
-        detail = f"{detail}; node {away[0]} is not ready"
-    elif any(pod.deleting and not pod.has_ended for pod in row.pods):
-        detail = f"{detail}; its Pod is being deleted, and its node has not ended it yet"
-    if job.suspended and (words := row.cluster.suspensions.get(job.uid)):
-        detail = f'{detail}: "{words}"'
-    return f"{detail}; somebody changed labels or annotations of its Job: {job.lacks}" if job.lacks else detail
+def end_beside_others(row: TaskWithJobs, job: Job) -> list[ObjectWrite]:
+    """The end of a launch whose container has ended, while another one keeps its Pod. Its exit is noted first."""
+    if job.phase is not Phase.ACTIVE or job.deleting or not any(is_outlived(pod, row.cluster) for pod in row.pods):
+        return []
+    note = EndedBy.ITSELF if row.has_exited else EndedBy.OTHERS if is_put_off(row) else EndedBy.SIDECAR
+    cause = "its container has ended, and another one keeps its Pod"
+    return [ObjectWrite(note, job.name, job.uid, cause) if job.ended_by in {"", EndedBy.US} else fail(job, cause)]
 
 
 def started_once_only(row: TaskWithJobs) -> JobsVerdict | None:
@@ -289,7 +286,7 @@ def gone(row: TaskWithJobs) -> JobsVerdict | None:
 
 
 def failed(row: TaskWithJobs) -> JobsVerdict | None:
-    if row.job is None or row.job.phase is not Phase.FAILED:
+    if row.job is None or row.job.phase is not Phase.FAILED or row.is_noted_as_exited:
         return None
     return relaunch(row, row.cluster.cluster_now - (row.job.ended_at or row.job.created_at))
 
@@ -395,7 +392,7 @@ def newest(times: Iterable[datetime]) -> tuple[datetime, ...]:
 
 def is_stopped_early(row: TaskWithJobs, seen: Job) -> bool:
     """Whether something other than its run limit stopped the newest Job, or its Pod."""
-    if seen.ended_by == EndedBy.LIMIT:
+    if seen.ended_by in {EndedBy.LIMIT, EndedBy.SIDECAR}:
         return False
     is_unproven = seen.phase is Phase.COMPLETE and not (row.has_exited or row.has_failed)
     is_ended = any(is_stopped(pod) for pod in row.pods)
@@ -418,7 +415,7 @@ def cause_of_no_start(row: TaskWithJobs) -> str:
         return ""
     if any(pod.end is not None and pod.end.reason == DEADLINE for pod in row.pods):
         return f"{OVER_LIMIT}: "
-    if any(pod.had_run for pod in row.pods):
+    if job.ended_by == EndedBy.SIDECAR or any(pod.had_run for pod in row.pods):
         return f"{NO_CALL}: "
     is_late = not row.pods and (job.ended_at or job.created_at) - job.created_at >= deadline
     return f"{LATE_START}: " if is_late else ""

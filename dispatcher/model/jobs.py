@@ -48,6 +48,7 @@ class EndedBy(StrEnum):
     OTHERS: somebody else deleted it.
     NODE: no node took it: a kubelet rejected it, or somebody deleted it while it had none.
     ITSELF: its container ended with 0, and had not been told to stop.
+    SIDECAR: we let its Job fail, because another container kept it after its own had failed.
     """
 
     US = "us"
@@ -55,6 +56,7 @@ class EndedBy(StrEnum):
     OTHERS = "others"
     NODE = "node"
     ITSELF = "itself"
+    SIDECAR = "sidecar"
 
 
 class LaunchCache(Struct, frozen=True, gc=False):

@@ -263,8 +263,8 @@ STAGES: Final[Mapping[Stage, Detail]] = MappingProxyType(
             Turn.AUTHOR,
         ),
         Stage.SIDECAR_STAYS: Detail(
-            "its container has ended without a report, and another one keeps its Pod, at most until the run limit",
-            "look at its log; make the other container a native sidecar (docs/sidecars.md); delete the Pod to go on",
+            "its container has ended without a report, and another one keeps its Pod; the launch ends after a minute",
+            "look at its log, which goes with the Pod; make the other container a native sidecar (docs/sidecars.md)",
             Turn.AUTHOR,
         ),
         Stage.RUNNING: Detail(

@@ -90,7 +90,7 @@ LAUNCHES: Final = {
     39: Fault("An image cannot be pulled", "the launch is ended; its Job stays as memory"),
     40: Fault("A container is killed or exits with a code", "counted as a failed run, up to the bound"),
     41: Fault("A Pod fits on no node", "rows of its shape are held; others go on; its wait costs the row nothing"),
-    42: Fault("A sidecar never ends", "the run limit of the Pod ends it"),
+    42: Fault("A sidecar never ends", "its launch ends a minute after the task's container, or at the run limit"),
     43: Fault("A container ends with 0 and reports nothing", "parked: the task is not run a second time"),
     44: Fault("A run reports, and its Job fails afterwards", "the report counts"),
     45: Fault("A container hangs", "every Pod has a run limit"),

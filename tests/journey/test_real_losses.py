@@ -7,7 +7,7 @@ import pytest
 
 from tests.rig.dispatching import Place
 from tests.rig.janitoring import delete_jobs
-from tests.rig.noding import Node
+from tests.rig.noding import Node, real_template
 from tests.rig.postgres import PostgresServer
 from tests.rig.realities import HANG, TRAP_SIGTERM, Real, is_alive, real, wrapper_of
 from tests.rig.steps import all_done
@@ -16,12 +16,16 @@ WAIT_FOR_GO = 'echo $$ >> "$MARKS/pids"; while ! test -e "$MARKS/go"; do sleep 0
 
 
 @pytest.mark.slow
-async def test_killed_wrapper_ends_its_command_and_the_next_launch_takes_over(place: Place) -> None:
+@pytest.mark.fault(42)
+@pytest.mark.parametrize("sidecars", [0, 1], ids=["alone", "beside a sidecar without end"])
+async def test_killed_wrapper_ends_its_command_and_the_next_launch_takes_over(place: Place, sidecars: int) -> None:
     async with real(place) as (world, _):
-        task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {HANG}')
+        sidecar = {"name": "sidecar", "image": "process/none:1", "command": ["sleep", "1000"]}
+        real_template(place, "beside", sidecars=[sidecar] * sidecars)
+        task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {HANG}', template="beside")
         (pid,) = await world.runs()
         os.kill(wrapper_of(pid), signal.SIGKILL)
-        row = await world.reaches(task_id, "succeeded")
+        row = await world.reaches(task_id, "succeeded", 90)
         assert (row["attempt"], row["launch"], is_alive(pid)) == (1, 2, False)
         assert await world.outcomes(task_id) == ["lost", "succeeded"]
 

@@ -95,6 +95,15 @@ def test_end_by_exit_code_is_that_of_the_tasks_container() -> None:
     )
 
 
+def test_end_of_a_container_whose_pod_another_one_keeps_is_told() -> None:
+    """The Pod goes with the end of its Job, so nobody may see it fail."""
+    job = a_job()
+    found = launch_end(job, [an_exited_pod(job, 3, phase="Running", end=None)])
+    assert found is not None
+    assert (found.reason, found.exit_code) == ("exit code 3", 3)
+    assert launch_end(job, [an_exited_pod(job, 143, was_told=True, phase="Running", end=None)]) is None
+
+
 def test_an_end_has_what_its_container_said_and_where_it_ran() -> None:
     job = a_failed_job()
     end = PodEnd(container="task", exit_code=1, cause="Error", output="no disk", started_at=NOW)

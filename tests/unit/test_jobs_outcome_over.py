@@ -7,11 +7,12 @@ import msgspec
 import pytest
 
 from dispatcher.jobs.observed import TaskWithJobs
+from dispatcher.jobs.picture import has_started
 from dispatcher.model.cluster import Node, Pod, PodEnd
 from dispatcher.model.jobs import EndedBy, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
-from dispatcher.model.verdicts import Hold, HoldReason, Stage
+from dispatcher.model.verdicts import NO_CALL, Hold, HoldReason, Stage
 from tests.rig.builders import (
     NOW,
     a_cluster,
@@ -108,6 +109,71 @@ def test_exit_0_of_another_pod_than_the_one_that_started_is_a_disruption() -> No
     assert (found.number, found.disrupted) == (2, 1)
     held = judged(a_running_task(pod_name="after"), job, pods=[an_exited_pod(job, name="after")])
     assert reason_of(held) is HoldReason.EXITED_WITHOUT_REPORT
+
+
+# any | J's container has ended, and another one keeps its Pod | note what its exit says, then let J fail
+
+BESIDE: dict[str, Any] = {"phase": "Running", "end": None}
+
+
+@pytest.mark.fault(42)
+@pytest.mark.parametrize(
+    ("task", "code", "note"),
+    [
+        (a_task(), 1, EndedBy.SIDECAR),
+        (a_running_task(), 137, EndedBy.SIDECAR),
+        (a_task(), 0, EndedBy.ITSELF),
+        (a_running_task(), 0, EndedBy.ITSELF),
+        (a_task(), 75, EndedBy.OTHERS),
+        (a_running_task(), 75, EndedBy.SIDECAR),
+    ],
+    ids=["before its start", "a failed run", "0 before its start", "0 without a report", "no start taken", "CMD's 75"],
+)
+def test_launch_whose_container_has_ended_is_kept_a_minute_by_a_sidecar(task: Task, code: int, note: EndedBy) -> None:
+    """The sidecar may never end, and the run limit may be a week."""
+    job = a_job()
+    pod = an_exited_pod(job, code, **BESIDE)
+    assert removed(judged(task, job, pods=[pod], at=ago(1))) == []
+    assert removed(judged(task, job, pods=[pod])) == [(note, job.uid)]
+    assert removed(judged(task, a_job(ended_by="us"), pods=[pod])) == [(note, job.uid)]
+    assert removed(judged(task, a_job(ended_by=note.value), pods=[pod])) == [("deadline", job.uid)]
+
+
+@pytest.mark.parametrize(
+    ("job", "pod"),
+    [
+        (a_job(), {"exit": PodEnd(container="task", exit_code=1)}),
+        (a_job(), {"exit": PodEnd(container="task", exit_code=143, was_told=True, ended_at=ago(60))}),
+        (a_job(), {"exit": PodEnd(container="task", exit_code=128, cause="StartError", ended_at=ago(60))}),
+        (a_job(), {"deleting": True}),
+        (a_job(), {"phase": "Failed"}),
+        (a_job(phase=Phase.FAILING), {}),
+        (a_job(deleting=True), {}),
+    ],
+    ids=["at an unknown time", "told to stop", "never began", "its Pod goes", "its Pod has ended", "its Job fails",
+         "its Job goes"],
+)  # fmt: skip
+def test_launch_that_ends_by_itself_or_in_another_way_is_left_alone(job: Job, pod: dict[str, Any]) -> None:
+    assert removed(judged(a_task(), job, pods=[an_exited_pod(job, 1, **{**BESIDE, **pod})])) == []
+
+
+@pytest.mark.parametrize(("task", "unstarted"), [(a_task(), 1), (a_running_task(), 0)], ids=["waiting", "processing"])
+def test_failure_beside_a_sidecar_counts_and_says_nothing_of_the_image(task: Task, unstarted: int) -> None:
+    job = a_failed_job(ended_by="sidecar")
+    for pods in ([], [an_exited_pod(job, 1, was_told=True)]):
+        launch = next_launch(task, job, pods=pods)
+        assert (launch.unstarted, launch.disrupted) == (unstarted, 0)
+    assert has_started(task, job, a_cluster()) is None
+    third = a_failed_job(1, 3, unstarted=2, ended_by="sidecar")
+    assert detail_of(judged(a_task(), third, pods=[])).startswith(NO_CALL)
+
+
+def test_exit_0_beside_a_sidecar_parks_although_its_job_is_failed() -> None:
+    """The work may be done. Its Pod is gone with the Job's end, and the note tells of its exit."""
+    job = a_failed_job(ended_by="itself")
+    for task in (a_task(), a_running_task()):
+        assert reason_of(judged(task, job, pods=[])) is HoldReason.EXITED_WITHOUT_REPORT
+    assert next_launch(a_running_task(second_process=True), job, pods=[]).number == 2
 
 
 # any | a Job under deletion whose Pods have ended | it is over, however long finalizers keep it

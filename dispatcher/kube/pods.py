@@ -198,6 +198,17 @@ def end_of(wire: WirePod, task: str) -> PodEnd | None:
     return replace(end, reason=said[0], disruption=said[1], message=said[2])
 
 
+def failed_untold(wire: WirePod) -> bool:
+    """Whether the containers of a failed Pod have run, although its kubelet tells of none, as some virtual kubelets do.
+
+    A kubelet that rejects or stops a Pod says why.
+    """
+    status = wire.status
+    is_stopped = wire.metadata.deletion_timestamp is not None or any(map(is_disruption, status.conditions))
+    is_told = is_stopped or reason_of(status) or status.container_statuses or status.init_container_statuses
+    return status.phase == "Failed" and bool(wire.spec.node_name) and not is_told
+
+
 def exit_of(wire: WirePod, task: str) -> PodEnd | None:
     """How the task's container ended, whatever the other containers do; None: it has not, or nobody knows.
 

@@ -300,6 +300,25 @@ def test_pod_that_succeeded_without_a_container_state_ended_with_0(told: dict[st
     assert row.has_succeeded is (True if is_success else None)
 
 
+@pytest.mark.parametrize(
+    ("told", "succeeded"),
+    [
+        ({}, False),
+        ({"reason": "Failed"}, False),
+        ({"reason": "OutOfcpu"}, None),
+        ({"conditions": [CONDITION]}, None),
+        ({"initContainerStatuses": [{"name": "i", "state": {"terminated": OOM}}]}, None),
+    ],
+    ids=["the phase alone", "the phase twice", "rejected", "disrupted", "an init container failed"],
+)
+def test_pod_that_failed_without_a_container_state_has_run(told: dict[str, Any], succeeded: bool | None) -> None:
+    """The row runs again only while failures are left."""
+    pod = pod_of({"phase": "Failed", **told}, {"nodeName": "virtual"})
+    job = a_failed_job(report="exit-code")
+    row = TaskWithJobs(a_task(), [job], a_cluster([msgspec.structs.replace(pod, job_uid=job.uid)]))
+    assert row.has_succeeded is succeeded
+
+
 def an_event(first: float | None, last: float | None = None, message: str = "no") -> WireEvent:
     return WireEvent(message=message, first_timestamp=at(first), last_timestamp=at(last))
 

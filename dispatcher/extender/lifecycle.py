@@ -29,6 +29,8 @@ MESSAGE_LENGTH: Final = 1024
 CLOCK_DIFFERENCE_SECONDS: Final = 2.0
 """The largest difference between two extenders' estimates of the API server's time."""
 KIND: Final = "NodeReservation"
+NODE_UNKNOWN: Final = "its Pod was on a node already"
+"""The message of a landing whose binding the extender did not see."""
 REFUSED: Final = "Refused"
 
 
@@ -58,7 +60,7 @@ class Observation(Struct, frozen=True):
 
 def status_of(one: Reservation, seen: Observation) -> ReservationStatus:
     if seen.has_landed:
-        kept = one.message if one.has_landed else "its Pod was on a node already"
+        kept = one.message if one.has_landed else NODE_UNKNOWN
         return ReservationStatus(LANDED, f"its Pod is on node {seen.landed_on}" if seen.landed_on else kept)
     if not seen.is_active:
         before = " before it was made" if one.ends_at <= one.made_at else ""
@@ -91,11 +93,12 @@ def is_status_change(before: Reservation, after: Reservation) -> bool:
 def must_be_written(one: Reservation, status: ReservationStatus, now: float) -> bool:
     """Whether the status of the object has to change.
 
-    Another extender may have written another status. Its status stays for the node of a landing, and for an end that
-    its clock saw earlier.
+    Another extender may have written another status. Its status stays for the node of a landing, if it knew the node,
+    and for an end that its clock saw earlier.
     """
     has_ended = one.phase == "Expired" and status.phase != LANDED and one.ends_at < now + CLOCK_DIFFERENCE_SECONDS
-    is_said = one.phase == status.phase == LANDED or (has_ended and status.phase != "Expired")
+    is_landed = one.phase == status.phase == LANDED and one.message != NODE_UNKNOWN
+    is_said = is_landed or (has_ended and status.phase != "Expired")
     return (status.phase, status.message) != (one.phase, one.message) and not is_said
 
 

@@ -191,6 +191,21 @@ def test_node_of_a_landing_is_written_once(written: Statuses) -> None:
     assert written.write_due() == {}
 
 
+def test_node_of_a_landing_is_written_by_the_extender_that_knows_it(written: Statuses) -> None:
+    """Another one heard of the binding before it heard of the reservation."""
+    unknown = ReservationBook(NodeCapacities())
+    unknown.hear_pod(None, BoundPod("team/p", "b", {"cpu": 1}, (OURS,)))
+    unknown.hear_reservation(None, ONE)
+    ((_, status),) = unknown.reports.due(0)
+    written.put(replace(ONE, phase=status.phase, message=status.message))
+    assert written.write_due() == {}
+    written.book.hear_pod(None, BoundPod("team/p", "b", {"cpu": 1}, (OURS,)))
+    assert written.write_due() == {"team/r": "Landed"}
+    assert written.objects["team/r"].message == "its Pod is on node b"
+    unknown.hear_reservation(ONE, written.objects["team/r"])
+    assert list(unknown.reports.due(0)) == []
+
+
 def test_first_ten_reservations_for_one_target_are_named(written: Statuses) -> None:
     for number in range(15, 1, -1):
         written.put(replace(ONE, name=f"team/s{number:02}", uid=f"s{number}"))

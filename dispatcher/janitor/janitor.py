@@ -42,7 +42,7 @@ from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import JobApi, jobs_path, pods_path
 from dispatcher.kube.objects import own_pod_reader, read_job
 from dispatcher.kube.reflector import Reflectors, Resource, list_all
-from dispatcher.model.cluster import ClusterView
+from dispatcher.model.cluster import ClusterView, Pod
 from dispatcher.model.errors import DatabaseUnfit, DispatcherError
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import job_selector
@@ -211,6 +211,8 @@ WRITTEN_AT_ONCE: Final = 200
 """Ends of launches in one call, at most."""
 HELD_AT_MOST: Final = 10_000
 """Rows that a container holds, beside those with a Job, that one round reads, at most."""
+STRAYS_AT_ONCE: Final = 16
+"""Jobs that a round reads by their names, at most, because their labels do not show them."""
 STEADY: Final = timedelta(minutes=10)
 """Time for which templates must have been the same, at most, before rows are failed by them."""
 
@@ -294,6 +296,13 @@ def most_held(view: ClusterView) -> int:
     return len(view.jobs) + HELD_AT_MOST
 
 
+def strays_of(pods: Iterable[Pod], jobs: Iterable[Job]) -> Sequence[str]:
+    """Names of Jobs that have Pods of ours and are not in the list: somebody has changed their labels."""
+    listed = {job.uid for job in jobs}
+    names = {pod.name.rpartition("-")[0] for pod in pods if pod.job_uid and pod.job_uid not in listed}
+    return sorted(names)[:STRAYS_AT_ONCE]
+
+
 async def fault_of(step: Awaitable[None]) -> Sequence[DispatcherError]:
     """Runs a step of a round, and returns its fault. The fault stops no later step."""
     try:
@@ -374,7 +383,17 @@ class Janitor:
     async def _view(self) -> ClusterView:
         pods = {pod.name: pod for pod in (await list_all(self._client, self._pods)).items}
         jobs = {job.name: job for job in (await list_all(self._client, self._jobs)).items}
+        for name in strays_of(pods.values(), jobs.values()):
+            if (job := (await self._api.get(name)).job) is not None and job.lacks:
+                jobs[name] = job
         return ClusterView(self._client.now(), jobs, pods, {})
+
+    async def _jobs_of(self, picture: JobsPicture, task_id: int) -> Sequence[Job]:
+        """The Jobs of a task, as they are now."""
+        strays = [job.name for job in picture.jobs.get(task_id, ()) if job.lacks]
+        found = {job.name: job for job in await self._api.list_task(task_id)}
+        read = [(await self._api.get(name)).job for name in strays if name not in found]
+        return [*found.values(), *filter(None, read)]
 
     def _picture(self, view: ClusterView, rows: TaskSnapshot) -> JobsPicture:
         """The picture by which rows are judged. The janitor makes no Jobs, so the picture has no creates."""
@@ -398,7 +417,8 @@ class Janitor:
         async def carry_out(closing: Closing) -> DispatcherError | None:
             async with places:
                 try:
-                    live = with_jobs(read.picture, closing.task_id, await self._api.list_task(closing.task_id))
+                    jobs = await self._jobs_of(read.picture, closing.task_id)
+                    live = with_jobs(read.picture, closing.task_id, jobs)
                     if self._plan(live, read.tasks[closing.task_id], read) == closing:
                         await self._close(closing, read.run_digests.get(closing.task_id, b""))
                 except DispatcherError as fault:

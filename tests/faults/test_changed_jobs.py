@@ -109,6 +109,18 @@ async def test_job_of_a_waiting_row_that_lost_our_label_makes_no_storm(place: Pl
             await reaches(place, dispatcher, task_id, "succeeded")
 
 
+@pytest.mark.slow
+async def test_row_whose_job_lost_our_label_ends_by_its_exit_code(place: Place) -> None:
+    """The janitor's list of Jobs does not show the Job, and its Pod does."""
+    place.template("code", steer={"run-seconds": "5"}, report="exit-code")
+    async with both(place) as (janitor, dispatcher):
+        (task_id,) = await insert(place, 1, template="code")
+        name = await only_job(place, dispatcher)
+        await patch(place, jobs_path(place, name), {"metadata": {"labels": {LABEL: "other"}}})
+        await becomes(place, task_id, "succeeded", janitor)
+    assert len(creates(place)) == 1
+
+
 def has_no_notes(job: dict[str, Any]) -> bool:
     return not job["metadata"].get("annotations")
 

@@ -295,7 +295,7 @@ def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -
     """Counts pending Pods, Jobs without a Pod and unseen creates. The grace gives an autoscaler time to act.
 
     Anybody who may create Pods can give one our labels, and a policy can take them. So Pods count by their Jobs. Nobody
-    knows when a gated or refused one goes on.
+    knows when a gated or refused one goes on, or one that no scheduler looks at.
     """
     pending = [pod for pod in view.pods.values() if pod.phase == "Pending" and not (pod.deleting or pod.is_gated)]
     ours = {job.uid: job for job in view.jobs.values()} if pending else {}
@@ -303,7 +303,8 @@ def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -
     grace = timedelta(seconds=grace_seconds)
     stuck = [job for pod, job in waiting if pod.unschedulable_since and view.now - pod.unschedulable_since >= grace]
     by_shape, of_queue = Counter(job.shape for job in stuck), Counter((job.queue, job.shape) for job in stuck)
-    return PendingPods(len(waiting) + in_flight.podless + in_flight.unseen, by_shape, of_queue)
+    total = len(waiting) - in_flight.overlooked + in_flight.podless + in_flight.unseen
+    return PendingPods(total, by_shape, of_queue)
 
 
 def plan_stuck(probes: Iterable[Probe], demand: Demand) -> DemandPods:

@@ -59,6 +59,7 @@ class JobCounts(Struct, frozen=True):
     ended: those whose Pods have ended. The Job controller finishes such a Job a moment later.
     held: those that somebody else keeps from running: suspended, with refused Pods, or with scheduling gates.
     podless: those whose Pods are to come.
+    overlooked: those whose Pods no scheduler looks at.
     """
 
     every: Counts
@@ -66,6 +67,7 @@ class JobCounts(Struct, frozen=True):
     ended: Counts
     held: Counts
     podless: int
+    overlooked: int
 
 
 def count_in_flight(counted: JobCounts, cluster: ObservedCluster, creates: Collection[UnobservedCreate]) -> InFlight:
@@ -79,7 +81,7 @@ def count_in_flight(counted: JobCounts, cluster: ObservedCluster, creates: Colle
     every_kind, unplaced_kind, ended, held = (
         by_kind(counts, cluster.made) for counts in (every, unplaced, counted.ended, counted.held)
     )
-    return InFlight(every_kind, unplaced_kind, ended, held, len(creates), counted.podless)
+    return InFlight(every_kind, unplaced_kind, ended, held, len(creates), counted.podless, counted.overlooked)
 
 
 def by_kind(counts: Counts, made: Mapping[str, PodNeeds]) -> dict[PodKind, int]:
@@ -98,8 +100,8 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
     A Job under deletion whose Pods have ended uses nothing, however long a finalizer keeps it. A refused Pod does not
     exist, so it needs no node. A Pod that no scheduler looks at gets none.
     """
-    every, unplaced, ended, held, podless, active = Counts(), Counts(), Counts(), Counts(), 0, Phase.ACTIVE
-    pods, refused = cluster.pods, cluster.refusals
+    every, unplaced, ended, held, podless, overlooked = Counts(), Counts(), Counts(), Counts(), 0, 0
+    pods, refused, active = cluster.pods, cluster.refusals, Phase.ACTIVE
     every_pod = list(chain.from_iterable(pods.values()))
     alive = {pod.job_uid for pod in every_pod if pod.phase not in ENDED}
     ignored, _ = overlooked_jobs(every_pod, cluster.cluster_now)
@@ -110,13 +112,14 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
             key = job.queue, job.submitted_by, job.shape, job.needs
             every[key] = every.get(key, 0) + 1
             podless += not job.suspended and job.uid not in pods and job.uid not in refused
+            overlooked += job.uid in ignored
             if job.uid in pods and job.uid not in alive:
                 ended[key] = ended.get(key, 0) + 1
             elif job.suspended or job.uid in refused or job.uid in gated:
                 held[key] = held.get(key, 0) + 1
             if job.phase is active and job.uid not in idle and not (job.suspended or job.deleting):
                 unplaced[key] = unplaced.get(key, 0) + 1
-    return JobCounts(every, unplaced, ended, held, podless)
+    return JobCounts(every, unplaced, ended, held, podless, overlooked)
 
 
 def count_to_come(jobs: Iterable[Job], cluster: ObservedCluster, creates: Iterable[UnobservedCreate]) -> UncountedPods:
@@ -467,9 +470,8 @@ def still_carried(
 ) -> CarriedState:
     """`carried` without Jobs that are gone and rows whose rest is over."""
     settled = carried.settled & {job.uid for job in view.jobs.values()}
-    with_news = frozenset(
-        {*view.refusals, *view.suspensions, *(pod.job_uid for pod in view.pods.values() if is_news(pod))}
-    )
+    news = (pod.job_uid for pod in view.pods.values() if is_news(pod))
+    with_news = frozenset({*view.refusals, *view.suspensions, *news})
     return CarriedState(carried.first_seen, settled, still_resting(carried.resting, jobs, with_news, at))
 
 

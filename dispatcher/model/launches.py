@@ -69,6 +69,7 @@ class InFlight(Struct, frozen=True):
     held: those that somebody else keeps from running: suspended, without parallelism, or with refused Pods.
     unseen: number of creates that the view does not show yet.
     podless: number of unfinished Jobs whose Pods are to come.
+    overlooked: number of unfinished Jobs whose Pods no scheduler looks at.
     """
 
     every: Mapping[PodKind, int] = {}
@@ -77,6 +78,7 @@ class InFlight(Struct, frozen=True):
     held: Mapping[PodKind, int] = {}
     unseen: int = 0
     podless: int = 0
+    overlooked: int = 0
 
     @property
     def with_room(self) -> Mapping[PodKind, int]:

@@ -126,12 +126,14 @@ def test_a_job_with_a_pod_of_any_phase_is_not_counted_twice() -> None:
     assert pending_of(a_pod(job, phase="Running"), jobs=(job,)).total == 0
 
 
-def test_refused_or_gated_pod_of_one_team_is_not_pending() -> None:
+def test_refused_gated_or_overlooked_pod_of_one_team_is_not_pending() -> None:
     """Nobody knows when it goes on. In the mode `any` it would hold the launches of all teams meanwhile."""
     job, view = a_job(), ClusterView(NOW, {}, {}, {})
     refusals = {job.uid: PodRefusal(NOW, "exceeded quota", is_quota=True)}
     assert plan_pending(view, a_picture([job], a_cluster(refusals=refusals)).in_flight(), 0).total == 0
     assert pending_of(a_pod(job, node_name="", is_gated=True)).total == 0
+    for seconds, total in ((29, 1), (30, 0)):  # its scheduler is not there
+        assert pending_of(a_pod(job, node_name="", created_at=ago(seconds)), jobs=(job,)).total == total
 
 
 @pytest.mark.parametrize("phase", [Phase.COMPLETE, Phase.FAILED])

@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Generic, Protocol, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.gates import (
@@ -193,11 +192,9 @@ def first_of(line: RowLine[T], pod_of: Callable[[T], PodKind], shares: Shares, m
 
 
 def line_of(name: str, ordered: Sequence[Candidate], queue: Queue) -> RowLine[Candidate]:
-    return between_submitters(name, ordered, pod_of, rank_of) if queue.fair_submitters else SortedLine(ordered)
-
-
-def pod_of(candidate: Candidate) -> PodKind:
-    return candidate.pod
+    if not queue.fair_submitters:
+        return SortedLine(ordered)
+    return between_submitters(name, ordered, lambda row: row.pod, rank_of)
 
 
 def rank_of(candidate: Candidate) -> Rank:
@@ -221,9 +218,6 @@ class Plan(Struct, frozen=True):
     holds: Mapping[int, Hold]
     ends: tuple[ObjectWrite, ...]
     after: ClusterSnapshot
-
-    def with_ends(self, more: Iterable[ObjectWrite]) -> "Plan":
-        return msgspec.structs.replace(self, ends=(*self.ends, *more))
 
 
 def plan_cycle(snapshot: ClusterSnapshot, candidates: Iterable[Candidate]) -> Plan:

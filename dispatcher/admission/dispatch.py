@@ -312,13 +312,13 @@ class Dispatch(Generic[P]):
         tasks |= waiting
         candidates = readable(await self._candidates(rows, picture, tasks), requests)
         plan = plan_cycle(snapshot, candidates)
-        plan = plan.with_ends(self._taken_back(probes, snapshot, plan, (candidates, found, resting)))
+        taken_back = self._taken_back(probes, snapshot, plan, (candidates, found, resting))
         if room is not None and not view.stale:
             known = self._ports.claims.known() if self._ports.claims else {}
             self._memory.plan_claims(found.roomless, picture, room, view.now, known)
         return Decision(
             candidates,
-            plan,
+            replace(plan, ends=(*plan.ends, *taken_back)),
             found,
             resting=await still_resting(rows, resting, tasks.keys(), self.last),
             unread=self._unread,

@@ -13,7 +13,6 @@ from dispatcher.admission.snapshot import ClusterSnapshot, Shares, asks_of
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds, fits_wherever
-from dispatcher.model.resources import Amounts
 from dispatcher.model.tasks import Queue, Task
 from dispatcher.model.verdicts import MUCH_TEXT, Admit, Hold, HoldReason, Stage, Verdict
 
@@ -304,7 +303,8 @@ def has_less(one: PodKind, other: PodKind, shares: Shares, snapshot: ClusterSnap
 
     Each side counts with half of its next Pod added (Webster's method for seats), so equal sides alternate.
     """
-    pods, halves = (one, other), [halved(asks_of(pod.needs, 1)) for pod in (one, other)]
+    pods = one, other
+    halves = [{name: amount // 2 for name, amount in asks_of(pod.needs, 1).items()} for pod in pods]
     if one.queue != other.queue:
         own, theirs = (
             shares.of_queue(pod.queue, half) / snapshot.queue(pod.queue).weight
@@ -315,10 +315,6 @@ def has_less(one: PodKind, other: PodKind, shares: Shares, snapshot: ClusterSnap
         shares.of_submitter(pod.queue, pod.submitted_by, half) for pod, half in zip(pods, halves, strict=True)
     )
     return own < theirs and snapshot.queue(one.queue).fair_submitters
-
-
-def halved(asks: Amounts) -> Amounts:
-    return {name: amount // 2 for name, amount in asks.items()}
 
 
 def wants_place(pod: PodKind, snapshot: ClusterSnapshot) -> bool:

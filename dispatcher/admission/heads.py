@@ -306,10 +306,6 @@ def grouped(rows: Iterable[IndexedRow], key: Callable[[IndexedRow], K]) -> dict[
     return found
 
 
-def queue_of(row: IndexedRow) -> str:
-    return row.queue
-
-
 def queue_submitter(row: IndexedRow) -> QueueSubmitter:
     return row.queue, row.submitted_by
 

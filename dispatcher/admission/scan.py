@@ -43,7 +43,6 @@ from dispatcher.admission.heads import (
     first_window,
     grouped,
     may_hide_rows,
-    queue_of,
     queue_submitter,
     sort_key,
     take_turns,
@@ -384,7 +383,7 @@ class Scan:
 
     async def _in_order(self, index: Index, judge: Judge, queues: Sequence[str], window: int) -> dict[str, Head]:
         windows = judge.windows_of_queues(queues, window)
-        rows = grouped(await index.indexed_rows(windows), queue_of) if windows else {}
+        rows = grouped(await index.indexed_rows(windows), lambda row: row.queue) if windows else {}
         await judge.learn(index, rows.values())
         return {queue: judge.head(rows.get(queue, ())) for queue in queues}
 

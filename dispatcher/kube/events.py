@@ -140,6 +140,7 @@ OF_RULES: Final = (" is forbidden: ", " denied the request", " denied request: "
 
 
 N = TypeVar("N", Job, Pod)
+A = TypeVar("A")
 
 
 class Turns:
@@ -160,6 +161,17 @@ class Turns:
             if self._clock() >= until:
                 return
 
+    async def ask(
+        self, about: Iterable[N], known: Mapping[str, A], read: Callable[[N], Awaitable[A | None]]
+    ) -> Mapping[str, A]:
+        """The answers by UID after one round. `known`: those before it; it is the same object if nothing is new."""
+        by_uid = {one.uid: one for one in about}
+        found = {uid: answer for uid, answer in known.items() if uid in by_uid}
+        for one in self.next(by_uid.values()):
+            if (answer := await read(one)) is not None:
+                found[one.uid] = answer
+        return found if found != known else known
+
 
 class PodRefusals:
     """The refusals of Pods, by UID of the Job. `known` never changes; a round with news replaces it."""
@@ -175,16 +187,8 @@ class PodRefusals:
 
     async def run_once(self) -> float:
         """Reads the Events of Jobs without a Pod. Raises ClusterError if they cannot be read."""
-        view = self._view()
-        waiting = {job.uid: job for job in jobs_without_pod(view)}
-        found = {uid: known for uid, known in self.known.items() if uid in waiting}
-        for job in self._turns.next(waiting.values()):
-            if (refusal := await self._read(job)) is not None:
-                if job.uid not in found:
-                    log.warning("Pod refused", job=job.name, message=refusal.message)
-                found[job.uid] = refusal
-        self.known = found if found != self.known else self.known
-        causes = Counter(cause_of(one) for one in found.values())
+        self.known = await self._turns.ask(jobs_without_pod(self._view()), self.known, self._read)
+        causes = Counter(cause_of(one) for one in self.known.values())
         for cause in ("quota", "refused", "outage"):
             REFUSED_PODS.labels(cause).set(causes[cause])
         return ROUND_SECONDS
@@ -196,7 +200,10 @@ class PodRefusals:
 
     async def _read(self, job: Job) -> PodRefusal | None:
         about = f"involvedObject.uid={job.uid},reason=FailedCreate,type=Warning"
-        return refusal_of(await events_about(self._client, self._events, about))
+        refusal = refusal_of(await events_about(self._client, self._events, about))
+        if refusal is not None and job.uid not in self.known:
+            log.warning("Pod refused", job=job.name, message=refusal.message)
+        return refusal
 
 
 async def events_about(client: KubeClient, path: str, selector: str) -> list[WireEvent]:

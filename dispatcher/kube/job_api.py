@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
-from dispatcher.kube.events import Turns, events_about
+from dispatcher.kube.events import REQUEST_SECONDS, Turns, events_about
 from dispatcher.kube.objects import encode, read_job, read_status
 from dispatcher.kube.wire import UNREADABLE, Bare, Condition, ListPage, Meta, Wire, WireEvent, in_namespace, readable
 from dispatcher.model.cluster import LONG_AGO, ClusterView, Pod, ScaleAnswer
@@ -193,8 +193,6 @@ def read_answer(reply: Reply) -> ApiAnswer:
 
 ANSWERS_SECONDS: Final = 3
 """Seconds between two rounds of questions about Pods."""
-REQUEST_SECONDS: Final = 5
-"""Limit of one request, in seconds. A stop of the program waits for the round."""
 COMES: Final = frozenset({"TriggeredScaleUp", "Nominated"})
 REFUSES: Final = frozenset({"NotTriggerScaleUp", "FailedScaleUp"})
 UNSCHEDULED: Final = "FailedScheduling"
@@ -217,12 +215,7 @@ class ScaleAnswers:
 
     async def run_once(self) -> float:
         """Reads the Events of some Pods that wait. Raises ClusterError if they cannot be read."""
-        waiting = {pod.uid: pod for pod in self._asking()}
-        found = {uid: known for uid, known in self.known.items() if uid in waiting}
-        for pod in self._turns.next(waiting.values()):
-            if (answer := await self._read(pod)) is not None:
-                found[pod.uid] = answer
-        self.known = found if found != self.known else self.known
+        self.known = await self._turns.ask(self._asking(), self.known, self._read)
         return ANSWERS_SECONDS
 
     async def _read(self, pod: Pod) -> ScaleAnswer | None:
@@ -236,7 +229,7 @@ def answer_of(events: Sequence[WireEvent], scheduler: str) -> ScaleAnswer | None
     if not said:
         return None
     last = max(said, key=lambda event: event.ended_at)
-    return ScaleAnswer(last.reason in COMES, last.ended_at, " ".join(last.message.split())[:LONGEST_WORDS])
+    return ScaleAnswer(last.reason in COMES, last.ended_at, in_one_line(last.message))
 
 
 def is_refusal(event: WireEvent, scheduler: str) -> bool:
@@ -297,14 +290,14 @@ class Suspensions:
 
     async def run_once(self) -> float:
         """Asks about some suspended Jobs. Raises ClusterError if the answers cannot be read."""
-        suspended = {job.uid: job for job in suspended_jobs(self._view())}
-        found = {uid: words for uid, words in self.known.items() if uid in suspended}
+        suspended = list(suspended_jobs(self._view()))
         workloads = await self._workloads() if suspended else ""
-        for job in self._turns.next(suspended.values()):
+
+        async def read(job: Job) -> str | None:
             words = await self._said_by_kueue(job, workloads) if workloads else ""
-            if words := words or await self._said_by_events(job):
-                found[job.uid] = words
-        self.known = found if found != self.known else self.known
+            return words or await self._said_by_events(job) or None
+
+        self.known = await self._turns.ask(suspended, self.known, read)
         return SUSPENSIONS_SECONDS
 
     def forget(self) -> None:

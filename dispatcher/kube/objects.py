@@ -158,8 +158,7 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
 def job_of(wire: WireJob, named: tuple[str, int, int, int], identity: str, size: int) -> Job:
     """The Job. `named`: installation, id of its task, attempt and launch, by its name."""
     labels, notes = wire.metadata.labels or {}, wire.metadata.annotations or {}
-    of_pod = wire.spec.template.metadata.annotations or {}
-    phase, condition = read_phase(wire.status.conditions)
+    of_pod, (phase, condition) = wire.spec.template.metadata.annotations or {}, read_phase(wire.status.conditions)
     return Job(
         name=wire.metadata.name,
         uid=wire.metadata.uid,

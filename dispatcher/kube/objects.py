@@ -331,10 +331,8 @@ def made_needs(raw: bytes | msgspec.Raw) -> PodNeeds:
 def own_pod_of(wire: WirePod, raw: bytes | msgspec.Raw) -> Pod:
     """A Pod of this installation."""
     meta, status = wire.metadata, wire.status
-    statuses = status.container_statuses or []
     task = task_container_of(wire, raw)
-    own = [s for s in statuses if s.name == task]
-    begun = [*(status.init_container_statuses or ()), *statuses]
+    own = [one for one in status.container_statuses or () if one.name == task]
     sidecars = {one.name for one in wire.spec.init_containers or () if one.restart_policy == "Always"}
     owner = next((owner.uid for owner in meta.owner_references or () if owner.controller), "")
     return Pod(
@@ -351,7 +349,7 @@ def own_pod_of(wire: WirePod, raw: bytes | msgspec.Raw) -> Pod:
         waiting_reason=waiting_reason(wire, task),
         waiting_message=waiting_message(wire, task),
         had_run=any(map(has_run, own)) or failed_untold(wire),
-        had_begun=any(map(has_run, begun)),
+        had_begun=any(map(has_run, status.every_container)),
         had_prepared=any(has_run(one) for one in status.init_container_statuses or () if one.name not in sidecars),
         end=end_of(wire, task),
         exit=exit_of(wire, task),
@@ -438,7 +436,7 @@ RESIZE_REFUSED: Final = ("PodResizePending", "Infeasible")
 
 def bound_pod_of(wire: WirePod, own: Pod | None = None) -> BoundPod:
     meta, status = wire.metadata, wire.status
-    given = {one.name: one for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))}
+    given = {one.name: one for one in status.every_container}
     is_refused = any((one.type, one.reason) == RESIZE_REFUSED for one in status.conditions)
     asks = asked_of(wire.spec, lambda one: taken(one, given.get(one.name), is_refused=is_refused))
     nominated = "" if wire.spec.node_name else status.nominated_node_name

@@ -327,7 +327,7 @@ def since_long_ago(time: datetime | None) -> datetime | None:
 
 def failed_container(wire: WirePod, task: str) -> tuple[ContainerStatus | None, ContainerState | None]:
     """The task's container if it failed, otherwise the first one that failed; init containers come first."""
-    found = list(failed([*(wire.status.init_container_statuses or ()), *(wire.status.container_statuses or ())]))
+    found = list(failed(wire.status.every_container))
     return next((one for one in found if one[0].name == task), found[0] if found else (None, None))
 
 
@@ -384,8 +384,7 @@ def waiting_reason(wire: WirePod, task: str) -> str:
     """Why a container cannot start. Empty: all start normally."""
     if (fault := start_fault(wire, task)) is not None:
         return fault.reason
-    statuses = (*(wire.status.init_container_statuses or ()), *(wire.status.container_statuses or ()))
-    reasons = [one.state.waiting.reason for one in statuses if one.state.waiting is not None]
+    reasons = [one.state.waiting.reason for one in wire.status.every_container if one.state.waiting is not None]
     return next((reason for reason in reasons if reason not in {"", "ContainerCreating", "PodInitializing"}), "")
 
 
@@ -395,8 +394,7 @@ def waiting_message(wire: WirePod, task: str) -> str:
         return words(fault.message)
     if wire.status.phase != "Pending":
         return ""
-    statuses = (*(wire.status.init_container_statuses or ()), *(wire.status.container_statuses or ()))
-    said = [one.state.waiting.message for one in statuses if one.state.waiting is not None]
+    said = [one.state.waiting.message for one in wire.status.every_container if one.state.waiting is not None]
     unplaced = [one.message for one in wire.status.conditions if one.type == "PodScheduled" and one.status == "False"]
     return next((words(message) for message in (*said, *unplaced) if message), "")
 

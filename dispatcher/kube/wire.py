@@ -293,6 +293,10 @@ class PodStatus(Wire, frozen=True):
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
+    @property
+    def every_container(self) -> tuple[ContainerStatus, ...]:
+        return (*(self.init_container_statuses or ()), *(self.container_statuses or ()))
+
 
 class WirePod(Wire, frozen=True):
     metadata: Meta = Meta()

@@ -176,14 +176,12 @@ class Turns:
 class PodRefusals:
     """The refusals of Pods, by UID of the Job. `known` never changes; a round with news replaces it."""
 
-    def __init__(
-        self, client: KubeClient, namespace: str, view: Callable[[], ClusterView], clock: Clock = elapsed
-    ) -> None:
+    def __init__(self, client: KubeClient, namespace: str, view: Callable[[], ClusterView]) -> None:
         self.known: Mapping[str, PodRefusal] = {}
         self._client = client
         self._events = in_namespace("/api/v1", namespace, "events")
         self._view = view
-        self._turns = Turns(clock)
+        self._turns = Turns(elapsed)
 
     async def run_once(self) -> float:
         """Reads the Events of Jobs without a Pod. Raises ClusterError if they cannot be read."""

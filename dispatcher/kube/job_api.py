@@ -204,14 +204,12 @@ LONGEST_WORDS: Final = 300
 class ScaleAnswers:
     """The newest answer on each Pod, by its UID. `known` never changes; a round with news replaces it."""
 
-    def __init__(
-        self, client: KubeClient, namespace: str, asking: Callable[[], Sequence[Pod]], clock: Clock = elapsed
-    ) -> None:
+    def __init__(self, client: KubeClient, namespace: str, asking: Callable[[], Sequence[Pod]]) -> None:
         self.known: Mapping[str, ScaleAnswer] = {}
         self._client = client
         self._events = in_namespace("/api/v1", namespace, "events")
         self._asking = asking
-        self._turns = Turns(clock)
+        self._turns = Turns(elapsed)
 
     async def run_once(self) -> float:
         """Reads the Events of some Pods that wait. Raises ClusterError if they cannot be read."""

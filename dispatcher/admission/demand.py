@@ -63,8 +63,6 @@ MOST_OF_TEAMS: Final = 100
 """Places of such shapes with one for each submitter, at most."""
 MOST_SHAPES: Final = 10_000
 """Shapes that are remembered, at most. Rows can ask for any amount, so there is no end of shapes."""
-LONGEST_WORDS: Final = 300
-"""Characters of kube-scheduler's words that are kept, at most."""
 
 
 class DemandRecord(Struct, frozen=True):
@@ -400,7 +398,7 @@ def asking(one: DemandRecord | None, probes: Sequence[Probe], now: datetime) -> 
 def words_of(probes: Sequence[Probe]) -> str:
     """What kube-scheduler says about the oldest Pod, without its words about preemption."""
     oldest = min(probes, key=lambda probe: probe.pod.created_at).pod
-    return oldest.waiting_message.partition(" preemption:")[0][:LONGEST_WORDS]
+    return oldest.waiting_message.partition(" preemption:")[0]
 
 
 def heard(one: DemandRecord, nodes: Sequence[Node], answers: Sequence[ScaleAnswer]) -> DemandRecord:
@@ -411,7 +409,7 @@ def heard(one: DemandRecord, nodes: Sequence[Node], answers: Sequence[ScaleAnswe
         came += [node.created_at for node in nodes if after < node.created_at <= until and may_come(one.needs, node)]
     came_at = max([*came, *([one.came_at] if one.came_at else [])], default=None)
     refusals = [answer for answer in answers if not answer.comes and (came_at is None or answer.at > came_at)]
-    refused = max(refusals, key=lambda answer: answer.at).words[:LONGEST_WORDS] if refusals else ""
+    refused = max(refusals, key=lambda answer: answer.at).words if refusals else ""
     if came_at == one.came_at:
         return replace(one, refused=refused or (one.refused if not answers else ""))
     return replace(one, came_at=came_at, refused=refused, tries=0, next_at=None, unanswered_since=None)

@@ -62,10 +62,7 @@ class CreateConcurrency:
         if self._limit == self._most:
             return
         self._limit += 1
-        if self._owed:
-            self._owed -= 1
-        else:
-            self._free.release()
+        self.leave()
 
 
 log = structlog.get_logger(component="jobs.submit")

@@ -207,8 +207,8 @@ class Decision(Struct, frozen=True, dict=True):
     resting: Mapping[int, tuple[str, HoldReason, bool]]
     orders: Sequence[LaunchSpec]
     due: float
-    shares: Mapping[str, float] = {}
-    unread: Set[int] = frozenset()
+    shares: Mapping[str, float]
+    unread: Set[int]
 
     @cached_property
     def rows(self) -> Mapping[int, Task]:

@@ -136,12 +136,12 @@ class Head(Struct, frozen=True):
     at_cap: number of the held rows that are at their submitter's cap.
     """
 
-    read_count: int = 0
-    launchable: Sequence[IndexedRow] = ()
-    held: Mapping[HoldReason, int] = {}
-    told: Sequence[HeldRow] = ()
-    roomless: IndexedRow | None = None
-    only_wait: Sequence[IndexedRow] = ()
+    read_count: int
+    launchable: Sequence[IndexedRow]
+    held: Mapping[HoldReason, int]
+    told: Sequence[HeldRow]
+    roomless: IndexedRow | None
+    only_wait: Sequence[IndexedRow]
     at_cap: int = 0
 
 

@@ -141,9 +141,9 @@ class NodesNow(Struct, frozen=True):
     rejecting: nodes whose kubelets reject Pods.
     """
 
-    room: Room | None = None
-    claimed: Mapping[str, int] = {}
-    rejecting: RejectingNodes = NONE_REJECTS
+    room: Room | None
+    claimed: Mapping[str, int]
+    rejecting: RejectingNodes
 
 
 class OrderInputs(Struct, frozen=True):

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, islice
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from dispatcher.model.cluster import Node, PriorityClass
@@ -133,15 +132,15 @@ class RoomView(Struct, frozen=True):
     nodes: Mapping[str, Node]
     asked: Mapping[str, Mapping[int, Amounts]]
     classes: Mapping[str, PriorityClass]
-    schedulers: frozenset[str] = frozenset()
-    most: int = LEAST_NODES
-    start: int = 0
-    sizes: KnownSizes = msgspec.field(default_factory=KnownSizes)
-    targets: Set[int] = frozenset()
-    reservations: Sequence[Reservation] | None = None
-    young: tuple[str, ...] = ()
-    starting: tuple[str, ...] = ()
-    levels: dict[int, LevelOfRoom] = {}
+    schedulers: frozenset[str]
+    most: int
+    start: int
+    sizes: KnownSizes
+    targets: Set[int]
+    reservations: Sequence[Reservation] | None
+    young: tuple[str, ...]
+    starting: tuple[str, ...]
+    levels: dict[int, LevelOfRoom]
     come: dict[PodNeeds, tuple[str, ...]] = {}
     found: dict[PodNeeds, "NodeMatches"] = {}
     reasons: dict[PodNeeds, tuple[bool, str]] = {}

@@ -335,9 +335,7 @@ class CapacityMirror:
     pods: the resource to follow. Its Pods without a node are left out.
     """
 
-    def __init__(
-        self, reflectors: Reflectors, listener: CapacityListener, pods: Resource[BoundPod] = BOUND_PODS
-    ) -> None:
+    def __init__(self, reflectors: Reflectors, listener: CapacityListener, pods: Resource[BoundPod]) -> None:
         self._listener = listener
         self._nodes, self._pods = reflectors.of(NODES), reflectors.of(pods)
         self._reservations = reflectors.of(RESERVATIONS)

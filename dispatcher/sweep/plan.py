@@ -138,7 +138,7 @@ def why_swept(job: Job, task: Task | None, database_id: str, now: datetime, abse
 
 
 def plan_uncounted(
-    due: Sequence[Job], tasks: Mapping[int, Task], database_id: str, view: ClusterView, *, is_crowded: bool = False
+    due: Sequence[Job], tasks: Mapping[int, Task], database_id: str, view: ClusterView, *, is_crowded: bool
 ) -> list[ObjectWrite]:
     """The deletes of due Jobs of living attempts on which nothing rests. `tasks`, `is_crowded`: as above."""
     kept = UNCOUNTED_CROWDED if is_crowded else UNCOUNTED

@@ -154,9 +154,9 @@ class NodePageInputs(Struct, frozen=True):
     caches: by node.
     """
 
-    fits: PodFits | None = None
-    warm: WarmKeys | None = None
-    caches: Mapping[str, KeptCaches] = {}
+    fits: PodFits | None
+    warm: WarmKeys | None
+    caches: Mapping[str, KeptCaches]
 
 
 def names_of(room: Room, wanted: WantedNodes) -> list[str]:

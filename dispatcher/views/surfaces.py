@@ -39,7 +39,7 @@ from dispatcher.settings.loading import SettingSource
 from dispatcher.startup import database_of
 from dispatcher.views.about import AboutSources, Election, ReplicaCondition
 from dispatcher.views.answers import Answers, Sources
-from dispatcher.views.counting import COMPARE_SECONDS, EVERY_HALF_MINUTE, Overview, SurfacePace
+from dispatcher.views.counting import Overview, SurfacePace
 from dispatcher.views.page_reads import NodePageReader, QueuePageReader, RowPageReader, RowSite
 from dispatcher.views.published import (
     PublishedReasons,
@@ -83,7 +83,7 @@ class StatusPublisher:
         overview: Overview,
         cycles: Cycles,
         leads: Callable[[], bool],
-        pace: SurfacePace = EVERY_HALF_MINUTE,
+        pace: SurfacePace,
     ) -> None:
         self._maps = maps
         self._overview = overview
@@ -204,7 +204,7 @@ class TemplateComparison:
         tables: Callable[[], AbstractAsyncContextManager[TemplatesRead]],
         offered: Callable[[], Sequence[OfferedTemplate]],
         tell: Callable[[Sequence[str]], None],
-        every_seconds: float = COMPARE_SECONDS,
+        every_seconds: float,
     ) -> None:
         self._tables = tables
         self._offered = offered

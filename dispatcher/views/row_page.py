@@ -279,11 +279,11 @@ def row_page(task: Task, seen: RowReadings, max_launches: int, jobs_namespace: s
 
 def commands(task: Task, found: Explanation, namespace: str) -> Iterator[CopyCommand]:
     """Commands for a person. A container may report any name of a Pod, so reported names are left out."""
-    jobs = [one for one in found.launches if one.job]
-    for one in jobs[-1:]:
-        if one.logs:
-            yield CopyCommand("the log of its container", one.logs)
-        yield CopyCommand("the Job with its events", f"kubectl describe -n {namespace} job {one.job}")
+    last = next((one for one in reversed(found.launches) if one.job), None)
+    if last is not None:
+        if last.logs:
+            yield CopyCommand("the log of its container", last.logs)
+        yield CopyCommand("the Job with its events", f"kubectl describe -n {namespace} job {last.job}")
     yield CopyCommand("its Jobs and Pods", f"kubectl get -n {namespace} job,pod -l {LABEL_TASK_ID}={task.id}")
     yield CopyCommand("why it waits, and what became of its launches", f"dispatcher explain {task.id}")
     yield CopyCommand("its log, or what is known without its Pod", f"dispatcher logs {task.id}")
@@ -294,4 +294,4 @@ def commands(task: Task, found: Explanation, namespace: str) -> Iterator[CopyCom
 
 def call_of(function: str, task: Task) -> str:
     """A statement for a person with their own login. Ours may call no function that writes."""
-    return " ".join(("SELECT", f"dispatch.{function}({task.id});"))
+    return f"SELECT dispatch.{function}({task.id});"  # house: a text to copy, which we never send

@@ -42,7 +42,6 @@ from dispatcher.views.answers import Answers, Sources
 from dispatcher.views.counting import Overview, SurfacePace
 from dispatcher.views.page_reads import NodePageReader, QueuePageReader, RowPageReader, RowSite
 from dispatcher.views.published import (
-    PublishedReasons,
     notices_of,
     read_reasons,
     reasons_json,
@@ -126,8 +125,8 @@ class StatusPublisher:
             await self._write(STATUS, status_json(status).decode(), news)
 
     async def _write_reasons(self, cycle: LastCycle) -> None:
-        news = what_rows_wait_for(reasons_of(cycle))
-        age = self._age(REASONS)
+        found, age = reasons_of(cycle), self._age(REASONS)
+        news = found.rows, found.messages, found.since, found.left_out  # all but the time of the cycle
         if age >= REPAIR_SECONDS or (age >= self._pace.alive_seconds and news != self._written[REASONS][1]):
             await self._write(REASONS, reasons_json(cycle).decode(), news)
 
@@ -137,10 +136,6 @@ class StatusPublisher:
     async def _write(self, name: str, text: str, news: Any) -> None:
         if await self._maps.write(name, f"{name}.json", text):
             self._written[name] = self._clock(), news
-
-
-def what_rows_wait_for(reasons: PublishedReasons) -> Any:
-    return reasons.rows, reasons.messages, reasons.since, reasons.left_out
 
 
 ROUND_SECONDS: Final = 2

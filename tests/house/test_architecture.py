@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md, the READMEs of the rooms and GLOSSARY.md name files, functions, folders and classes that exist."""
+"""The pages of the root and of the rooms name files, functions, folders and classes that exist."""
 
 import ast
 import re
@@ -11,6 +11,7 @@ from tests.house.tree import ROOT, files, project, python_files, shown
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "GLOSSARY.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ROOMS = [
     path
     for path in files()
@@ -88,6 +89,18 @@ def test_every_file_on_the_page_exists(page: Path) -> None:
     named = set(re.findall(r"`([\w/.-]+\.(?:py|sql|md|toml))`", page.read_text(encoding="utf-8")))
     places = [*(ROOT / place for place in PLACES), page.parent]
     assert [name for name in sorted(named) if not any((place / name).is_file() for place in places)] == []
+
+
+def is_defined(name: str, file: str) -> bool:
+    """Whether the file defines a constant, class, function or member with this name."""
+    path, last = ROOT / file, name.rpartition(".")[2]
+    return path.is_file() and bool(re.search(rf"^ *(class |def )?{last}\b", path.read_text("utf-8"), re.MULTILINE))
+
+
+def test_every_name_that_contributors_are_sent_to_stands_in_its_file() -> None:
+    named = re.findall(r"`([\w.]+)`\s+\(`([\w/]+\.py)`\)", CONTRIBUTING)
+    assert len(named) > 5
+    assert [one for one in named if not is_defined(*one)] == []
 
 
 def test_page_is_read_in_a_quarter_of_an_hour() -> None:

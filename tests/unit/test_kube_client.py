@@ -287,15 +287,6 @@ def test_a_first_list_and_an_equal_list_are_no_drift() -> None:
     assert store.replace([], "400", now=30)
 
 
-def test_a_view_does_not_change() -> None:
-    store = a_store(a_node("a"))
-    before = store.view()
-    store.put(a_node("b"))
-    store.drop("a")
-    assert before == {"a": a_node("a")}
-    assert store.view() == {"b": a_node("b")}
-
-
 def test_only_a_changed_object_counts_as_a_change() -> None:
     store, told = a_store(a_node("a")), list[tuple[Node | None, Node | None]]()
     store.on_each(lambda before, after: told.append((before, after)))
@@ -336,18 +327,6 @@ def test_a_store_holds_the_names_of_its_objects() -> None:
 
 OLD, NEW = Node(name="a", ready=False, unreachable=False), Node(name="a", ready=True, unreachable=False)
 B = Node(name="b", ready=True, unreachable=False)
-
-
-def test_each_change_of_an_object_is_told_once() -> None:
-    told: list[tuple[Node | None, Node | None]] = []
-    store: Store[Node] = Store()
-    store.on_each(lambda before, after: told.append((before, after)))
-    store.put(OLD)
-    store.put(OLD)
-    store.put(NEW)
-    store.drop("a")
-    store.drop("a")
-    assert told == [(None, OLD), (OLD, NEW), (NEW, None)]
 
 
 def test_a_list_tells_only_the_differences() -> None:

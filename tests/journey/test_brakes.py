@@ -53,18 +53,6 @@ async def are_stuck(place: Place, count: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.fault(41)
-async def test_shape_that_fits_nowhere_is_held_and_other_shapes_run(place: Place) -> None:
-    place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
-    async with place.playing(), Dispatcher(place) as dispatcher:
-        await insert(place, 5, template="open", spec=HUGE, priority=1)
-        small = await place.database.insert_task(template="open", spec={"cpu": "20m"}, priority=900)
-        await reaches(place, dispatcher, small, "succeeded")
-        await held(dispatcher, "NeverFits", 4, 30)
-        await wait_for(lambda: are_stuck(place, 1), "one Pod that fits nowhere", 20, check=dispatcher.check)
-
-
-@pytest.mark.slow
-@pytest.mark.fault(41)
 async def test_pods_that_only_wait_give_way_if_room_is_not_judged(place: Place) -> None:
     """A team whose rows fit nowhere has all places of MAX_JOBS. The rows of another team run."""
     place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
@@ -88,17 +76,6 @@ async def test_shape_with_stuck_pods_is_held_if_room_is_not_judged(place: Place)
         small = await place.database.insert_task(template="open", spec={"cpu": "20m"}, priority=900)
         await reaches(place, dispatcher, small, "succeeded")
         await held(dispatcher, "PendingPods", 3, 30)
-
-
-@pytest.mark.slow
-async def test_pending_mode_any_holds_all_rows_for_one_pending_pod(place: Place) -> None:
-    place.template("slow", steer={"never-starts": "true"})
-    async with Dispatcher(place, PENDING_MODE="any") as dispatcher:
-        await place.database.insert_task(template="slow")
-        await has_jobs(place, dispatcher, 1)
-        await insert(place, 3)
-        await held(dispatcher, "PendingPods", 3, 30)
-        assert len(await place.jobs()) == 1
 
 
 @pytest.mark.slow

@@ -106,6 +106,7 @@ async def test_node_that_pods_may_not_have_gets_none(place: Place, refuse: Json,
 
 
 @pytest.mark.slow
+@pytest.mark.fault(41)
 async def test_shape_that_fits_is_launched_behind_two_that_do_not(place: Place) -> None:
     async with a_pool(place, 1) as pool, place.playing(), in_pool(place) as dispatcher:
         await pool.occupy(pool.names[0], "3")

@@ -42,14 +42,3 @@ async def test_sigterm_ends_a_dispatcher_whose_database_hangs(place: Place, post
             assert await dispatcher.stop() == 0
         finally:
             postgres.thaw()
-
-
-@pytest.mark.slow
-async def test_taken_port_is_named(place: Place) -> None:
-    async with Dispatcher(place) as first:
-        await first.ready()
-        second = Dispatcher(place)
-        second.listen_on(first.port)
-        await second.start()
-        assert await second.process.wait() == 2
-        assert "DISPATCHER_LISTEN_ADDRESS" in second.log

@@ -118,17 +118,3 @@ async def test_leader_paused_past_its_lease_writes_nothing_afterwards(place: Pla
         creates = place.control_plane.audit(verb="create", resource="jobs", namespace=place.namespace)
         assert sum(event.stage_at >= woken_at for event in creates) >= 20
         assert not player.faults
-
-
-@pytest.mark.slow
-@pytest.mark.fault(30)
-async def test_deleted_lease_is_created_again(place: Place) -> None:
-    async with two(place) as (leader, other):
-
-        async def trial() -> float:
-            await place.end_term()
-            took = await first_job_after(place, 40)
-            assert (await leader.leads()) != (await other.leads())
-            return took
-
-        await one_within(LEASE_SECONDS + 2, trial)

@@ -143,10 +143,6 @@ class Dispatcher:
     def log(self) -> str:
         return self._log.read_text() if self._log.exists() else ""
 
-    def listen_on(self, port: int) -> None:
-        self.port = port
-        self._environment["DISPATCHER_LISTEN_ADDRESS"] = f"127.0.0.1:{port}"
-
     async def start(self) -> None:
         with self._log.open("a") as log:
             self._process = await asyncio.create_subprocess_exec(

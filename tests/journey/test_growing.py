@@ -13,7 +13,7 @@ from tests.controlplane.waiting import wait_for
 from tests.integration.queues import declare
 from tests.rig.dispatching import TASK, Dispatcher, Place, QuickDispatcher
 from tests.rig.pools import CORE, POOL, a_pool
-from tests.rig.steps import core_path, insert, looks_again, reaches, succeeded, waits_for
+from tests.rig.steps import core_path, insert, reaches, succeeded, waits_for
 
 QUICK: dict[str, Any] = {"scan": 0.5, "comes": 1.5, "starts": 0.5}
 SHORT: dict[str, object] = {"template": "open", "spec": {"cpu": "1"}}
@@ -75,17 +75,6 @@ async def test_nodes_of_several_sizes_come_for_all_pods_of_one_look(place: Place
 
         await wait_for(all_run, "all rows run", 60, check=dispatcher.check)
         assert set(grown.nodes.values()) == {2, 8}, "a small one for the Pod that asked, large ones for the others"
-
-
-@pytest.mark.slow
-@pytest.mark.fault(41)
-async def test_rows_that_fit_nowhere_keep_no_autoscaler_from_the_rows_of_others(place: Place) -> None:
-    async with growing(place), place.playing(), in_group(place) as dispatcher:
-        for number in range(12):
-            await insert(place, 1, **CORE | {"spec": {"cpu": str(100 + number)}})
-        await looks_again(dispatcher)
-        other = await place.database.insert_task("team_b", **SHORT)
-        await reaches(place, dispatcher, other, "succeeded", 60)
 
 
 @pytest.mark.slow

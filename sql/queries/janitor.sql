@@ -1,7 +1,7 @@
 -- The calls of the janitor, and the queries that only it may run.
 
 -- name: oldest_snapshot
--- Who keeps the oldest dead rows, and what ends it; not this session. A snapshot of this database or of a standby does, and an open or prepared transaction of any database: every later snapshot is as old as that. So do a replication slot, and a worker of the server that runs a function of an index for ANALYZE; one that vacuums keeps nothing. dead: dead rows that a VACUUM of the last minutes has left, if they are more than twice those for which autovacuum comes.
+-- The holder of the oldest dead rows, and what ends it. This session and those that vacuum hold none. A snapshot of this database or of a standby holds rows. An open or prepared transaction of any database does, too: every later snapshot is as old. A replication slot holds rows, and a worker of the server that runs a function of an index for ANALYZE. The column dead: rows that a VACUUM of the last 15 minutes has left, if they are more than twice as many as autovacuum waits for.
 WITH holder AS (
     SELECT pid, coalesce(usename::text, 'a worker of the server') AS login, backend_xid AS own, CASE WHEN datname = current_database() OR datname IS NULL THEN backend_xmin END AS seen,
            format('pg_terminate_backend(%s)', pid) AS next_step
@@ -34,7 +34,7 @@ SELECT dispatch_private.janitor_end($1, $2, $3, $4, $5, $6)
 SELECT dispatch_private.janitor_cancel($1, $2, $3)
 
 -- name: with_cause
--- Of these launches, those of which it is known what ended them. Each is looked up alone: a container may have started its row as 32,767 launches. $1 bigint[] tasks, $2 int[] attempts, $3 int[] launches.
+-- The given launches whose end is known. Each is looked up alone: a container may have started its row as 32,767 launches. $1 bigint[] tasks, $2 int[] attempts, $3 int[] launches.
 SELECT l.task_id, l.attempt, l.launch FROM unnest($1::bigint[], $2::int[], $3::int[]) AS one (task, attempt, launch)
 CROSS JOIN LATERAL (SELECT each.task_id, each.attempt, each.launch, each.reason FROM dispatch_private.task_launches AS each
                     WHERE each.task_id = one.task AND each.attempt = one.attempt AND each.launch = one.launch LIMIT 1) AS l

@@ -290,11 +290,7 @@ CLAIMED: Final = "it could take a node that is kept for another row"
 
 def plan_pauses(known: Mapping[str, datetime], queues: Iterable[Queue], now: datetime) -> dict[str, datetime]:
     """When the pause of each paused queue was first seen. `known`: the result of the cycle before."""
-    return {
-        queue.name: min(known.get(queue.name, now), now)
-        for queue in queues
-        if queue.paused_until is not None and queue.paused_until > now
-    }
+    return {queue.name: min(known.get(queue.name, now), now) for queue in queues if queue.pause_at(now)}
 
 
 def plan_taken_back(

@@ -99,7 +99,11 @@ def paused(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def paused_queue(queue: Queue, now: datetime) -> Hold | None:
-    return hold_until(queue.paused_until) if is_paused(queue.paused_until, now) else None
+    until = queue.pause_at(now)
+    if until is None:
+        return None
+    words = "until it is cleared" if until.year > 9000 else f"until {until:%Y-%m-%d %H:%M:%S %Z}"
+    return Hold(HoldReason.PAUSED, words)
 
 
 def blind(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
@@ -409,12 +413,3 @@ def holds_of_queue(name: str, snapshot: ClusterSnapshot) -> Iterator[Hold]:
 
 def over(reason: HoldReason, count: int, cap: int | None) -> Hold | None:
     return Hold(reason, f"{count} of {cap}") if cap is not None and count >= cap else None
-
-
-def is_paused(until: datetime | None, now: datetime) -> bool:
-    return until is not None and until > now
-
-
-def hold_until(until: datetime | None) -> Hold:
-    words = "until it is cleared" if until is None or until.year > 9000 else f"until {until:%Y-%m-%d %H:%M:%S %Z}"
-    return Hold(HoldReason.PAUSED, words)

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.cycle import SortedLine, between_queues, between_submitters, first_of
-from dispatcher.admission.gates import RowBehind, is_behind_others, is_paused, over_queue_cap, over_submitter_cap
+from dispatcher.admission.gates import RowBehind, is_behind_others, over_queue_cap, over_submitter_cap
 from dispatcher.admission.heads import (
     LEAST_WINDOW,
     ROUNDS,
@@ -433,5 +433,5 @@ def open_queues(snapshot: ClusterSnapshot) -> list[str]:
     return [
         queue.name
         for queue in snapshot.queues.values()
-        if not is_paused(queue.paused_until, snapshot.now) and not over_queue_cap(queue.name, snapshot)
+        if not queue.pause_at(snapshot.now) and not over_queue_cap(queue.name, snapshot)
     ]

@@ -168,6 +168,10 @@ class Queue(Struct, frozen=True):
     paused_until: datetime | None = None
     fair_submitters: bool = False
 
+    def pause_at(self, now: datetime) -> datetime | None:
+        """The end of the pause that it has now; None: it is not paused."""
+        return self.paused_until if self.paused_until is not None and self.paused_until > now else None
+
 
 CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """All control characters except tab and line feed. One of them could steer a terminal, and Postgres stores no NUL."""

@@ -20,7 +20,7 @@ from dispatcher.admission.room_view import told
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.caches import CacheTotal
 from dispatcher.model.reasons import ReasonInWords, cause_of
-from dispatcher.model.tasks import COUNTED_MINUTES, Queue, QueueCount
+from dispatcher.model.tasks import COUNTED_MINUTES, QueueCount
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason
 
 
@@ -262,9 +262,8 @@ def queue_status(
     count: QueueCount, cycle: LastCycle, reasons: Mapping[HoldReason, int], started: int = 0
 ) -> QueueStatus:
     name, snapshot = count.queue, cycle.snapshot
-    queue = snapshot.queues.get(name, Queue(name))
-    waiting, oldest = sum(reasons.values()), count.oldest
-    paused = queue.paused_until if queue.paused_until and queue.paused_until > cycle.at else None
+    queue, waiting, oldest = snapshot.queue(name), sum(reasons.values()), count.oldest
+    paused = queue.pause_at(cycle.at)
     return QueueStatus(
         queue=name,
         waiting=waiting,

@@ -96,10 +96,6 @@ class ReadDebt(NamedTuple):
     at: datetime
     paid_at: datetime
 
-    def seconds(self, now: datetime) -> float:
-        """Seconds until the rate has paid. 0 before `at`: then the database's clock was set back."""
-        return max(0.0, (self.paid_at - now).total_seconds()) if self.at <= now else 0.0
-
 
 class ReadPace:
     """Tells whose held rows may be read again in a cycle, and in which order."""
@@ -136,7 +132,8 @@ class ReadPace:
 
 
 def left(debt: ReadDebt | None, now: datetime) -> float:
-    return debt.seconds(now) if debt is not None else 0
+    """Seconds until the rate has paid. 0 before `at`: then the database's clock was set back."""
+    return max(0.0, (debt.paid_at - now).total_seconds()) if debt is not None and debt.at <= now else 0.0
 
 
 def longer(debt: ReadDebt | None, now: datetime, seconds: float) -> ReadDebt:
@@ -226,7 +223,10 @@ class SubmitterScan:
         new = dict[QueueSubmitter, WideRead]()
         for key, head in read.items():
             if farthest[key] > first[key]:
-                self._windows |= window_for(key, head, first[key])
+                # Rows at their submitter's cap hide no row that could be launched: all rows after them are at it, too.
+                needed = min(held_count(head) - head.at_cap + first[key], WIDEST_WINDOW)
+                if needed > 2 * first[key]:
+                    self._windows[key] = needed
                 new[key] = WideRead(now, head.read_count, head.held, head.at_cap)
                 continue
             if key in known:
@@ -235,15 +235,6 @@ class SubmitterScan:
                 self._wide_reads[key] = wide_reads[key]
         self._wide_reads |= new
         self._pace.charge(new, now)
-
-
-def window_for(key: QueueSubmitter, head: Head, first: int) -> dict[QueueSubmitter, int]:
-    """The window for the next cycle; empty: the first rows are enough.
-
-    Rows at their submitter's cap hide no row that could be launched, because all rows after them are at the cap, too.
-    """
-    needed = min(held_count(head) - head.at_cap + first, WIDEST_WINDOW)
-    return {key: needed} if needed > 2 * first else {}
 
 
 class Budget:
@@ -366,8 +357,11 @@ class Scan:
         roomless = {row.id: judge.pod_of(row) for head in heads.values() if (row := head.roomless) is not None}
         told = tuple(one for head in heads.values() for one in head.told[: judge.told_of_a_queue])
         ids = list(dict.fromkeys((*self._choose(fitting, judge), *self._choose(later, judge))))[: 2 * self._wanted]
-        in_order = {queue: head for queue, head in heads.items() if queue not in by_submitter}
-        whole = {queue for queue, head in in_order.items() if head.read_count < window and is_chosen(head, set(ids))}
+        chosen = set(ids)
+        whole = {
+            queue for queue, head in heads.items() if queue not in by_submitter and head.read_count < window
+            and chosen.issuperset(row.id for row in (*head.launchable, *head.only_wait))
+        }  # fmt: skip
         unread = snapshot.queues.keys() - queues
         behind = [row for own in judge.behind.values() for row in own]
         further = [pod for own in judge.further.values() for pod in own]
@@ -421,11 +415,6 @@ def rows_in_line(
     behind = {key for key, own in found.items() if own and room is not None and is_behind_others(own[0], room, now)}
     since = {key: now.now if key in begun else before.since.get(key, now.now) for key in behind}
     return msgspec.structs.replace(line, since=since)
-
-
-def is_chosen(head: Head, ids: Set[int]) -> bool:
-    """Whether all launchable rows are among those to read."""
-    return all(row.id in ids for row in (*head.launchable, *head.only_wait))
 
 
 def open_queues(snapshot: ClusterSnapshot) -> list[str]:

@@ -240,7 +240,7 @@ class App:
         return SweepPorts(
             self.mirror.view,
             self.rows,
-            self.may_sweep,
+            lambda: not self.access.fault and self.lease.is_trusted(),
             self.memory.creates.unanswered,
             self.remover.remove,
             quotas=self.watching.quotas,
@@ -380,9 +380,6 @@ class App:
         """Starts a cycle if the last one held a row for room: a node may have more room now."""
         if self.dispatch.waits_for_room:
             self.wake.soon()
-
-    def may_sweep(self) -> bool:
-        return not self.access.fault and self.lease.is_trusted()
 
 
 def can_lead(app: App) -> bool:

@@ -16,7 +16,7 @@ would take all places within a second, and most of its Pods would wait.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
@@ -279,7 +279,10 @@ class Demands:
         pods = by_shape(waiting)
         nodes = sorted((one for one in young if one.created_at > news), key=lambda one: one.created_at)[-MOST_NODES:]
         self.asking = [pod for probes in pods.values() for pod in first_and_newest(probes)]
-        known = {shape: asks_no_more(one, now) for shape, one in self._remembered(now) if shape not in pods}
+        known = {
+            shape: asks_no_more(one, now) for shape, one in self.current.asked.items()
+            if shape not in pods and now - one.seen_at <= FORGOTTEN
+        }  # fmt: skip
         known |= {shape: asking(self.current.asked.get(shape), probes, now) for shape, probes in pods.items()}
         said = {uid: one for uid, one in answers.items() if one.at - now <= AHEAD}
         asked = {
@@ -314,9 +317,6 @@ class Demands:
         if shapes := list(dict.fromkeys([*shapes, *old])):
             self._keep({**asked, **{shape: rested(asked[shape], now) for shape in shapes}}, now)
         return back
-
-    def _remembered(self, now: datetime) -> Iterator[tuple[str, DemandRecord]]:
-        return (each for each in self.current.asked.items() if now - each[1].seen_at <= FORGOTTEN)
 
     def _beyond(self, shape: str, probes: Sequence[Probe], now: datetime) -> Sequence[Probe]:
         """Pods of the shape beyond its allowed number, the newest last. Empty while the shape may still get an

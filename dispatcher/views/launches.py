@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.jobs.observed import LaunchEnd, launch_end
+from dispatcher.jobs.observed import launch_end
 from dispatcher.model.cluster import Pod
 from dispatcher.model.history import LaunchFacts
 from dispatcher.model.jobs import Job, LaunchCache
@@ -131,10 +131,8 @@ def seen(known: LaunchFacts, job: Job, pods: Sequence[Pod], namespace: str) -> L
         found = cache_of_launch(job.cache, pod.node_name) if job.cache and pod.node_name else None
         told = replace(told, pod=pod.name, node=pod.node_name or known.node, logs=logs, cache=found)
     end = launch_end(job, pods)
-    return told if end is None or known.reason is not None else with_end(told, end)
-
-
-def with_end(told: LaunchFacts, end: LaunchEnd) -> LaunchFacts:
+    if end is None or known.reason is not None:
+        return told
     return replace(told, reason=end.reason, exit_code=end.exit_code, error=told.error or end.output or None)
 
 

@@ -88,6 +88,7 @@ async def test_run_that_crashed_names_its_exit_code(place: Place) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.fault(39)
 async def test_image_that_cannot_be_pulled_is_told_while_its_pod_waits_and_afterwards(place: Place) -> None:
     place.template("nowhere", steer={"waiting": "ErrImagePull"})
     async with both(place, MAX_LAUNCHES=1, START_DEADLINE_SECONDS=10) as (janitor, dispatcher):

@@ -82,16 +82,6 @@ async def test_deleted_job_is_replaced_under_the_next_launch_number(place: Place
 
 
 @pytest.mark.slow
-@pytest.mark.fault(39)
-async def test_image_pull_error_ends_the_launch_by_its_pod_and_keeps_the_job(place: Place) -> None:
-    place.template("stuck", steer={"waiting": "ImagePullBackOff"})
-    async with QuickDispatcher(place, MAX_LAUNCHES=1, START_DEADLINE_SECONDS=10) as dispatcher:
-        await place.database.insert_task(template="stuck")
-        await held(dispatcher, "LaunchesExhausted", seconds=60)
-        assert await names(place) == ["1"]
-
-
-@pytest.mark.slow
 @pytest.mark.fault(8)
 async def test_jobs_of_cancelled_tasks_are_deleted_after_the_grace(place: Place) -> None:
     place.template("slow", steer={"never-starts": "true"})

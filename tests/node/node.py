@@ -1,7 +1,6 @@
 """A real node: Debian's containerd and a kubelet, on a machine of namespaces."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -102,13 +101,6 @@ class Node:
         for program in self.programs:
             program.kill()
         self.programs.clear()
-
-    def ctr(self, *words: str) -> str:
-        """The output of containerd's own client."""
-        command = ["nsenter", f"--target={self.machine.first}", "--mount", "--pid", "--", "ctr", "-n", "k8s.io", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"ctr {' '.join(words)}: {done.stderr}"
-        return done.stdout
 
     def restart(self, program: Program) -> None:
         program.kill()

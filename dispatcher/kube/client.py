@@ -83,6 +83,8 @@ class ServerClock:
 
 REQUEST_SECONDS: Final = 30
 """Limit of a short request, in seconds."""
+OF_A_ROUND_SECONDS: Final = 5
+"""Limit of a request of a round, in seconds. A stop of the program waits for the round."""
 CONNECT_SECONDS: Final = 5
 """Limit of a TCP connect, in seconds."""
 HANDSHAKE_SECONDS: Final = 10

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from dispatcher.kube.client import KubeClient, Reply
+from dispatcher.kube.client import OF_A_ROUND_SECONDS, KubeClient, Reply
 from dispatcher.kube.job_api import always, pods_path
 from dispatcher.kube.reflector import Resource
 from dispatcher.kube.wire import Meta, Wire, in_namespace
@@ -21,8 +21,6 @@ from dispatcher.model.caches import CACHES_OF, KEY, NodeCaches, name_of_map, rea
 from dispatcher.model.errors import ClusterRefused
 from dispatcher.model.launches import LABEL_INSTALLATION, MANAGED_BY, MANAGER
 
-REQUEST_SECONDS: Final = 5
-"""Limit of one request, in seconds."""
 NOT_FOUND, CONFLICT, INVALID = 404, 409, 422
 
 
@@ -53,7 +51,7 @@ class ConfigMaps:
 
     async def read_all(self, name: str) -> Mapping[str, str]:
         """All texts; empty: there is no such ConfigMap. Raises ClusterError."""
-        reply = await self._client.request("GET", self._own(name), seconds=REQUEST_SECONDS)
+        reply = await self._client.request("GET", self._own(name), seconds=OF_A_ROUND_SECONDS)
         if reply.status == NOT_FOUND:
             return {}
         return reply.read(f"read ConfigMap {self._installation}-{name}", WireConfigMap).data or {}
@@ -61,12 +59,12 @@ class ConfigMaps:
     async def change(self, name: str, texts: Mapping[str, str | None]) -> None:
         """Writes some texts, and removes those that are None. The others stay as they are. Raises ClusterError."""
         doing, body = f"write ConfigMap {self._installation}-{name}", msgspec.json.encode({"data": texts})
-        reply = await self._client.request("PATCH", self._own(name), body, seconds=REQUEST_SECONDS)
+        reply = await self._client.request("PATCH", self._own(name), body, seconds=OF_A_ROUND_SECONDS)
         if reply.status == NOT_FOUND:
             given = {key: text for key, text in texts.items() if text is not None}
-            reply = await self._client.request("POST", self._path, self._body(name, given), seconds=REQUEST_SECONDS)
+            reply = await self._client.request("POST", self._path, self._body(name, given), seconds=OF_A_ROUND_SECONDS)
             if reply.status == CONFLICT:  # somebody made it meanwhile
-                reply = await self._client.request("PATCH", self._own(name), body, seconds=REQUEST_SECONDS)
+                reply = await self._client.request("PATCH", self._own(name), body, seconds=OF_A_ROUND_SECONDS)
         self._expect(reply, doing, name)
 
     async def write(self, name: str, key: str, text: str) -> bool:
@@ -79,7 +77,7 @@ class ConfigMaps:
         body = self._body(name, {key: text})
         reply = await self._put(name, body)
         if reply.status == NOT_FOUND and self._may_write():
-            reply = await self._client.request("POST", self._path, body, seconds=REQUEST_SECONDS)
+            reply = await self._client.request("POST", self._path, body, seconds=OF_A_ROUND_SECONDS)
             if reply.status == CONFLICT and self._may_write():  # somebody made it meanwhile
                 reply = await self._put(name, body)
         self._expect(reply, f"write ConfigMap {self._installation}-{name}", name)
@@ -103,7 +101,7 @@ class ConfigMaps:
         )
 
     async def _put(self, name: str, body: bytes) -> Reply:
-        return await self._client.request("PUT", self._own(name), body, seconds=REQUEST_SECONDS)
+        return await self._client.request("PUT", self._own(name), body, seconds=OF_A_ROUND_SECONDS)
 
     def _own(self, name: str) -> str:
         return f"{self._path}/{self._installation}-{name}"

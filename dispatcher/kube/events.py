@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import structlog
 
-from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
+from dispatcher.kube.client import OF_A_ROUND_SECONDS, AnswerTooLarge, KubeClient, Reply
 from dispatcher.kube.wire import EventList, WireEvent, in_namespace
 from dispatcher.model.cluster import ClusterView, Pod, PodRefusal
 from dispatcher.model.errors import NOT_READY_YET, ClusterError, ClusterRefused
@@ -48,7 +48,7 @@ class Events:
         """
         reply, path, body = await self._create(notice)
         if reply.status == KNOWN:
-            reply = await self._client.request("PATCH", path, body, seconds=5)
+            reply = await self._client.request("PATCH", path, body, seconds=OF_A_ROUND_SECONDS)
         note_outcome(reply, notice)
 
     async def tell_once(self, notice: Notice) -> None:
@@ -62,7 +62,7 @@ class Events:
         event = self._event(notice)
         namespace, name = event["metadata"]["namespace"], event["metadata"]["name"]
         path, body = in_namespace("/api/v1", namespace, "events"), msgspec.json.encode(event)
-        return await self._client.request("POST", path, body, seconds=5), f"{path}/{name}", body
+        return await self._client.request("POST", path, body, seconds=OF_A_ROUND_SECONDS), f"{path}/{name}", body
 
     def _event(self, notice: Notice) -> dict[str, Any]:
         namespace, _, name = notice.name.partition("/")
@@ -116,8 +116,6 @@ def name_of(notice: Notice, name: str) -> str:
 
 ROUND_SECONDS: Final = 5
 """Seconds between two rounds."""
-REQUEST_SECONDS: Final = 5
-"""Limit of one request, in seconds. A stop of the program waits for the round."""
 MOST_EVENTS: Final = "100"
 """Events of one object that are read, at most."""
 MOST_ASKED: Final = 20
@@ -211,7 +209,7 @@ async def events_about(client: KubeClient, path: str, selector: str) -> list[Wir
     """
     try:
         asked = {"fieldSelector": selector, "limit": MOST_EVENTS}
-        reply = await client.request("GET", path, params=asked, seconds=REQUEST_SECONDS)
+        reply = await client.request("GET", path, params=asked, seconds=OF_A_ROUND_SECONDS)
     except AnswerTooLarge as fault:
         log.warning("events are too large to be read", about=selector, fault=str(fault))
         return []

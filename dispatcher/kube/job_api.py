@@ -19,8 +19,8 @@ from typing import Final
 
 import msgspec
 
-from dispatcher.kube.client import AnswerTooLarge, KubeClient, Reply
-from dispatcher.kube.events import REQUEST_SECONDS, Turns, events_about
+from dispatcher.kube.client import OF_A_ROUND_SECONDS, AnswerTooLarge, KubeClient, Reply
+from dispatcher.kube.events import Turns, events_about
 from dispatcher.kube.objects import encode, read_job, read_status
 from dispatcher.kube.wire import UNREADABLE, Bare, Condition, ListPage, Meta, Wire, WireEvent, in_namespace, readable
 from dispatcher.model.cluster import LONG_AGO, ClusterView, Pod, ScaleAnswer
@@ -304,7 +304,7 @@ class Suspensions:
 
     async def _workloads(self) -> str:
         """Path of the Workloads in the version that the server prefers. Empty: it has none."""
-        reply = await self._client.request("GET", KUEUE, seconds=REQUEST_SECONDS)
+        reply = await self._client.request("GET", KUEUE, seconds=OF_A_ROUND_SECONDS)
         if reply.status >= FAILED:
             return ""
         version = reply.read("read the API group of Kueue", ApiGroup).preferred_version.version
@@ -313,7 +313,7 @@ class Suspensions:
     async def _said_by_kueue(self, job: Job, path: str) -> str:
         params = {"labelSelector": f"{JOB_LABEL}={job.uid}", "limit": "5"}
         try:
-            reply = await self._client.request("GET", path, params=params, seconds=REQUEST_SECONDS)
+            reply = await self._client.request("GET", path, params=params, seconds=OF_A_ROUND_SECONDS)
         except AnswerTooLarge:
             return ""
         if reply.status >= FAILED:

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from dispatcher.kube.client import KubeClient
+from dispatcher.kube.client import OF_A_ROUND_SECONDS, KubeClient
 from dispatcher.kube.reflector import Reflector, Resource, fault_of, list_all
 from dispatcher.kube.wire import Bare, Meta, Moment, WirePod, full_name, in_namespace
 from dispatcher.model.cluster import LONG_AGO
@@ -151,7 +151,9 @@ class Reports:
 
     async def _patch(self, path: str, change: object) -> None:
         try:
-            (await self._client.request("PATCH", path, msgspec.json.encode(change), seconds=5)).expect(f"patch {path}")
+            body = msgspec.json.encode(change)
+            reply = await self._client.request("PATCH", path, body, seconds=OF_A_ROUND_SECONDS)
+            reply.expect(f"patch {path}")
         except ClusterRefused as fault:
             if fault.status in FINAL:
                 log.warning("not written", path=path, fault=str(fault))
@@ -166,8 +168,6 @@ REPLACED_AFTER_SECONDS: Final = 600
 """Seconds after which it is replaced while its claim lasts."""
 PAUSE_SECONDS: Final = 60
 """Seconds of the pause after a refusal, for example because the kind is not installed."""
-REQUEST_SECONDS: Final = 5
-"""Limit of one request, in seconds."""
 AS_WANTED: Final = {404, 409}
 """Statuses that count as success: of a DELETE whose object is gone, and of a POST whose object is there."""
 
@@ -255,7 +255,7 @@ class ClaimObjects:
 
     async def _call(self, method: str, path: str, body: object) -> None:
         try:
-            reply = await self._client.request(method, path, msgspec.json.encode(body), seconds=REQUEST_SECONDS)
+            reply = await self._client.request(method, path, msgspec.json.encode(body), seconds=OF_A_ROUND_SECONDS)
             reply.expect(f"{method} {path}")
         except ClusterRefused as fault:
             if fault.status not in AS_WANTED or (method == "POST" and fault.status == 404):

@@ -382,11 +382,10 @@ def logs_command(task: int, url: str | None, namespace: str | None, **which: Any
 def doctor_command(as_json: bool, namespace: str | None) -> None:
     """Ask whether this installation is right, and tell what is wrong with it. Changes nothing."""
     from dispatcher.doctor import program as doctor
-    from dispatcher.doctor.program import exit_status, in_words
 
     found = turn(doctor.examine(load_settings(), doctor.DoctorEnvironment(namespace)))
-    click.echo(to_json(found) if as_json else in_words(found.findings))
-    sys.exit(exit_status(found.findings))
+    click.echo(to_json(found) if as_json else doctor.in_words(found.findings))
+    sys.exit(doctor.exit_status(found.findings))
 
 
 @commands.command()

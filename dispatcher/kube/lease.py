@@ -165,7 +165,6 @@ class Spec(Wire, frozen=True):
     holder_identity: str | None = ""
     lease_duration_seconds: int | None = 0
     acquire_time: str | None = ""
-    renew_time: str | None = ""
     lease_transitions: int | None = 0
 
 

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from dispatcher.kube.client import OF_A_ROUND_SECONDS, AnswerTooLarge, KubeClient, Reply
-from dispatcher.kube.wire import EventList, WireEvent, in_namespace
+from dispatcher.kube.wire import RawItems, WireEvent, in_namespace
 from dispatcher.model.cluster import ClusterView, Pod, PodRefusal
 from dispatcher.model.errors import NOT_READY_YET, ClusterError, ClusterRefused
 from dispatcher.model.jobs import Job, Notice, Notices
@@ -213,7 +213,7 @@ async def events_about(client: KubeClient, path: str, selector: str) -> list[Wir
     except AnswerTooLarge as fault:
         log.warning("events are too large to be read", about=selector, fault=str(fault))
         return []
-    return reply.read(f"list events of {selector}", EventList).readable()
+    return reply.read(f"list events of {selector}", RawItems).readable(WireEvent)
 
 
 async def read_in_turn(rounds: Iterable[Callable[[], Awaitable[float]]], clock: Clock = elapsed) -> float:

@@ -22,7 +22,7 @@ import msgspec
 from dispatcher.kube.client import OF_A_ROUND_SECONDS, AnswerTooLarge, KubeClient, Reply
 from dispatcher.kube.events import Turns, events_about
 from dispatcher.kube.objects import encode, read_job, read_status
-from dispatcher.kube.wire import UNREADABLE, Bare, Condition, ListPage, Meta, Wire, WireEvent, in_namespace, readable
+from dispatcher.kube.wire import UNREADABLE, Bare, Condition, ListPage, Meta, RawItems, Wire, WireEvent, in_namespace
 from dispatcher.model.cluster import LONG_AGO, ClusterView, Pod, ScaleAnswer
 from dispatcher.model.errors import ClusterAway, ClusterRefused
 from dispatcher.model.jobs import ApiAnswer, EndedBy, Job, Manifest, ObjectWrite
@@ -267,13 +267,6 @@ class Workload(Wire, frozen=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
-class WorkloadList(Wire, frozen=True):
-    items: Sequence[msgspec.Raw] = ()
-
-    def readable(self) -> list[Workload]:
-        return readable(self.items, Workload)
-
-
 class Suspensions:
     """Why Jobs are suspended, in the words of others, by UID. `known` never changes; a round with news replaces it."""
 
@@ -318,7 +311,7 @@ class Suspensions:
             return ""
         if reply.status >= FAILED:
             return ""
-        return words_of_workloads(reply.read(f"list Workloads of Job {job.name}", WorkloadList).readable())
+        return words_of_workloads(reply.read(f"list Workloads of Job {job.name}", RawItems).readable(Workload))
 
     async def _said_by_events(self, job: Job) -> str:
         path = in_namespace("/api/v1", self._namespace, "events")

@@ -7,7 +7,7 @@ Go programs write null for a map or list without entries, so those fields may be
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
@@ -394,22 +394,18 @@ class WireEvent(Wire, frozen=True):
         return self.last_timestamp or repeated_at or self.began_at
 
 
-class EventList(Wire, frozen=True):
-    """All Events about one object. Anybody may have written one of them."""
+class RawItems(Wire, frozen=True):
+    """A list of objects. Anybody may have written one of them."""
 
     items: Sequence[msgspec.Raw] = ()
 
-    def readable(self) -> list[WireEvent]:
-        return readable(self.items, WireEvent)
-
-
-def readable(items: Iterable[msgspec.Raw], what: type[T]) -> list[T]:
-    """The objects that can be read. One with a time that cannot be read hides no other."""
-    found = list[T]()
-    for one in items:
-        with contextlib.suppress(*UNREADABLE):
-            found.append(msgspec.json.decode(one, type=what))
-    return found
+    def readable(self, what: type[T]) -> list[T]:
+        """The objects that can be read. One with a time that cannot be read hides no other."""
+        found = list[T]()
+        for one in self.items:
+            with contextlib.suppress(*UNREADABLE):
+                found.append(msgspec.json.decode(one, type=what))
+        return found
 
 
 class StatusCause(Wire, frozen=True):

@@ -19,10 +19,10 @@ from dispatcher.extender.wire import ExtenderPod, read_pod_request
 from dispatcher.kube.capacity import read_quota
 from dispatcher.kube.config_maps import node_caches, read_cache_pod
 from dispatcher.kube.events import refusal_of
-from dispatcher.kube.job_api import WorkloadList, answer_of, words_of_events, words_of_workloads
+from dispatcher.kube.job_api import Workload, answer_of, words_of_events, words_of_workloads
 from dispatcher.kube.objects import pod_reader, read_bound_pod, read_job, read_node, read_priority_class
 from dispatcher.kube.reservations import read_reservation, read_waiting
-from dispatcher.kube.wire import EventList
+from dispatcher.kube.wire import RawItems, WireEvent
 from dispatcher.model.cluster import NodeCapacities
 from tests.unit.wire import AT
 
@@ -222,12 +222,12 @@ READERS: dict[str, tuple[Callable[[bytes], object], Callable[[], dict[str, Json]
         "text": {"metadata": {**OURS, **LABELLED}, "data": {"caches": json.dumps(many(lambda key: [key, 1, 1.5]))}},
         "deep": {"metadata": {**OURS, **LABELLED}, "data": {"caches": "[" * (LARGEST // 2)}},
     }),
-    "Events": (lambda raw: [each(msgspec.json.decode(raw, type=EventList).readable()) for each in (
+    "Events": (lambda raw: [each(msgspec.json.decode(raw, type=RawItems).readable(WireEvent)) for each in (
         refusal_of, partial(answer_of, scheduler="s"), words_of_events)], lambda: {
         "many": {"items": many(an_event)},
         "a message": {"items": [{**an_event("a"), "message": "x \n" * 400_000}]},
     }),
-    "Workloads": (lambda raw: words_of_workloads(msgspec.json.decode(raw, type=WorkloadList).readable()), lambda: {
+    "Workloads": (lambda raw: words_of_workloads(msgspec.json.decode(raw, type=RawItems).readable(Workload)), lambda: {
         "conditions": {"items": [{"metadata": OURS, "status": {"conditions": many(a_condition)}}]},
     }),
 }  # fmt: skip

@@ -20,7 +20,7 @@ from dispatcher.kube.events import (  # fmt: skip
 from dispatcher.kube.job_api import LONGEST_WORDS, answer_of
 from dispatcher.kube.objects import read_pod
 from dispatcher.kube.pods import MOST_OUTPUT
-from dispatcher.kube.wire import EventList, EventSeries, EventSource, Meta, WireEvent
+from dispatcher.kube.wire import EventSeries, EventSource, Meta, RawItems, WireEvent
 from dispatcher.model.cluster import LONG_AGO, ClusterView, Pod, PodEnd, PodRefusal, ScaleAnswer
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import DOMAIN
@@ -494,7 +494,7 @@ def test_event_that_cannot_be_read_hides_no_other(time: object) -> None:
     """Whoever may write Events wrote one about the Pod of somebody else."""
     good = {"reason": "TriggeredScaleUp", "lastTimestamp": "2026-03-14T12:00:00Z"}
     written = msgspec.json.encode({"items": [{**good, "lastTimestamp": time}, good, {"reason": 7}]})
-    (found,) = msgspec.json.decode(written, type=EventList).readable()
+    (found,) = msgspec.json.decode(written, type=RawItems).readable(WireEvent)
     answer = answer_of([found], DEFAULT)
     assert answer is not None
     assert answer.comes

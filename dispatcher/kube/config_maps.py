@@ -8,12 +8,13 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from dispatcher.kube.client import OF_A_ROUND_SECONDS, KubeClient, Reply
+from dispatcher.kube.client import OF_A_ROUND_SECONDS, KubeClient
 from dispatcher.kube.job_api import always, pods_path
 from dispatcher.kube.reflector import Resource
 from dispatcher.kube.wire import Meta, Wire, in_namespace
@@ -58,14 +59,8 @@ class ConfigMaps:
 
     async def change(self, name: str, texts: Mapping[str, str | None]) -> None:
         """Writes some texts, and removes those that are None. The others stay as they are. Raises ClusterError."""
-        doing, body = f"write ConfigMap {self._installation}-{name}", msgspec.json.encode({"data": texts})
-        reply = await self._client.request("PATCH", self._own(name), body, seconds=OF_A_ROUND_SECONDS)
-        if reply.status == NOT_FOUND:
-            given = {key: text for key, text in texts.items() if text is not None}
-            reply = await self._client.request("POST", self._path, self._body(name, given), seconds=OF_A_ROUND_SECONDS)
-            if reply.status == CONFLICT:  # somebody made it meanwhile
-                reply = await self._client.request("PATCH", self._own(name), body, seconds=OF_A_ROUND_SECONDS)
-        self._expect(reply, doing, name)
+        given = {key: text for key, text in texts.items() if text is not None}
+        await self._send(name, "PATCH", msgspec.json.encode({"data": texts}), self._body(name, given))
 
     async def write(self, name: str, key: str, text: str) -> bool:
         """Writes the text, and removes all other texts of the ConfigMap. False: this replica does not lead any more.
@@ -75,18 +70,21 @@ class ConfigMaps:
         if not self._may_write():
             return False
         body = self._body(name, {key: text})
-        reply = await self._put(name, body)
-        if reply.status == NOT_FOUND and self._may_write():
-            reply = await self._client.request("POST", self._path, body, seconds=OF_A_ROUND_SECONDS)
-            if reply.status == CONFLICT and self._may_write():  # somebody made it meanwhile
-                reply = await self._put(name, body)
-        self._expect(reply, f"write ConfigMap {self._installation}-{name}", name)
+        await self._send(name, "PUT", body, body)
         return True
 
-    def _expect(self, reply: Reply, doing: str, name: str) -> None:
-        """Raises ClusterError for a failure. Our account may delete no ConfigMap, so a person has to delete an
-        immutable one.
+    async def _send(self, name: str, method: str, body: bytes, whole: bytes) -> None:
+        """Changes the ConfigMap by this method, or makes it as a whole. Raises ClusterError.
+
+        Our account may delete no ConfigMap, so a person has to delete an immutable one.
         """
+        request = partial(self._client.request, seconds=OF_A_ROUND_SECONDS)
+        reply = await request(method, self._own(name), body)
+        if reply.status == NOT_FOUND and self._may_write():
+            reply = await request("POST", self._path, whole)
+            if reply.status == CONFLICT and self._may_write():  # somebody made it meanwhile
+                reply = await request(method, self._own(name), body)
+        doing = f"write ConfigMap {self._installation}-{name}"
         if reply.status == INVALID and b"immutable" in reply.body:
             named = f"-n {self._namespace} delete configmap {self._installation}-{name}"
             raise ClusterRefused(
@@ -99,9 +97,6 @@ class ConfigMaps:
         return msgspec.json.encode(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**named, **self._more}, "data": texts}
         )
-
-    async def _put(self, name: str, body: bytes) -> Reply:
-        return await self._client.request("PUT", self._own(name), body, seconds=OF_A_ROUND_SECONDS)
 
     def _own(self, name: str) -> str:
         return f"{self._path}/{self._installation}-{name}"

@@ -120,7 +120,7 @@ class LaunchOrder:
         """Builds the lines. While one create at a time is sent, the row with the latest failed create comes last."""
         rows = list(candidates)
         self._turns = deque[Candidate]()
-        self._line: RowLine[Candidate]
+        self._line: SortedLine[Candidate] | FairLine[Candidate]
         if snapshot.is_probing:
             self._line = SortedLine(sorted(rows, key=retried_last))
         else:

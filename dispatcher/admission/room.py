@@ -90,7 +90,9 @@ class Room(Struct, frozen=True):
         """
         if not self.guarded or needs is None or task_id in self.closed.values():
             return False
-        return not self.waiting.demand.has_grown(shape) and any(may_have(needs, node, self.view) for node in self.guarded)
+        if self.waiting.demand.has_grown(shape):
+            return False
+        return any(may_have(needs, node, self.view) for node in self.guarded)
 
     def has_room_for(self, pod: PodKind) -> bool:
         """Whether a node has room for the Pod. False for a shape in doubt."""

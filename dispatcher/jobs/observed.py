@@ -259,13 +259,16 @@ def is_stopped(pod: Pod) -> bool:
     return pod.exit is not None and pod.exit.was_told and not is_late
 
 
-def is_outlived(pod: Pod, cluster: ObservedCluster) -> bool:
+def is_outlived(pod: Pod, row: TaskWithJobs) -> bool:
     """Whether the task's container has ended by itself, and another one keeps the Pod although no report came."""
-    end = pod.exit
+    end, grace = pod.exit, row.cluster.rules.report_grace
     if end is None or end.ended_at is None or end.was_told or end.cause in NEVER_BEGAN:
         return False
-    is_kept = not (pod.has_ended or pod.deleting)
-    return is_kept and cluster.cluster_now - end.ended_at >= cluster.rules.report_grace
+    if pod.has_ended or pod.deleting or row.cluster.cluster_now - end.ended_at < grace:
+        return False
+    task = row.task  # another container of the Pod may have started it, and be at work
+    is_alive = task.heartbeat_at is not None and row.cluster.now - task.heartbeat_at < grace
+    return not is_alive and not (task.started_at is not None and task.started_at > end.ended_at)
 
 
 def bound_at(pod: Pod) -> datetime:

@@ -260,7 +260,7 @@ def ending(job: Job, pod: Pod, cause: str) -> ObjectWrite:
 
 def end_beside_others(row: TaskWithJobs, job: Job) -> list[ObjectWrite]:
     """The end of a launch whose container has ended, while another one keeps its Pod. Its exit is noted first."""
-    if job.phase is not Phase.ACTIVE or job.deleting or not any(is_outlived(pod, row.cluster) for pod in row.pods):
+    if job.phase is not Phase.ACTIVE or job.deleting or not any(is_outlived(pod, row) for pod in row.pods):
         return []
     note = EndedBy.ITSELF if row.has_exited else EndedBy.OTHERS if is_put_off(row) else EndedBy.SIDECAR
     cause = "its container has ended, and another one keeps its Pod"

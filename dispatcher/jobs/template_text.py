@@ -105,7 +105,7 @@ def object_of(node: yaml.MappingNode, known: dict[int, Any]) -> dict[str, Any]:
 
 
 def check_tag(node: yaml.CollectionNode) -> None:
-    """kubectl drops the tag of a list or an object, such as `!reference`. Its author meant something else."""
+    """Refuses a tag of a list or an object, such as `!reference`: kubectl drops it, and its author meant more."""
     if node.tag not in OF_COLLECTIONS:
         raise at_line(line_of_mark(node.start_mark), f"the tag {node.tag.replace(TAG, '!!')!r:.80} cannot be read here")
 

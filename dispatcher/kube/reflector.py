@@ -271,7 +271,13 @@ class Reflector(Generic[T]):
     is_following: whether a watch is open now.
     """
 
-    def __init__(self, client: KubeClient, resource: Resource[T], pace: ReflectorPace = ReflectorPace()) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource[T],
+        pace: ReflectorPace = ReflectorPace(),
+        chance: random.Random | None = None,
+    ) -> None:
         self.store: Store[T] = Store()
         self.resource = resource
         self.fault = NOT_LISTED
@@ -279,7 +285,7 @@ class Reflector(Generic[T]):
         self._client = client
         self._heard_list: list[Callable[[], None]] = []
         self._pace = pace
-        self._chance = random.Random()  # noqa: S311  # jitter, not a secret
+        self._chance = chance or random.Random()  # noqa: S311  # jitter, not a secret
         self._pauses = 0
         self._lasting = LastingFault()
         self._is_asked = False

@@ -173,7 +173,8 @@ async def test_dry_run_of_the_janitor_tells_its_end_whatever_level_the_pod_logs(
     async with on_loopback(app) as address:
         config = {
             "current-context": "it", "contexts": [{"name": "it", "context": {"cluster": "it", "user": "me"}}],
-            "clusters": [{"name": "it", "cluster": {"server": f"http://{address}"}}], "users": [{"name": "me", "user": {}}],
+            "clusters": [{"name": "it", "cluster": {"server": f"http://{address}"}}],
+            "users": [{"name": "me", "user": {}}],
         }  # fmt: skip
         (tmp_path / "config").write_text(json.dumps(config))
         answer = await dispatcher(

@@ -114,6 +114,7 @@ def test_exit_0_of_another_pod_than_the_one_that_started_is_a_disruption() -> No
 # any | J's container has ended, and another one keeps its Pod | note what its exit says, then let J fail
 
 BESIDE: dict[str, Any] = {"phase": "Running", "end": None}
+SILENT = a_running_task(heartbeat_at=ago(120))
 
 
 @pytest.mark.fault(42)
@@ -121,11 +122,11 @@ BESIDE: dict[str, Any] = {"phase": "Running", "end": None}
     ("task", "code", "note"),
     [
         (a_task(), 1, EndedBy.SIDECAR),
-        (a_running_task(), 137, EndedBy.SIDECAR),
+        (SILENT, 137, EndedBy.SIDECAR),
         (a_task(), 0, EndedBy.ITSELF),
-        (a_running_task(), 0, EndedBy.ITSELF),
+        (SILENT, 0, EndedBy.ITSELF),
         (a_task(), 75, EndedBy.OTHERS),
-        (a_running_task(), 75, EndedBy.SIDECAR),
+        (SILENT, 75, EndedBy.SIDECAR),
     ],
     ids=["before its start", "a failed run", "0 before its start", "0 without a report", "no start taken", "CMD's 75"],
 )
@@ -155,6 +156,13 @@ def test_launch_whose_container_has_ended_is_kept_a_minute_by_a_sidecar(task: Ta
 )  # fmt: skip
 def test_launch_that_ends_by_itself_or_in_another_way_is_left_alone(job: Job, pod: dict[str, Any]) -> None:
     assert removed(judged(a_task(), job, pods=[an_exited_pod(job, 1, **{**BESIDE, **pod})])) == []
+
+
+@pytest.mark.parametrize("alive", [{"heartbeat_at": ago(5)}, {"started_at": ago(30), "heartbeat_at": ago(120)}])
+def test_launch_that_another_container_has_started_is_left_to_it(alive: dict[str, Any]) -> None:
+    """Not every Pod names its container, and then the first one is taken for the task's."""
+    job = a_job()
+    assert removed(judged(a_running_task(**alive), job, pods=[an_exited_pod(job, 0, **BESIDE)])) == []
 
 
 @pytest.mark.parametrize(("task", "unstarted"), [(a_task(), 1), (a_running_task(), 0)], ids=["waiting", "processing"])

@@ -41,7 +41,8 @@ FULL = QueuePage(
     queue="nightly", waiting=1300, reasons={HoldReason.QUEUE_CAP: 325, HoldReason.NO_ROOM_NOW: 975},
     oldest_wait_seconds=7384, in_flight=1234, max_jobs=5678, weight=9, share=0.37, paused_until=later(60),
     paused_since=ago(60), note="cut", starts_per_minute=2.5, ends_per_minute=1111, as_of=ago(3), leads=True,
-    counted_at=ago(11), behind=QueueHold(HoldReason.QUEUE_CAP, "5,678 of 5,678 Jobs", None), settings=SETTINGS, next=[ROW], ended=[ENDED],
+    counted_at=ago(11), behind=QueueHold(HoldReason.QUEUE_CAP, "5,678 of 5,678 Jobs", None), settings=SETTINGS,
+    next=[ROW], ended=[ENDED],
     times=QueueTimes(1000, Percentiles(900, 1.5, 2.5, 3.5), Percentiles(1000, 60, 61, 3600)),
     hour=QueueHour([None, 2.0, 4.0], [None, 1.0, 2.0], [None, 3.0, 4.0], 90.0), counted_since=ago(1800),
 )  # fmt: skip

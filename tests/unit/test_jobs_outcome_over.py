@@ -114,7 +114,7 @@ def test_exit_0_of_another_pod_than_the_one_that_started_is_a_disruption() -> No
 # any | J's container has ended, and another one keeps its Pod | note what its exit says, then let J fail
 
 BESIDE: dict[str, Any] = {"phase": "Running", "end": None}
-SILENT = a_running_task(heartbeat_at=ago(120))
+UNHEARD = a_running_task(heartbeat_at=ago(120))
 
 
 @pytest.mark.fault(42)
@@ -122,11 +122,11 @@ SILENT = a_running_task(heartbeat_at=ago(120))
     ("task", "code", "note"),
     [
         (a_task(), 1, EndedBy.SIDECAR),
-        (SILENT, 137, EndedBy.SIDECAR),
+        (UNHEARD, 137, EndedBy.SIDECAR),
         (a_task(), 0, EndedBy.ITSELF),
-        (SILENT, 0, EndedBy.ITSELF),
+        (UNHEARD, 0, EndedBy.ITSELF),
         (a_task(), 75, EndedBy.OTHERS),
-        (SILENT, 75, EndedBy.SIDECAR),
+        (UNHEARD, 75, EndedBy.SIDECAR),
     ],
     ids=["before its start", "a failed run", "0 before its start", "0 without a report", "no start taken", "CMD's 75"],
 )

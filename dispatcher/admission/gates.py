@@ -71,10 +71,6 @@ def under_way(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return Hold(verdict.reason, f"{verdict.detail}; {answer}") if answer else verdict
 
 
-def declared(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return undeclared_queue(candidate.task.queue, snapshot)
-
-
 def undeclared_queue(name: str, snapshot: ClusterSnapshot) -> Hold | None:
     """The hold of a row in an undeclared queue. Only an owner who disables the triggers can write such a row."""
     if name in snapshot.queues:
@@ -92,10 +88,6 @@ def due(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return (
         Hold(HoldReason.NOT_DUE, f"runs at {run_at:%Y-%m-%d %H:%M:%S %Z}") if run_at and run_at > snapshot.now else None
     )
-
-
-def paused(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return paused_queue(snapshot.queue(candidate.task.queue), snapshot.now)
 
 
 def paused_queue(queue: Queue, now: datetime) -> Hold | None:
@@ -116,24 +108,12 @@ def by_jobs(candidate: Candidate, _: ClusterSnapshot) -> Hold | None:
     return verdict if isinstance(verdict, Hold) else None
 
 
-def template_failing(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return group_failing(candidate.group, snapshot)
-
-
 def group_failing(group: LaunchGroup, snapshot: ClusterSnapshot) -> Hold | None:
     """The hold of a failing group. It gets one launch at a time, to show whether the image can start again."""
     if group in snapshot.failing_groups and group in snapshot.busy_groups:
         words = "the last three launches of this image by its submitter never started; one at a time"
         return Hold(HoldReason.TEMPLATE_FAILING, words)
     return None
-
-
-def ready(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return snapshot.not_ready
-
-
-def submitter_cap(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return over_submitter_cap(candidate.task.queue, candidate.task.submitted_by, snapshot)
 
 
 def over_submitter_cap(queue: str, submitter: str, snapshot: ClusterSnapshot, more: int = 0) -> Hold | None:
@@ -147,16 +127,8 @@ def is_at_cap(hold: Hold) -> bool:
     return hold.reason is HoldReason.SUBMITTER_CAP and not hold.detail.startswith(MUCH_TEXT)
 
 
-def queue_cap(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return over_queue_cap(candidate.task.queue, snapshot)
-
-
 def over_queue_cap(queue: str, snapshot: ClusterSnapshot) -> Hold | None:
     return over(HoldReason.QUEUE_CAP, snapshot.load.by_queue.get(queue, 0), snapshot.queue(queue).max_jobs)
-
-
-def held_jobs(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return too_many_held(candidate.task.queue, candidate.task.submitted_by, snapshot)
 
 
 def too_many_held(queue: str, submitter: str, snapshot: ClusterSnapshot) -> Hold | None:
@@ -170,10 +142,6 @@ def too_many_held(queue: str, submitter: str, snapshot: ClusterSnapshot) -> Hold
         return None
     what = "of its submitter in its queue are suspended, gated or get no Pod"
     return Hold(HoldReason.PENDING_PODS, f"{held} Jobs {what}, {most} may be")
-
-
-def job_cap(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return over_job_cap(snapshot)
 
 
 def over_job_cap(snapshot: ClusterSnapshot) -> Hold | None:
@@ -217,10 +185,6 @@ def never_fits(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
         return None
     hold = without_room(candidate.task.id, pod, snapshot)
     return hold if hold is not None and hold.reason is HoldReason.NEVER_FITS else None
-
-
-def no_room(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return without_room(candidate.task.id, candidate.pod, snapshot)
 
 
 def without_room(task_id: int, pod: PodKind, snapshot: ClusterSnapshot) -> Hold | None:
@@ -358,28 +322,26 @@ def batch(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 GATES: Final[tuple[Gate, ...]] = (
     under_way,
-    declared,
+    lambda row, snapshot: undeclared_queue(row.task.queue, snapshot),
     template,
     due,
-    paused,
+    lambda row, snapshot: paused_queue(snapshot.queue(row.task.queue), snapshot.now),
     blind,
     by_jobs,
-    template_failing,
-    ready,
+    lambda row, snapshot: group_failing(row.group, snapshot),
+    lambda _, snapshot: snapshot.not_ready,
     never_fits,
-    submitter_cap,
-    queue_cap,
-    job_cap,
+    lambda row, snapshot: over_submitter_cap(row.task.queue, row.task.submitted_by, snapshot),
+    lambda row, snapshot: over_queue_cap(row.task.queue, snapshot),
+    lambda _, snapshot: over_job_cap(snapshot),
     quota,
-    held_jobs,
+    lambda row, snapshot: too_many_held(row.task.queue, row.task.submitted_by, snapshot),
     pending,
-    no_room,
+    lambda row, snapshot: without_room(row.task.id, row.pod, snapshot),
     first_pods,
     rate,
     batch,
 )
-
-
 OF_REPEATS: Final = (*GATES[: GATES.index(never_fits)], rate, batch)
 ADMIT: Final = Admit()
 

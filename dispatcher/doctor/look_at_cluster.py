@@ -247,7 +247,7 @@ def begun(job: Json) -> datetime:
     """When the Job controller could make the Job's Pod: the end of its suspension, as by Kueue, or its creation."""
     known = job.get("status", {}).get("conditions") or ()
     ends = [one["lastTransitionTime"] for one in known if (one["type"], one["status"]) == ("Suspended", "False")]
-    return max(made(job), *map(datetime.fromisoformat, ends))
+    return max([made(job), *map(datetime.fromisoformat, ends)])
 
 
 def made(found: Json) -> datetime:

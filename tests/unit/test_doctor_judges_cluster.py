@@ -342,7 +342,7 @@ def test_only_a_fault_changes_the_exit_status() -> None:
 
 
 class ReadObjects:
-    """The API server with one Job that was suspended for ten minutes, and its Pod."""
+    """The API server with two Jobs and their Pods. The first Job was suspended for ten minutes, the other never."""
 
     client = property(lambda self: self)
 
@@ -351,14 +351,18 @@ class ReadObjects:
 
     async def each(self, path: str, **_: str) -> list[dict[str, Any]]:
         resumed = {"type": "Suspended", "status": "False", "lastTransitionTime": "2026-03-14T12:10:00Z"}
-        made = {"uid": "u", "creationTimestamp": "2026-03-14T12:00:00Z"}
-        owned = {"creationTimestamp": "2026-03-14T12:10:02Z", "ownerReferences": [{"uid": "u"}]}
-        return (
-            [{"metadata": owned}]
+        times = {"u": ("12:00:00", "12:10:02", [resumed]), "v": ("12:12:00", "12:12:03", [])}
+        return [
+            {"metadata": {"creationTimestamp": f"2026-03-14T{pod}Z", "ownerReferences": [{"uid": uid}]}}
             if path.endswith("/pods")
-            else [{"metadata": made, "spec": {}, "status": {"conditions": [resumed]}}]
-        )
+            else {
+                "metadata": {"uid": uid, "creationTimestamp": f"2026-03-14T{job}Z"},
+                "spec": {},
+                "status": {"conditions": conditions},
+            }
+            for uid, (job, pod, conditions) in times.items()
+        ]
 
 
-async def test_time_for_which_kueue_held_a_job_is_none_of_the_job_controller() -> None:
-    assert await delays_of(cast("Any", ReadObjects()), SITE) == [2.0]
+async def test_wait_of_a_job_begins_with_its_creation_or_the_end_of_its_suspension() -> None:
+    assert await delays_of(cast("Any", ReadObjects()), SITE) == [2.0, 3.0]

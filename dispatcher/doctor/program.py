@@ -33,6 +33,7 @@ from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import Login, in_cluster, log_in
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.rights import InstallationSite
+from dispatcher.model.verdicts import named_bug
 from dispatcher.settings.loading import LoadedSettings
 from dispatcher.startup import database_of, installation_of
 
@@ -135,6 +136,8 @@ class Doctor:
             return no_answer(part, f"no answer within {PART_SECONDS} s")
         except DispatcherError as wrong:
             return no_answer(part, str(wrong))
+        except Exception as bug:  # noqa: BLE001  # a bug in one part must not hide what the others found
+            return no_answer(part, f"a bug of the doctor, please report it: {named_bug(bug)}")
 
     async def _database(self) -> list[Finding]:
         url = database_of(self._settings.database)

@@ -121,10 +121,11 @@ Verdict = Admit | Hold
 
 
 def own_fault(bug: Exception) -> Hold:
-    """The hold for a bug of ours: it holds one kind, one row or one launch, but never a cycle.
+    """The hold for a bug of ours: it holds one kind, one row or one launch, but never a cycle."""
+    return Hold(HoldReason.DISPATCHER_NOT_READY, f"{NotReady.OWN_FAULT}: {named_bug(bug)}")
 
-    The detail names the bug by its type and place. The message is left out, because it may quote a row's values.
-    """
+
+def named_bug(bug: Exception) -> str:
+    """The type and place of a bug of ours. Its message is left out, because it may quote values."""
     frame = traceback.extract_tb(bug.__traceback__)[-1]
-    place = f"{frame.name}, {Path(frame.filename).name}:{frame.lineno}"
-    return Hold(HoldReason.DISPATCHER_NOT_READY, f"{NotReady.OWN_FAULT}: {type(bug).__name__} in {place}")
+    return f"{type(bug).__name__} in {frame.name}, {Path(frame.filename).name}:{frame.lineno}"

@@ -2,18 +2,21 @@
 
 import json
 import shlex
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import asyncpg
 import pytest
 
 from dispatcher.doctor.finding import FindingState
 from dispatcher.doctor.look_at_database import wanted_objects
+from dispatcher.doctor.program import DoctorEnvironment, examine
 from dispatcher.doctor.schema import INDEXES, indexes_of
 from dispatcher.pg.connect import open_connection
 from dispatcher.pg.migrate import NEWEST, migrate
 from dispatcher.pg.queries import query
 from dispatcher.pg.tasks import NEEDED_INDEXES
+from dispatcher.settings.loading import load
 from tests.integration.doctoring_database import fault_of, faults, fill, findings, mend, now, planted
 from tests.integration.flooding import flooded, quiet, server
 from tests.integration.plans import Plan
@@ -263,6 +266,19 @@ async def test_newer_schema_is_no_fault(database: Database) -> None:
 
 async def test_server_that_is_away_is_one_finding(database: Database) -> None:
     assert (await fault_of("postgresql://reader@127.0.0.1:1/work"))[0] == "DatabaseAway"
+
+
+async def test_bug_in_one_part_leaves_what_the_others_found(database: Database, tmp_path: Path) -> None:
+    def broken_clock() -> datetime:
+        raise ValueError(database.url("reader"))
+
+    own = {"DATABASE_URL": database.url("reader"), "KUBECONFIG": str(tmp_path / "none"), "IMAGE": "x"}
+    loaded = load({f"DISPATCHER_{name}": value for name, value in own.items()}, str)
+    report = await examine(loaded, DoctorEnvironment(now=broken_clock))
+    found = {one.what: one.message for one in report.findings if one.state is FindingState.FAULT}
+    assert set(found) == {"DatabaseAway", "ApiServerAway"}
+    assert "ValueError in broken_clock, test_doctor.py" in found["DatabaseAway"]
+    assert database.url("reader") not in found["DatabaseAway"]
 
 
 async def test_login_that_the_server_does_not_know_is_named(database: Database) -> None:
